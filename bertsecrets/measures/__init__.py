@@ -1,4 +1,4 @@
-"""The measures of the paper: one file each, with its options, its observer and its figures.
+"""The measures of the paper. Each module contains one measure with its options, observer and figures.
 
-A measure has the name of its file (`attention-change` is in `attention_change.py`) and is registered there.
+A measure is registered in its own module, under the module's name: `attention-change` is in `attention_change.py`.
 """

@@ -1,8 +1,8 @@
 """Anisotropy: the cosine similarity of random words' vectors, by layer (Ethayarajh 2019; claims I2).
 
-Rows are paired at random, each once. The value of a pair is the mean cosine over all pairs of word-pieces, one from
-each row, without special tokens; 0 if vectors point in all directions equally. So word-pieces of short rows weigh more
-than in Ethayarajh's uniform sample. `centred` is the same after subtracting the mean of all word-pieces of all rows.
+Rows are randomly split into pairs. The value of a pair is the mean cosine over all pairs of word-pieces, one from each
+row, excluding special tokens. It is 0 for an isotropic distribution. Word-pieces of short rows are weighted more than
+in Ethayarajh's uniform sample. `centred` is computed after subtracting the mean vector over all word-pieces.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,16 +30,16 @@ States = Float[torch.Tensor, "states rows tokens width"]
 
 @measure("anisotropy", title="cosine of random words' vectors", source="Ethayarajh 2019")
 class Anisotropy(Measure):
-    """Values: `cosine` and `centred` [state]: the embeddings, then the output of each layer.
+    """Values: `cosine` and `centred` [state], for the embeddings followed by the output of each layer.
 
-    Samples: the same, [example, state]; NaN for the second row of each pair.
+    Samples: `cosine` and `centred` [example, state]; NaN for the second row of each pair.
     """
 
     section = "attention"
     passes: ClassVar[float] = 2
 
     def most(self, settings: Params) -> int | None:
-        """Return the number of examples that are read."""
+        """Return the maximum number of examples."""
         return settings.attention.examples
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -49,7 +49,7 @@ class Anisotropy(Measure):
             hidden_states(classifier, batch)
 
     def run(self, run: Run) -> Results:
-        """Read all vectors twice: first for their mean, then centred."""
+        """Compute the hidden states twice: first to find their mean, then to centre them."""
         opened, rows = run.open(self.kernel), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.attention.max_length))
         with progress(f"vectors of {run.subject}", 2 * len(encoded), "example") as shown:
@@ -70,7 +70,7 @@ class Anisotropy(Measure):
 
 
 def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
-    """Return random pairs of rows; each row is in at most one.
+    """Return random disjoint pairs of rows.
 
     Raises:
         UserError: there is only one row.
@@ -83,7 +83,7 @@ def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
 def paired(
     directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
 ) -> Float[np.ndarray, "examples states"]:
-    """Return each pair's mean cosine at its first row, and NaN at all other rows."""
+    """Return the mean cosine of each pair in its first row's position, and NaN elsewhere."""
     found = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     found[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
     return found
@@ -95,13 +95,13 @@ def row_directions(
     less: Float[torch.Tensor, "states width"] | None = None,
     advance: Callable[[float], Any] = lambda more: None,
 ) -> tuple[Float[np.ndarray, "examples states width"], Float[torch.Tensor, "states width"]]:
-    """Return the mean of each row's unit vectors, and the mean of the vectors of all rows.
+    """Return each row's mean unit vector, and the mean vector over all rows.
 
-    The product of two rows' means is the mean cosine of all their pairs of word-pieces.
+    The dot product of two rows' mean unit vectors is the mean cosine over all pairs of their word-pieces.
 
     Args:
-        less: subtracted from every vector first.
-        advance: called with the number of examples done since the last call.
+        less: Mean to subtract from every vector before normalisation.
+        advance: Progress callback, called with the number of examples completed since the last call.
     """
     device = next(opened.model.parameters()).device
     directions: np.ndarray | None = None
@@ -130,11 +130,11 @@ def row_directions(
 
 
 def hidden_states(opened: OpenModel, batch: Batch) -> States:
-    """Return the input vectors of the first layer and the output vectors of every layer.
+    """Return the embeddings and the output of every layer.
 
     Raises:
-        NotApplicableError: the model does not return them.
-        UserError: one is not finite.
+        NotApplicableError: the model does not return hidden states.
+        UserError: a hidden state is not finite.
     """
     if getattr(opened.model.config, "is_encoder_decoder", False):
         raise NotApplicableError("it is an encoder-decoder, whose layers are two stacks")
@@ -148,7 +148,7 @@ def hidden_states(opened: OpenModel, batch: Batch) -> States:
 
 
 def ordinary(opened: OpenModel, batch: Batch) -> Bool[torch.Tensor, "rows tokens"]:
-    """Return which tokens are real and not special."""
+    """Return a mask of the real tokens that are not special."""
     words = batch.mask
     for token in special_ids(opened.tokenizer).values():
         if token is not None:

@@ -1,7 +1,8 @@
 """How fine-tuning changes each head's attention (K19, Kovaleva et al. 2019, section 4.3, figure 5).
 
-The measure is the cosine similarity of the flattened maps of the pretrained and the fine-tuned model on the same input,
-per head, averaged over examples. Maps are cropped to the real tokens; `padded_to` gives K19's padded form.
+For each head, the measure is the cosine similarity between the flattened maps of the pretrained and the fine-tuned
+model on the same input, averaged over examples. Maps are cropped to the real tokens unless `padded_to` is set, which
+reproduces K19's padding.
 """
 
 from collections.abc import Iterator
@@ -26,9 +27,10 @@ SAME = 1 - 1e-7  # a cosine above cannot be told from 1 in float32: the weights 
 
 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
-    """Return the cosine similarity of two sets of maps, head by head; entries that are 0 in both have no effect.
+    """Return the cosine similarity of two sets of maps per head. Entries that are 0 in both have no effect.
 
-    It is computed from the maps' difference, so that equal maps give exactly 1 and small changes survive rounding.
+    The cosine is computed from the difference of the maps, so equal maps give exactly 1 and small changes are not lost
+    to rounding.
 
     >>> map_cosine(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
     tensor([[1.]])
@@ -49,7 +51,7 @@ class CosineObserver(SampleObserver):
         super().__init__(examples, layers, heads, ["cosine"])
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch of both models."""
+        """Process one layer of one batch of both models."""
         assert other is not None
         self.keep("cosine", batch, layer, map_cosine(maps, other))
 
@@ -59,7 +61,7 @@ class AttentionChange(AttentionMeasure):
     """Values: `cosine` [layer, head], the mean over examples. Samples: `cosine` [example, layer, head]."""
 
     class Options(AttentionMeasure.Options):
-        """`padded_to`: pad every input to this many tokens and count padding rows too, as K19's notebook does (200)."""
+        """`padded_to`: pad every input to this many tokens and include padding rows, as in K19's notebook (200)."""
 
         padded_to: PositiveInt | None = None
 
@@ -72,7 +74,7 @@ class AttentionChange(AttentionMeasure):
     )
 
     def padding(self, options: Any) -> int | None:
-        """Return the number of tokens to which inputs are padded; None without padding."""
+        """Return the length to which inputs are padded; None without padding."""
         return options.padded_to
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
@@ -84,10 +86,10 @@ class AttentionChange(AttentionMeasure):
         return view.twin is not None
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that heads have no numbers, or that training has changed no map.
+        """Report heads without values, or maps that are all unchanged by training.
 
-        Unchanged maps say nothing about where attention changes, and would trivially satisfy C2 (most maps change
-        little). A frozen encoder is such a case by construction.
+        Unchanged maps carry no information about where attention changes, and would trivially satisfy C2 (most maps
+        change little). A frozen encoder always gives unchanged maps.
         """
         cosine = np.asarray(measurement.value("cosine"))
         if not np.isfinite(cosine).all():
@@ -96,7 +98,7 @@ class AttentionChange(AttentionMeasure):
         return "its attention is that of the pretrained model: training has changed no map" if unchanged else None
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of both models' maps."""
+        """Return the observer that compares both models' maps."""
         return CosineObserver(*view.shape)
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:

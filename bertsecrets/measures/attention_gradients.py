@@ -1,7 +1,7 @@
 """How much the loss depends on attention to [SEP] and to other tokens (Clark et al. 2019).
 
-A weight that the loss does not depend on has no effect: if this is true of the weights on [SEP], attending to [SEP] is
-a no-op. The loss is the fine-tuning loss of one example.
+Gradients near 0 for attention to [SEP] would indicate that attending to [SEP] is a no-op. Gradients are taken of the
+fine-tuning loss of a single example.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,15 @@ from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
 KINDS = ("cls", "sep", "other")
-TOKENS = 1024  # in a batch; what gradients need of it is kept until they are computed
+TOKENS = 1024  # per batch; activations are stored for the backward pass
 
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
 class AttentionGradients(Measure):
-    """Values: `sep`, `cls`, `other`, each [layer, head]: mean absolute gradients of the loss by weights on them.
+    """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to each kind.
 
-    `other` are all other real tokens. Samples: the same, [example, layer, head], NaN for examples without such tokens.
+    `other` covers all other real tokens. Samples: `sep`, `cls`, `other` [example, layer, head]; NaN for examples
+    without such tokens.
     """
 
     section = "attention"
@@ -41,7 +42,7 @@ class AttentionGradients(Measure):
     curves = KINDS
 
     def most(self, settings: Params) -> int | None:
-        """Return the number of examples whose maps are read."""
+        """Return the maximum number of examples."""
         return settings.attention.examples
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -69,7 +70,7 @@ class AttentionGradients(Measure):
         return {self.name: ({kind: means[kind] for kind in KINDS}, dict(samples))}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that some heads have no numbers on examples on which others have some."""
+        """Report heads without values on examples for which other heads have values."""
         return heads_without_numbers(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -85,7 +86,7 @@ class AttentionGradients(Measure):
 
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:
-    """Return the absolute gradient of each example's loss with respect to its attention weights, by layer.
+    """Return the absolute gradient of each example's loss with respect to its attention weights, per layer.
 
     Raises:
         UserError: a logit is not finite.
@@ -103,7 +104,7 @@ def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss)
             seen.append(maps)
 
     model.requires_grad_(False)
-    model.get_input_embeddings().weight.requires_grad_()  # so that all that follows has gradients
+    model.get_input_embeddings().weight.requires_grad_()  # makes all activations differentiable
     handles = [module.register_forward_hook(keep) for module in modules]
     try:
         logits = model(**batch.inputs(), **({"output_attentions": True} if must_ask else {})).logits.float()
@@ -115,7 +116,7 @@ def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss)
 
 
 def marked(batch: Batch, ids: dict[str, int | None]) -> dict[str, Bool[torch.Tensor, "rows tokens"]]:
-    """Return which tokens are [CLS], which [SEP], and which other real ones."""
+    """Return masks of the [CLS] tokens, the [SEP] tokens and all other real tokens."""
     none = torch.zeros_like(batch.mask)
     cls, sep = (
         none if (token := ids[kind]) is None else (batch.input_ids == token) & batch.mask for kind in ("cls", "sep")
@@ -126,6 +127,6 @@ def marked(batch: Batch, ids: dict[str, int | None]) -> dict[str, Bool[torch.Ten
 def mean_slope(
     slopes: Maps, marks: Bool[torch.Tensor, "rows tokens"], real: Bool[torch.Tensor, "rows tokens"]
 ) -> Float[torch.Tensor, "rows heads"]:
-    """Return the mean over all weights from a real token to a marked one; NaN for a row without marked tokens."""
+    """Return the mean over all weights from real to marked tokens; NaN for rows without marked tokens."""
     chosen = (real[:, :, None] & marks[:, None, :])[:, None]
     return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 for rows without

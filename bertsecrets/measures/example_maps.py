@@ -1,6 +1,6 @@
-"""Maps of a few short examples before and after fine-tuning, and where each head's attention goes on average.
+"""Maps of a few short examples before and after fine-tuning, and the mean targets of each head's attention.
 
-The report's attention viewer shows them. No claim uses this measure.
+They are displayed in the report's attention viewer. No claim uses this measure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,25 +23,25 @@ from bertsecrets.models.encoding import Batch
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
-SHOWN = 6  # examples whose whole maps are kept
-SHORTEST, LONGEST = 8, 40  # word-pieces of such an example
-MOST = 100  # examples that the means are over: enough for two digits, and read in seconds
+SHOWN = 6  # examples whose full maps are stored
+SHORTEST, LONGEST = 8, 40  # word-pieces of a displayed example
+MOST = 100  # examples to average over: enough for two digits, and processed in seconds
 KINDS = ("[CLS]", "[SEP]", "itself", "the token before", "the token after", "the rest of its text", "the other text")
 SIDES = ("before", "after")  # fine-tuning
 
 
 @measure("example-maps", title="maps of a few short examples before and after fine-tuning", source="K19 4.3")
 class ExampleMaps(AttentionMeasure):
-    """Values: `cosine` [layer, head], the mean similarity of the maps before and after fine-tuning; `to_before` and
-    `to_after` [layer, head, kind], the mean share of attention that goes to [CLS], to [SEP], to the token itself, to
-    the one before, to the one after, to the rest of its text and to the other text; a special token belongs to the
-    text before it. Of the examples shown, `texts`, `labels`, and all `tokens` in a row, as words.
+    """Values: `cosine` [layer, head], the mean similarity between the maps before and after fine-tuning; `to_before`
+    and `to_after` [layer, head, kind], the mean fraction of attention to [CLS], [SEP], the token itself, the previous
+    token, the next token, the rest of its text and the other text. A special token belongs to the preceding text. For
+    the displayed examples: `texts`, `labels`, and their concatenated `tokens` as words.
 
-    Samples: `cosine` [example, layer, head], `to_before` and `to_after` [example, layer, head, kind]. Of the examples
-    shown, `shown`, their places, `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token, token].
+    Samples: `cosine` [example, layer, head], `to_before` and `to_after` [example, layer, head, kind]. For the displayed
+    examples: their indices `shown`, `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token, token].
 
-    Shown are the shortest inputs of 8 to 40 word-pieces among those read, one of each label in turn. At most 100 inputs
-    are read. The texts come from the data set: check its terms before publishing them.
+    The displayed examples are the shortest inputs of 8 to 40 word-pieces, alternating between labels, out of at most
+    100 inputs. They contain text from the data set: check its licence before publishing them.
     """
 
     needs = (PretrainedTwin(),)
@@ -49,11 +49,11 @@ class ExampleMaps(AttentionMeasure):
     companions: ClassVar[tuple[str, ...]] = ()
 
     def most(self, settings: Params) -> int | None:
-        """Return the number of examples that the means are over."""
+        """Return the maximum number of examples to average over."""
         return min(MOST, settings.attention.examples)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of both models' maps.
+        """Return the observer that compares both models' maps.
 
         Raises:
             UserError: no example is short enough.
@@ -65,7 +65,7 @@ class ExampleMaps(AttentionMeasure):
         return ExampleObserver(view, shown)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of similarities; the maps of the examples are for the viewer on the page."""
+        """Yield the map of similarities; the example maps are displayed by the viewer instead."""
         cosine = np.asarray(measurement.value("cosine"))
         caption = f"Similarity of each head's maps before and after fine-tuning, {measurement.examples} inputs: {{who}}"
         yield HeadMap(caption, cosine, unit="cosine similarity", low=float(np.nanmin(cosine)))
@@ -74,7 +74,7 @@ class ExampleMaps(AttentionMeasure):
 def short_examples(
     lengths: Int[np.ndarray, " examples"], labels: Sequence[Any], names: Sequence[str], most: int = SHOWN
 ) -> list[int]:
-    """Return the indices of the shortest examples of a suitable length, alternating between labels.
+    """Return the indices of the shortest examples within the length limits, alternating between labels.
 
     >>> short_examples(np.array([9, 3, 8, 12, 10]), ["yes", "no", "yes", "no", "yes"], ["yes", "no"], 3)
     [2, 3, 0]
@@ -85,7 +85,7 @@ def short_examples(
 
 
 class ExampleObserver:
-    """Observer of two models: whole maps of some examples, and means over all."""
+    """Observer of two models: full maps of some examples, and means over all examples."""
 
     pairs = True
 
@@ -103,7 +103,7 @@ class ExampleObserver:
         self.second = np.maximum.accumulate(view.alignment.part, axis=1) > 0
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch of both models."""
+        """Process one layer of one batch of both models."""
         assert other is not None
         self.cosine[batch.indices, layer] = map_cosine(maps, other).cpu().numpy()
         kinds = list(self._kinds(batch))
@@ -118,7 +118,7 @@ class ExampleObserver:
                     self.maps[side][place, layer, :, :length, :length] = whole.cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
-        """Yield which pairs of tokens are of each kind; the first kind that applies counts."""
+        """Yield a mask of token pairs for each kind. Each pair belongs to the first kind that applies."""
         device, size = batch.mask.device, batch.input_ids.shape[1]
         cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls
@@ -131,7 +131,7 @@ class ExampleObserver:
             left = left & ~kind
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return values and samples: see `ExampleMaps`."""
+        """Return the values and samples of `ExampleMaps`."""
         rows = self.view.rows
         seconds = [""] * len(rows) if rows.sentence2 is None else rows.sentence2
         means: dict[str, Float[np.ndarray, "layers heads *rest"]] = {
@@ -153,7 +153,7 @@ class ExampleObserver:
         return {**means, **words}, samples
 
     def _words(self, example: int) -> Iterator[str]:
-        """Yield the tokens of an example as spelled in its texts; a continuation of a word begins with `##`."""
+        """Yield the tokens of an example as spelled in its texts; word continuations are prefixed with `##`."""
         rows, alignment = self.view.rows, self.view.alignment
         texts = (rows.sentence1[example], "" if rows.sentence2 is None else rows.sentence2[example])
         ids = self.view.encoded.input_ids[example]

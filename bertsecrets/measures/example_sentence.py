@@ -19,11 +19,11 @@ ROW, COLUMNS, TARGET = "He", ("was", "becoming", "agitated"), "agitated"
 
 @measure("example-sentence", title="attention of one word in the paper's example sentence", source="K19 4.2")
 class ExampleSentence(EncoderMeasure):
-    """Values, each [layer, head]: the weight that the row of "He" gives to `was`, `becoming`, `agitated` and `sep`; and
-    in the row of "agitated" the weight of "He" (`he_from_agitated`) and the largest of all other tokens but its own
+    """Values, each [layer, head]: the weights from "He" to `was`, `becoming`, `agitated` and `sep`; the weight from
+    "agitated" to "He" (`he_from_agitated`); and the largest weight from "agitated" to any other token except itself
     (`rest_from_agitated`).
 
-    If a word has several pieces, its largest weight counts.
+    For words split into several pieces, the largest weight counts.
     """
 
     def fingerprint(self, run: Run) -> str:
@@ -31,7 +31,7 @@ class ExampleSentence(EncoderMeasure):
         return digest(SENTENCE)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that maps can be read, and that a word can attend to later ones."""
+        """Check that maps can be read, and that words can attend to later words."""
         if not check_attention(classifier):
             raise NotApplicableError(SEES_NOTHING_LATER)
 
@@ -39,7 +39,7 @@ class ExampleSentence(EncoderMeasure):
         """Run the encoder over the sentence.
 
         Raises:
-            NotApplicableError: no word can attend to later ones, as "He" to "agitated".
+            NotApplicableError: words cannot attend to later words, such as "He" to "agitated".
         """
         encoder = self.open_encoder(run)
         encoded, alignment = encode_words(encoder.tokenizer, [SENTENCE])
@@ -56,7 +56,7 @@ class ExampleSentence(EncoderMeasure):
 def example_observer(
     alignment: Alignment, token_ids: list[int], sep: int | None, *, layers: int, heads: int
 ) -> PairObserver:
-    """Return the observer of a pass over the sentence, encoded with `encode_words`."""
+    """Return the observer for a pass over the sentence, encoded with `encode_words`."""
 
     def word(text: str) -> Marks:
         return alignment.mark([[match.span() for match in re.finditer(rf"\b{text}\b", SENTENCE)]])

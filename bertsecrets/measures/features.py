@@ -1,8 +1,8 @@
-"""The attention paid to nouns, verbs, pronouns, subjects, objects, negations (K19 sections 4.4, 4.5, figures 6, 7).
+"""Attention to nouns, verbs, pronouns, subjects, objects and negations (K19 sections 4.4, 4.5, figures 6, 7).
 
-The attention received by a token is the sum of its column, divided by the number L of rows. If an input has several
-tokens of one kind, the largest value counts. For the last layer, the [CLS] row's own weight on each kind (again the
-largest) is measured too. Inputs without the feature are left out; K19's code counts them as 0.
+The attention received by a token is its column sum divided by the number of rows L. If an input has several tokens of
+a kind, the maximum counts. In the last layer, the maximum weight from [CLS] to each kind is also measured. Inputs
+without the feature are excluded, whereas K19's code counts them as 0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from bertsecrets.models.encoding import Batch
 from bertsecrets.texts.parsing import FEATURES, NEGATIONS, Parses, Word
 
 SPECIAL = ("cls", "sep")
-FIGURE_7 = {  # names of the kinds in K19's figure 7
+FIGURE_7 = {  # labels of the kinds in K19's figure 7
     "pronoun": "PRON",
     "noun": "NOUN",
     "verb": "VERB",
@@ -35,16 +35,16 @@ FIGURE_7 = {  # names of the kinds in K19's figure 7
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")
 class Features(AttentionMeasure):
-    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and for each the number of inputs, `..._examples`.
+    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and the number of inputs for each, `..._examples`.
 
-    Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
+    Samples: `<kind>` [example, layer, head] and `cls_row_<kind>` [example, head]; NaN for inputs without the kind.
     """
 
     class Options(AttentionMeasure.Options):
-        """Differences in K19's code.
+        """These options reproduce deviations of K19's code from the paper.
 
-        `substrings`: words that contain a negation count, such as "another". `absent`: inputs without the feature
-        are `left out`, or count as `zero`.
+        `substrings`: also count words that contain a negation, such as "another". `absent`: inputs without the feature
+        are `left out` or count as `zero`.
         """
 
         substrings: bool = False
@@ -60,7 +60,7 @@ class Features(AttentionMeasure):
     )
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of all kinds of token."""
+        """Return the observer for all kinds of tokens."""
         options = self.options_in(view)
         marks = feature_marks(view.alignment, view.encoded.input_ids, view.special_ids, *view.parses)
         if options.substrings:
@@ -68,7 +68,7 @@ class Features(AttentionMeasure):
         return FeatureObserver(*view.shape, marks, marks["cls"], absent=0.0 if options.absent == "zero" else np.nan)
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the last layer's [CLS] row by kind of token; nothing if the model has no such token."""
+        """Yield the last layer's [CLS] row by kind of token, unless the model has no [CLS]."""
         kinds = [kind for kind in FIGURE_7 if f"cls_row_{kind}" in seeds.first.values]
         if kinds:
             published = seeds.published("fig7_CLS_last_layer")
@@ -79,13 +79,13 @@ class Features(AttentionMeasure):
 
 
 def contains_negation(word: Word) -> bool:
-    """Return whether a word contains a negation, as K19's code tests: `another` and `notice` do."""
+    """Return whether a word contains a negation by K19's substring test, which matches `another` and `notice`."""
     text = word.text.lower().replace("\u2019", "'")
     return any(part in text for part in (*NEGATIONS, "n't"))
 
 
 class FeatureObserver:
-    """Observer of one model: attention received by each kind of token, and the last layer's [CLS] row on it."""
+    """Observer of one model: attention to each kind of token, overall and in the last layer's [CLS] row."""
 
     pairs = False
 
@@ -101,9 +101,10 @@ class FeatureObserver:
     ):
         """
         Args:
-            absent: the value for a kind of word that an input does not have.
-            marks: the tokens of each kind.
-            cls: the token whose row is read in the last layer (the first such token of an example); None for none.
+            absent: Value for kinds of words that do not occur in an input.
+            marks: Mask of the tokens of each kind.
+            cls: Mask of the tokens whose row is read in the last layer; only the first one in each example counts. If
+                None, no row is read.
         """
         self.absent = absent
         self.kinds = list(marks)
@@ -114,7 +115,7 @@ class FeatureObserver:
         self.row = np.full((len(self.kinds), examples, heads), np.nan, dtype=np.float32)
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch."""
+        """Process one layer of one batch."""
         marks = of_batch(self.marks, batch).to(maps.device)
         self.paid[:, batch.indices, layer] = max_over(received(maps, batch), marks).cpu().numpy()
         if layer == self.last and self.cls is not None:
@@ -124,9 +125,9 @@ class FeatureObserver:
             self.row[:, batch.indices] = weights.cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values: `<kind>` [layer, head], `cls_row_<kind>` [head], and for each the number `..._examples`.
+        """Return the values `<kind>` [layer, head], `cls_row_<kind>` [head], and a count for each, `..._examples`.
 
-        Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
+        Samples: `<kind>` [example, layer, head] and `cls_row_<kind>` [example, head]; NaN for inputs without the kind.
         """
         for place, kind in enumerate(self.kinds):
             if kind not in SPECIAL and not np.isnan(self.absent):
@@ -148,8 +149,8 @@ def feature_marks(
     """Return the tokens of each kind: K19's linguistic features, punctuation, and the special tokens.
 
     Args:
-        token_ids: of each example (`Encoded.input_ids`).
-        special: token id of `cls` and `sep`, or None (`encoding.special_ids`).
+        token_ids: Token ids of each example (`Encoded.input_ids`).
+        special: Ids of `cls` and `sep`; None for missing tokens (`encoding.special_ids`).
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

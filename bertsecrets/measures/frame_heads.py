@@ -1,8 +1,8 @@
 """Heads that follow frame-semantic relations (K19 section 4.2, figure 3; claims B).
 
-For each head, the measure is the maximum weight over the token pairs (core element -> target) of a sentence, averaged
-over sentences. By definition all pairs count. The pairs of K19's code (k-th element token with k-th target token) and
-the opposite direction (target -> core element) are measured too, because the paper and its code differ in both.
+For each head, the measure is the maximum weight over all token pairs (core element -> target) of a sentence, averaged
+over sentences. K19's code differs from the paper in the pairing (k-th element token with k-th target token) and the
+direction (target -> core element), so both variants are measured as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,9 +27,10 @@ from bertsecrets.types import Measurement
 
 @measure("frame-heads", title="attention from core frame elements to their target", source="K19 4.2", version=3)
 class FrameHeads(EncoderMeasure):
-    """Values: `max_weight` (the definition), `max_weight_reverse`, `max_weight_zipped`, `max_weight_zipped_reverse`.
+    """Values, each [layer, head]: `max_weight` (the paper's definition), `max_weight_reverse`, `max_weight_zipped`,
+    `max_weight_zipped_reverse`; and `sentences`, a digest of the sentences.
 
-    Each is [layer, head]; samples are the same, [sentence, layer, head]. `sentences` is a digest of the sentences.
+    Samples: the weights for each sentence, [sentence, layer, head].
     """
 
     needs = (FrameSentences(),)
@@ -40,10 +41,10 @@ class FrameHeads(EncoderMeasure):
     )
 
     def fingerprint(self, run: Run) -> str:
-        """Return a digest of the sentences' file, or of all XML files of a folder, wherever it lies.
+        """Return a digest of the sentence file, or of all XML files in a folder. It does not depend on the location.
 
         Raises:
-            UserError: no sentences are given, or they cannot be read.
+            UserError: no sentences were given, or they cannot be read.
         """
         frames = run.resources.frames
         if frames is None:
@@ -51,7 +52,7 @@ class FrameHeads(EncoderMeasure):
         return file_sha256(frames) if frames.is_file() else folder_digest(frames, "*.xml")
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file or folder of sentences."""
+        """Return the name of the file or folder that contains the sentences."""
         return resources.frames.name if resources.frames else None
 
     def run(self, run: Run) -> Results:
@@ -94,7 +95,7 @@ class FrameHeads(EncoderMeasure):
 
 
 def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:
-    """Return the observer of a pass over the sentences (encoded with `encode_words`, in this order)."""
+    """Return the observer for a pass over the sentences, encoded in this order with `encode_words`."""
     elements = alignment.mark([s.core_elements for s in sentences])
     targets = alignment.mark([[s.target] for s in sentences])
     every, zipped = all_pairs(elements, targets), zipped_pairs(elements, targets)

@@ -18,9 +18,9 @@ from bertsecrets.types import Measurement
 
 @measure("head-ablation", title="score with each head disabled", source="K19 4.6")
 class HeadAblation(AblationMeasure):
-    """Values: `baseline` and `score` [layer, head], fractions of the task's metric.
+    """Values: `baseline` and `score` [layer, head], the task's metric as a fraction.
 
-    For sets given by `heads`: `score` [set], and `sets`, their names. Samples: `predicted` [set, example],
+    If `heads` is given: `score` [set], and `sets`, the names of the sets. Samples: `predicted` [set, example],
     `baseline_predicted` and `target` [example].
     """
 
@@ -33,7 +33,7 @@ class HeadAblation(AblationMeasure):
     class Options(AblationOptions):
         """`kind` is the output of a disabled head: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`).
 
-        `heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`.
+        `heads` selects sets of heads, numbered from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`.
         """
 
         heads: str | None = None
@@ -44,20 +44,20 @@ class HeadAblation(AblationMeasure):
             return text and " ".join(text.split())
 
     def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
-        """Return every single head, or the sets given by the option `heads`."""
+        """Return one set per head, or the sets given by the option `heads`."""
         if run.options.heads is not None:
             return parse_sets(run.options.heads, layers, heads), "sets of heads"
         return single_heads(layers, heads), "heads"
 
     def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Lay out the scores as [layer, head], or add the names of the sets."""
+        """Reshape the scores to [layer, head], or add the names of the sets."""
         if run.options.heads is not None:
             values["sets"] = [label(heads) for heads in sets]
         else:
             values["score"] = values["score"].reshape(shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of gains, and all heads by gain; nothing for given sets."""
+        """Yield the map of gains, and all heads ranked by gain. No figures are made if sets were given."""
         shape = np.shape(measurement.value("score"))
         if len(shape) != 2:
             return
@@ -83,7 +83,7 @@ class HeadAblation(AblationMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the maps of scores; nothing for given sets."""
+        """Yield the maps of scores. No figures are made if sets were given."""
         ours, baseline = 100 * seeds.mean("score"), 100 * float(seeds.mean("baseline"))
         if ours.ndim != 2:
             return

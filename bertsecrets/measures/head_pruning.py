@@ -1,9 +1,9 @@
 """Heads removed step by step, the least important first (Michel, Levy and Neubig 2019; claims I4).
 
-A gate multiplies the vectors that a head passes to the output projection. The importance of a head is the absolute
-gradient of an example's loss with respect to its gate, summed over examples and divided by the Euclidean norm over the
-heads of its layer. Each step sets the gates of a tenth of all heads to 0 and recomputes the importance of the others.
-As in P20, importance and score are measured on the same validation rows; Michel et al. estimate importance once, on
+A gate scales each head's input to the output projection. The importance of a head is the absolute gradient of an
+example's loss with respect to its gate, summed over examples and normalised by the Euclidean norm over the heads of its
+layer. Each step closes the gates of a tenth of all heads and recomputes the importance of the remaining heads. As in
+P20, importance and score are measured on the same validation rows, whereas Michel et al. estimate importance once, on
 training data.
 """
 
@@ -31,17 +31,15 @@ from bertsecrets.texts.metrics import decide
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement
 
-A_STEP = 0.1  # of all heads
-TOKENS = 2048  # in a batch; what gradients need of it is kept until they are computed
+A_STEP = 0.1  # fraction of all heads
+TOKENS = 2048  # per batch; activations are stored for the backward pass
 
 
 @measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
 class HeadPruning(Measure):
-    """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions, and `left` [step].
-
-    `left` is the number of remaining heads after each step, 0 after the last. `importance` [layer, head] refers to the
-    whole model, and is 1 for the only important head of a layer; `removed` [layer, head] is the step that removes the
-    head, from 1.
+    """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions; `left` [step], the number
+    of heads left after each step; `importance` [layer, head] in the unpruned model, 1 for a layer's only important
+    head; and `removed` [layer, head], the step that removes each head, from 1.
 
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """
@@ -51,11 +49,11 @@ class HeadPruning(Measure):
     passes: ClassVar[float] = 3 * (1 + 1 / A_STEP)  # a backward pass costs about two forward ones
 
     def rows(self, run: Run) -> Split:
-        """Return the validation rows that are measured: at most `grid_limit` of them."""
+        """Return at most `grid_limit` validation rows."""
         return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that heads of the model can be disabled, and that their gates have gradients."""
+        """Check that the model's heads can be disabled, and that their gates receive gradients."""
         skeleton = Engine.open(classifier, ablation=Ablation("zero")).skeleton
         encoded = probe_inputs(classifier)
         outputs = classifier.model.config.num_labels
@@ -64,7 +62,7 @@ class HeadPruning(Measure):
         gated(skeleton, encoded, np.zeros(len(encoded)), gates, loss)
 
     def run(self, run: Run) -> Results:
-        """Remove heads until none is left, and score the rows after each step."""
+        """Remove heads until none are left, and score the rows after each step."""
         opened, rows = run.open(self.kernel), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
         engine = Engine.open(opened, run.resources.device, ablation=Ablation("zero"))
@@ -80,11 +78,11 @@ class HeadPruning(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that the whole model gives a constant answer, or that an answer is not finite."""
+        """Report that the unpruned model predicts a constant, or that a prediction is not finite."""
         return collapsed(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the score over the share of removed heads, and the map of importance."""
+        """Yield the score as a function of the fraction of heads removed, and the map of importance."""
         task = TASKS[measurement.subject.task]
         heads = np.asarray(measurement.value("removed")).size
         left = [heads, *measurement.value("left")]
@@ -106,7 +104,7 @@ class HeadPruning(Measure):
 
 @dataclass(frozen=True)
 class Path:
-    """The order of removal, and the answers after each step, the whole model's first."""
+    """The order of removal, and the predictions of the unpruned model and after each step."""
 
     predicted: list[np.ndarray]
     importance: Float[np.ndarray, "layers heads"]
@@ -114,7 +112,7 @@ class Path:
 
 
 def heads_left(heads: int) -> list[int]:
-    """Return the number of remaining heads before the first step and after each.
+    """Return the number of heads left before the first step and after each step.
 
     >>> heads_left(12)
     [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
@@ -131,10 +129,10 @@ def prune_heads(
     target: Sequence[float] | np.ndarray,
     advance: Callable[[float], Any] = lambda more: None,
 ) -> Path:
-    """Remove heads step by step, the least important first, until none is left.
+    """Remove heads step by step, the least important first, until none are left.
 
     Args:
-        advance: called with the number of examples done since the last call.
+        advance: Progress callback, called with the number of examples completed since the last call.
     """
     kept = np.ones((len(skeleton.layers), skeleton.heads), dtype=bool)
     removed = np.zeros(kept.shape, dtype=np.int64)
@@ -162,7 +160,7 @@ def gated(
     loss: Loss,
     advance: Callable[[float], Any] = lambda more: None,
 ) -> tuple[Float[np.ndarray, "examples outputs"], Float[np.ndarray, "layers heads"]]:
-    """Return the logits with some heads removed, and the importance of every remaining head.
+    """Return the logits with some heads removed, and the importance of each remaining head.
 
     Raises:
         UserError: a logit is not finite.

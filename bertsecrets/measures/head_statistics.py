@@ -1,8 +1,8 @@
 """The entropy of each head's attention, and the divergence between heads (after Clark et al. 2019, who sum over rows).
 
-Entropy and Jensen-Shannon divergence are computed per row of a map, in bits, and averaged over its L rows. The
-divergence of two heads is the entropy of their mean minus the mean of their entropies: 0 if both attend equally, 1 if
-they attend to different tokens.
+Entropy and Jensen-Shannon divergence are computed in bits for each row of a map and averaged over its L rows. The
+divergence of two heads is the entropy of their mean minus the mean of their entropies: 0 for identical rows, 1 for rows
+that attend to disjoint sets of tokens.
 """
 
 import math
@@ -20,11 +20,11 @@ from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.types import Measurement
 
-COMPARED = 64  # examples on which every two heads are compared, evenly taken from all
+COMPARED = 64  # evenly spaced examples on which all pairs of heads are compared
 
 
 def row_entropy(maps: Float[torch.Tensor, "*any tokens tokens"], length: int) -> Float[torch.Tensor, "*any"]:
-    """Return the entropy of maps' rows in bits, mean over the L rows; rows of padding are 0.
+    """Return the mean entropy of the L rows of each map, in bits. Padding rows must be 0.
 
     >>> row_entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), 2).item()
     0.5
@@ -33,7 +33,7 @@ def row_entropy(maps: Float[torch.Tensor, "*any tokens tokens"], length: int) ->
 
 
 def divergences(maps: Float[torch.Tensor, "heads tokens tokens"]) -> Float[np.ndarray, "heads heads"]:
-    """Return the Jensen-Shannon divergence of every two heads in bits, mean over the rows of their maps."""
+    """Return the Jensen-Shannon divergence of each pair of heads in bits, averaged over rows."""
     heads, length = maps.shape[:2]
     entropy = row_entropy(maps, length)
     found = torch.zeros(heads, heads, dtype=maps.dtype, device=maps.device)
@@ -44,7 +44,7 @@ def divergences(maps: Float[torch.Tensor, "heads tokens tokens"]) -> Float[np.nd
 
 
 class HeadObserver:
-    """Observer of one model: entropies, and on some examples the divergence of every two heads of all layers."""
+    """Observer of one model: entropies, and on some examples the divergence of each pair of heads in the model."""
 
     pairs = False
 
@@ -61,7 +61,7 @@ class HeadObserver:
         self.held: list[list[torch.Tensor]] = []  # maps of this batch's compared rows, by row and layer
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch."""
+        """Process one layer of one batch."""
         lengths = batch.lengths.tolist()
         entropies = [row_entropy(of_row, length) for of_row, length in zip(maps, lengths, strict=True)]
         self.entropy[batch.indices, layer] = torch.stack(entropies).cpu().numpy()
@@ -93,21 +93,21 @@ class HeadObserver:
 
 @measure("head-statistics", title="entropy of each head, divergence of every two", source="Clark et al. 2019")
 class HeadStatistics(AttentionMeasure):
-    """Values: `entropy` [layer, head] and `divergence` [head, head] in bits, heads of all layers in one row.
+    """Values: `entropy` [layer, head] and `divergence` [head, head] in bits, over the heads of all layers.
 
-    Samples: `entropy` [example, layer, head]; `within` and `between` [example], the mean divergence of two heads of one
-    layer and of different layers. Heads are compared on at most 64 evenly spaced examples; NaN for the others.
+    Samples: `entropy` [example, layer, head]; `within` and `between` [example], the mean divergence of heads in the
+    same layer and in different layers. Heads are compared on at most 64 evenly spaced examples; others are NaN.
     """
 
     common: ClassVar[bool] = False
     curves = ("entropy",)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of entropies and divergences."""
+        """Return the observer that computes entropies and divergences."""
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of entropies, and heads as points: the root of the divergence is a distance."""
+        """Yield the map of entropies, and heads as points; the square root of the divergence is a metric."""
         values = np.asarray(measurement.value("entropy"))
         yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))
         distances = np.sqrt(np.asarray(measurement.value("divergence")))

@@ -16,7 +16,7 @@ from bertsecrets.types import Measurement
 
 @measure("layer-ablation", title="score with each layer disabled", source="K19 4.6")
 class LayerAblation(AblationMeasure):
-    """Values: `baseline` and `score` [layer], fractions of the task's metric.
+    """Values: `baseline` and `score` [layer], the task's metric as a fraction.
 
     Samples: `predicted` [layer, example], `baseline_predicted` and `target` [example].
     """

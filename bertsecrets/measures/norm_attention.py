@@ -1,9 +1,9 @@
 """Attention to [CLS] and [SEP] by vector norms and by weights (Kobayashi et al. 2020).
 
-A head adds a[i,j] f(x[j]) to token i for every token j: f is the value projection and the head's part of the output
-projection. A large weight on a short vector has little effect; the norm |a[i,j] f(x[j])| measures how much a token
-contributes. Both are given as the share of [CLS], or of all [SEP]s together, in each row, averaged over the rows of a
-map.
+A head adds a[i,j] f(x[j]) to token i for every token j, where f is the value projection followed by the head's slice
+of the output projection. A large weight on a short vector has little effect, so the norm |a[i,j] f(x[j])| measures a
+token's contribution better. Weights and norms are both reported as the fraction of each row that belongs to [CLS], or
+to all [SEP] tokens, averaged over the rows of a map.
 """
 
 from collections.abc import Iterator
@@ -29,9 +29,9 @@ KINDS = ("cls", "sep")
 
 
 class NormObserver(SampleObserver):
-    """Observer of one model: the share of special tokens by weights and by norms, [example, layer, head].
+    """Observer of one model: the fraction of special tokens by weights and by norms, [example, layer, head].
 
-    It reads the value projections as the model computes them, until `compute` is called.
+    Hooks capture the value projections of the model until `compute` is called.
     """
 
     counts = False
@@ -47,7 +47,7 @@ class NormObserver(SampleObserver):
         self.values[module] = output
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch, whose values have just been computed."""
+        """Process one layer of one batch, whose value projections have just been captured."""
         block = self.blocks[layer]
         weighted = maps * handed_on(block, self.values[block.value])[:, :, None]
         for by, of_rows in (("weight", maps), ("norm", weighted)):
@@ -69,7 +69,7 @@ class NormObserver(SampleObserver):
 def handed_on(
     block: Block, values: Float[torch.Tensor, "rows tokens width"]
 ) -> Float[torch.Tensor, "rows heads tokens"]:
-    """Return the norm of f(x): what each head passes on if it attends to one token only."""
+    """Return the norm of f(x), the output of each head if it attends to a single token."""
     by_head = block.split(values.float())
     output = block.output.weight.float().unflatten(1, (block.heads, -1))  # [width, heads, size]
     squares = torch.einsum("whs,wht->hst", output, output)
@@ -79,13 +79,13 @@ def handed_on(
 def _share(
     of_rows: Float[torch.Tensor, "rows heads tokens tokens"], here: torch.Tensor
 ) -> Float[torch.Tensor, "rows heads"]:
-    """Return the share of the marked tokens, summed over rows; rows of padding count 0."""
+    """Return the fraction that belongs to the marked tokens, summed over rows; padding rows count as 0."""
     marked = (of_rows * here[:, None, None]).sum(-1)
     return (marked / of_rows.sum(-1).clamp(min=1e-12)).sum(-1)
 
 
 def blocks_of(model: Any, layers: int, heads: int) -> list[Block]:
-    """Return the layers of a model built like BERT; a layer shared by all is repeated.
+    """Return the layers of a model built like BERT, repeating a shared layer.
 
     Raises:
         NotApplicableError: the model is not built like BERT.
@@ -100,13 +100,13 @@ def blocks_of(model: Any, layers: int, heads: int) -> list[Block]:
 
 @torch.inference_mode()
 def check_contexts(model: OpenModel) -> None:
-    """Check that each head passes on the product of its attention weights and its projected values.
+    """Check that each head's output is the product of its attention weights and its projected values.
 
     Raises:
-        NotApplicableError: it does not (RoFormer can rotate the values first), or the model is not built like BERT.
+        NotApplicableError: the outputs differ (RoFormer can rotate the values), or the model is not built like BERT.
     """
     blocks = blocks_of(model.model, model.layers, model.heads)
-    weights: list[Maps] = []  # of each layer, as are values and contexts
+    weights: list[Maps] = []  # one entry per layer, as in values and contexts
     values: list[torch.Tensor] = []
     contexts: list[torch.Tensor] = []
     tap, handles = Tap(model.model, model.layers), []
@@ -134,24 +134,24 @@ def check_contexts(model: OpenModel) -> None:
 class NormAttention(AttentionMeasure):
     """Values: `cls_by_weight`, `cls_by_norm`, `sep_by_weight`, `sep_by_norm`, each [layer, head].
 
-    Samples: the same, [example, layer, head].
+    Samples: the same names, [example, layer, head].
     """
 
     common: ClassVar[bool] = False
     curves = ("sep_by_weight", "sep_by_norm")
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of both tokens."""
+        """Return the observer for both tokens."""
         examples, layers, heads = view.shape
         return NormObserver(examples, view.tuned.model, layers, heads, view.special_ids)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that maps and each head's output can be read, and that inputs contain a special token."""
+        """Check that maps and head outputs can be read, and that inputs contain a special token."""
         check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
         check_contexts(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the share of [SEP] by layer, by weights and by norms; nothing if the model has no such token."""
+        """Yield the fractions of [CLS] and [SEP] by layer, unless the model has neither token."""
         curves = {
             f"[{kind.upper()}] by {by}s": np.asarray(measurement.value(f"{kind}_by_{by}")).mean(1)
             for kind in KINDS

@@ -22,8 +22,8 @@ class AnnotatedMaps(Requirement):
 @measure("pattern-quality", title="macro-F1 of the pattern classifiers on held-out heads", source="K19 4.1", version=3)
 class PatternQuality(SuiteMeasure):
     """Values: `maps`, `heads` and, for each reading (`special_macro_f1`), `macro_f1`, `accuracy`, `f1_<class>`,
-    `agreed_...` for the maps on which readers agree, `single_macro_f1` against single readers, `readers_macro_f1` of
-    one reader against another, `unseen_...` for maps of an encoder that no classifier was trained or chosen on.
+    `agreed_...` for maps on which readers agree, `single_macro_f1` against individual readers, `readers_macro_f1`
+    between two readers, `unseen_...` for maps of an encoder that was not used for training or model selection.
 
     Samples: `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
     """
@@ -32,7 +32,7 @@ class PatternQuality(SuiteMeasure):
     needs = (PatternWeights(), AnnotatedMaps())
 
     def fingerprint(self, run: Run) -> str:
-        """Return a digest of the annotated maps and their labels, including the held-back ones."""
+        """Return a digest of the annotated maps and their labels, including the unseen encoder's."""
         from bertsecrets.patterns.held_out import annotations_fingerprint
         from bertsecrets.patterns.map_set import UNSEEN, own_maps
 
@@ -43,7 +43,7 @@ class PatternQuality(SuiteMeasure):
         return "annotated maps"
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the digest of the classifier; the maps it is judged on are in the fingerprint."""
+        """Return the digest of the classifier. Its evaluation maps are part of the fingerprint."""
         return {"classifier": super().settings(resources)["classifier"]}
 
     def run(self, run: Run) -> Results:

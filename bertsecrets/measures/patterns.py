@@ -1,8 +1,8 @@
-"""The pattern class of every head's map on every example (K19 section 4.1, figure 2), under each reading of the text.
+"""The pattern class of each head's map on each example (K19 section 4.1, figure 2), under each reading of the text.
 
-The shipped classifiers predict the classes, numbered in the order of `patterns.classes.CLASSES`; no map is kept. The
-raw shares of the classes are accompanied by shares corrected for the classifiers' errors on annotated heads that they
-were not trained on. Names of values and samples begin with the reading (`patterns.readings`): `special_raw_block`.
+Classes are predicted by the shipped classifiers and numbered as in `patterns.classes.CLASSES`. Maps are not stored.
+Class shares are reported both raw and corrected for the classifiers' errors on held-out annotated heads. Value and
+sample names are prefixed with the reading (`patterns.readings`), as in `special_raw_block`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ class PatternWeights(Requirement):
     """The trained classifiers of attention patterns, one for each reading."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return what is wrong with their files; None if they are sound."""
+        """Return why the classifier files cannot be used; None if they are valid."""
         folder = chosen_folder()
         try:
             report = read_report(folder)
@@ -63,7 +63,7 @@ class PatternWeights(Requirement):
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return, by reading, digests of the classifiers and of their validation maps; and the models of these maps."""
+        """Return digests of each reading's classifier and validation maps, and the models of these maps."""
         report = read_report(chosen_folder())
         parts = {reading: report_of(report, reading) for reading in readings_of(report)}
         return {
@@ -90,10 +90,10 @@ class PatternObserver:
     ):
         """
         Args:
-            classifiers: by reading.
-            errors: by reading, label minus probabilities in the classifier's cross-validation, averaged over each
-                annotated head's maps.
-            separator: the token id of [SEP]; None if the model has none (every input then counts as one text).
+            classifiers: Classifier for each reading.
+            errors: Cross-validation errors for each reading (label minus probabilities), averaged over the maps of each
+                annotated head.
+            separator: Token id of [SEP]. If None, every input is treated as a single text.
         """
         self.classifiers, self.errors, self.separator = classifiers, errors, separator
         self.predicted = {name: np.full((examples, layers, heads), -1, dtype=np.int8) for name in classifiers}
@@ -112,13 +112,13 @@ class PatternObserver:
             self.expected[name][batch.indices] += probabilities.sum(1).cpu().numpy() / predicted[0].size
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return values and samples; names begin with the reading.
+        """Return values and samples, with names prefixed by the reading.
 
         Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
 
-        `majority` is a head's most frequent class, `agreement` the share of examples that have it; `raw_...` and
-        `corrected_...` are shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example,
-        class], the mean of the maps' probabilities; `errors` [annotated head, class].
+        `majority` is the most frequent class of a head, and `agreement` the fraction of examples with this class.
+        `raw_...` and `corrected_...` are shares of all maps. Samples: `predicted` [example, layer, head]; `expected`
+        [example, class], the mean class probabilities; `errors` [annotated head, class].
         """
         values: dict[str, Any] = {}
         samples: dict[str, np.ndarray] = {}
@@ -139,7 +139,7 @@ class PatternObserver:
 
 
 def key(name: str) -> str:
-    """Return a class's name as spelled in the names of values.
+    """Return a class name in the spelling used for value names.
 
     >>> key("vertical-diagonal")
     'vertical_diagonal'
@@ -148,7 +148,7 @@ def key(name: str) -> str:
 
 
 UNCHECKED = "the pattern classifier has not been checked on maps of this model (only on maps of {})"
-FIGURE_2 = {  # names of the classes in K19's figure 2
+FIGURE_2 = {  # labels of the classes in K19's figure 2
     "vertical": "Vertical",
     "diagonal": "Diagonal",
     "vertical-diagonal": "Vert+Diag",
@@ -164,7 +164,7 @@ WORDS = {
 @measure("patterns", title="classes of attention maps", source="K19 4.1", version=6)
 class Patterns(AttentionMeasure):
     """Values: `<reading>_share_<class>`, `<reading>_majority`, `<reading>_agreement` [layer, head];
-    `<reading>_raw_<class>`, `<reading>_corrected_<class>` of all maps.
+    `<reading>_raw_<class>`, `<reading>_corrected_<class>` over all maps.
 
     Samples: `<reading>_predicted` [example, layer, head]; `<reading>_expected` [example, class]; `<reading>_errors`
     [annotated head, class].
@@ -179,7 +179,7 @@ class Patterns(AttentionMeasure):
     )
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that classifies maps with the trained classifiers."""
+        """Return the observer that classifies maps."""
         folder = chosen_folder()
         report = read_report(folder)
         names = readings_of(report)
@@ -191,7 +191,7 @@ class Patterns(AttentionMeasure):
         )
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that some maps could not be classified."""
+        """Report maps that could not be classified."""
         for name in readings_in(measurement):
             expected = measurement.samples.get(f"{name}_expected", np.zeros(0))
             if (measurement.sample(f"{name}_predicted") < 0).any() or not np.isfinite(expected).all():
@@ -207,7 +207,7 @@ class Patterns(AttentionMeasure):
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield, by reading, the classes by layer and head."""
+        """Yield the classes by layer and head for each reading."""
         for name in readings_in(measurement):
             words = f"reading {name}{f' ({WORDS[name]})' if name in WORDS else ''}: {{who}}"
             by_class = [100 * np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES]
@@ -235,7 +235,7 @@ class Patterns(AttentionMeasure):
             )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield a bar for the paper and one for each reading, corrected for the classifier's known errors."""
+        """Yield one bar for the paper, and one for each reading with corrected shares."""
         theirs = dict(zip(published_figures()["fig2"]["order"], seeds.published("fig2"), strict=True))
         shares = {"K19, figure 2": np.array([theirs[FIGURE_2[name]] for name in CLASSES])}
         for name in readings_in(seeds.first):
@@ -245,7 +245,7 @@ class Patterns(AttentionMeasure):
 
 
 def readings_in(measurement: Measurement) -> list[str]:
-    """Return the readings under which a measurement has classes: the suite's own first, then others."""
+    """Return the readings that a measurement covers, the suite's own first."""
     suffix = "_predicted"
     names = [name.removesuffix(suffix) for name in measurement.samples if name.endswith(suffix)]
     return sorted(names, key=lambda name: (name not in READINGS, name))

@@ -1,4 +1,4 @@
-"""Figure 8 of K19 as a measurement, so that claims about published numbers are judged like any other."""
+"""Figure 8 of K19 as a measurement, so that claims about it are judged like any other claim."""
 
 import numpy as np
 
@@ -11,10 +11,10 @@ from bertsecrets.texts.tasks import TASKS
 
 @measure("published-figures", title="scores with one head disabled, as K19 published them", source="K19 figure 8")
 class PublishedFigures(SuiteMeasure):
-    """Values: `tasks`, their names.
+    """Values: `tasks`, the names of the tasks.
 
-    Samples: `figure_8` [1, task, layer, head], read from the figure's pixels; F1 for MRPC and QQP, Pearson's
-    correlation for STS-B, accuracy for the others.
+    Samples: `figure_8` [1, task, layer, head], extracted from the figure's pixels; F1 for MRPC and QQP, Pearson's
+    correlation for STS-B, accuracy for the other tasks.
     """
 
     section = None

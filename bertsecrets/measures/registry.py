@@ -1,4 +1,4 @@
-"""The registry of measures. Names are listed without importing anything; a measure is imported on first use."""
+"""The registry of measures. Listing names imports nothing; measures are imported on first use."""
 
 import importlib
 import pkgutil
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="type[Measure]")
 _REGISTERED: dict[str, "Measure"] = {}
-# Those of the suite that no seed changes, known before they are imported.
+# Built-in measures that do not depend on a seed, listed here to avoid importing them.
 SEEDLESS = ("example-sentence", "frame-heads", "pattern-quality", "published-figures", "word-baselines")
 
 
 def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable[[M], M]:
-    """Register the class that it decorates as the measure called `name`.
+    """Return a decorator that registers a class as the measure `name`.
 
     Args:
-        title: the measured quantity, in a few words.
-        source: where the definition comes from, such as `K19 4.3`.
-        version: increased when the definition changes, so that results stored by the old one are not reused.
+        title: Short description of the measured quantity.
+        source: Source of the definition, such as `K19 4.3`.
+        version: Version of the definition. Increase it when the definition changes, to invalidate stored results.
 
     Raises:
-        ValueError: another class already has this name.
+        ValueError: another class is already registered under this name.
     """
 
     def register(cls: M) -> M:
@@ -43,14 +43,14 @@ def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable
 
 
 def measure_names() -> list[str]:
-    """Return the names of all measures: those of the suite, and those registered by other code."""
+    """Return the names of all measures, including those registered by other packages."""
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     own = [module.name.replace("_", "-") for module in modules if not module.ispkg and module.name != "registry"]
     return list(dict.fromkeys([*own, *_REGISTERED]))
 
 
 def list_measures() -> dict[str, str]:
-    """Return what each measure measures, by its name."""
+    """Return the titles of all measures by name."""
     return {name: get_measure(name).title for name in measure_names()}
 
 
@@ -68,12 +68,12 @@ def get_measure(name: str) -> "Measure":
 
 
 def is_seedless(name: str) -> bool:
-    """Return whether seeds do not affect a measure; the suite's own are not imported for this."""
+    """Return whether a measure is independent of seeds, without importing built-in measures."""
     return _REGISTERED[name].seedless if name in _REGISTERED else name in SEEDLESS
 
 
 def canonical(request: Request) -> Request:
-    """Return the request without default options and without what cannot change its result.
+    """Return the request without default options and fields that do not affect its result.
 
     Raises:
         UserError: the measure or the option does not exist.
@@ -88,5 +88,5 @@ def canonical(request: Request) -> Request:
 
 
 def request(measure: str, subject: Subject, options: Mapping[str, Any]) -> Request:
-    """Return the request for a measurement; requests that have the same result are equal (`canonical`)."""
+    """Return the canonical request for a measurement. Requests for the same result are equal."""
     return canonical(Request(measure, subject, tuple(options.items())))

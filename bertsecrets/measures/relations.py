@@ -1,7 +1,7 @@
 """Attention from token to token along a relation (K19 section 4.5).
 
-For each head, the measure is the maximum weight over the (source, target) token pairs of an input (row = source, column
-= target), averaged over inputs. Inputs without a pair are left out.
+For each head, the measure is the maximum weight over all (source, target) token pairs of an input, averaged over
+inputs. Sources are rows, targets are columns. Inputs without pairs are excluded.
 """
 
 from typing import ClassVar
@@ -20,11 +20,11 @@ from bertsecrets.types import Span
 class Relations(AttentionMeasure):
     """Values: `noun_pronoun`, `pronoun_noun`, `verb_subject`, `subject_verb`, each [layer, head], and `..._examples`.
 
-    Samples: the same names, [example, layer, head], NaN for inputs without the relation.
+    Samples: the same names, [example, layer, head]; NaN for inputs without the relation.
     """
 
     class Options(AttentionMeasure.Options):
-        """`zipped`: pair the k-th verb with the k-th subject of an input, as K19's code does, related or not."""
+        """`zipped`: pair the k-th verb with the k-th subject, even if they are unrelated, as in K19's code."""
 
         zipped: bool = False
 
@@ -33,7 +33,7 @@ class Relations(AttentionMeasure):
     common: ClassVar[bool] = False
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of all four relations."""
+        """Return the observer for all four relations."""
         zipped = self.options_in(view).zipped
         return PairObserver(*view.shape, relation_pairs(view.alignment, *view.parses, zipped=zipped))
 
@@ -41,10 +41,10 @@ class Relations(AttentionMeasure):
 def relation_pairs(
     alignment: Alignment, first: Parses, second: Parses | None = None, *, zipped: bool = False
 ) -> dict[str, TokenPairs]:
-    """Return the relations of K19 section 4.5 in both directions: noun and pronoun, verb and its own subject.
+    """Return the relations of K19 section 4.5 in both directions: noun and pronoun, verb and subject.
 
-    Every noun is paired with every pronoun of an input, also across its two texts, as in K19's code. A verb pairs with
-    the words of its own subject; K19's code instead zips the lists of all subjects and all verbs (`zipped`).
+    As in K19's code, every noun is paired with every pronoun in either text of the input. A verb is paired with the
+    words of its subject. If `zipped` is True, the lists of all verbs and all subjects are zipped, as in K19's code.
     """
     nouns, pronouns = (mark_words(alignment, FEATURES[kind], first, second) for kind in ("noun", "pronoun"))
     noun_pronoun = all_pairs(nouns, pronouns)

@@ -1,7 +1,6 @@
-"""Scores on the validation set, and the score of a constant answer on it (K19 section 3, table 1).
+"""Scores on the validation set, with a majority-class baseline (K19 section 3, table 1).
 
-Every score comes with its majority-class baseline and the entropy of the predicted classes, which reveal a constant
-classifier.
+The baseline and the entropy of the predicted classes expose classifiers that predict a constant.
 """
 
 from collections.abc import Sequence
@@ -26,15 +25,15 @@ from bertsecrets.types import Measurement
 
 @measure("scores", title="scores, majority-class baseline, entropy of predicted classes", source="K19 3, table 1")
 class Scores(Measure):
-    """Values: all metrics of the task (fractions), `constant`, and for classes `majority` and `entropy` (bits).
+    """Values: all metrics of the task (fractions), `constant`; for classification, `majority` and `entropy` (bits).
 
     Samples: `predicted` and `target` [example].
     """
 
     class Options(MeasureOptions):
-        """`cased` switches off the tokenizer's lower-casing (claim D6).
+        """`cased` disables lower-casing in the tokenizer (claim D6).
 
-        `shuffle` puts the words of each text in a random order drawn with this seed (claims J6); 0 leaves them alone.
+        `shuffle` is the seed for shuffling the words of each text (claims J6). With 0, words are not shuffled.
         """
 
         cased: bool = False
@@ -47,7 +46,7 @@ class Scores(Measure):
         """Score the validation rows.
 
         Raises:
-            MisreadError: an example's logits depend on the batch it is in.
+            MisreadError: the logits of an example depend on the rest of its batch.
             UserError: a logit is not finite.
         """
         opened, rows = run.open(self.kernel), self.rows(run)
@@ -64,9 +63,9 @@ class Scores(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that a fine-tuned model gives a constant answer, or that an answer is not finite.
+        """Report that a fine-tuned model predicts a constant, or that a prediction is not finite.
 
-        For frozen, untrained and random encoders a constant answer is a valid result.
+        Constant predictions are a valid result for frozen, untrained and random encoders.
         """
         predicted = measurement.sample("predicted")
         if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
@@ -79,7 +78,7 @@ def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: S
     """Return the values and samples of `Scores` from a classifier's logits.
 
     Args:
-        targets: class numbers, or scores for a regression task.
+        targets: Class indices, or scores for a regression task.
     """
     predicted, target = decide(task, logits), np.asarray(targets)
     values: dict[str, Any] = {**all_scores(task, predicted, target), "constant": is_constant(task, predicted)}
@@ -90,7 +89,7 @@ def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: S
 
 
 def class_entropy(task: Task, predicted: Int[np.ndarray, " examples"]) -> float:
-    """Return the entropy of the predicted classes in bits; 0 if all predictions are the same."""
+    """Return the entropy of the predicted classes in bits, which is 0 for constant predictions."""
     from scipy.stats import entropy  # takes most of a second to import
 
     share = np.bincount(predicted, minlength=task.outputs) / max(len(predicted), 1)

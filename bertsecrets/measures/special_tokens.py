@@ -1,8 +1,8 @@
-"""The attention paid to [CLS] and [SEP], per head (K19 section 4.4, figure 6).
+"""Attention to [CLS] and [SEP] per head (K19 section 4.4, figure 6).
 
-The attention paid to a token is the sum of its column, divided by the number L of rows. Of two [SEP]s the larger value
-counts, as in K19. Their sum is kept too, because two [SEP]s may share the attention that a single one would get
-(the control of claim E2).
+The attention received by a token is its column sum divided by the number of rows L. For inputs with two [SEP] tokens,
+the larger value counts, as in K19. Their sum is also stored as a control for claim E2, because two [SEP] tokens may
+split the attention that a single one would receive.
 """
 
 from collections.abc import Iterator
@@ -29,13 +29,13 @@ class SpecialTokenObserver(SampleObserver):
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
-            ids: token id of `cls` and `sep`; None if the model has no such token. Values are NaN for inputs without it.
+            ids: Ids of `cls` and `sep`; None for missing tokens. Values are NaN for inputs without the token.
         """
         super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"))
         self.ids = ids
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch."""
+        """Process one layer of one batch."""
         columns = received(maps, batch)
         special = torch.zeros_like(batch.mask)
         for kind, token in self.ids.items():
@@ -56,10 +56,10 @@ class SpecialTokenObserver(SampleObserver):
 
 @measure("special-tokens", title="attention to [CLS] and [SEP]", source="K19 4.4")
 class SpecialTokens(AttentionMeasure):
-    """Values, each [layer, head]: attention to `cls`, `sep` and `sep_sum`; `brightest`, the share of inputs whose most
-    attended token is [CLS] or [SEP].
+    """Values, each [layer, head]: attention to `cls`, `sep` and `sep_sum`; `brightest`, the fraction of inputs in which
+    the most attended token is [CLS] or [SEP].
 
-    Samples: the same, [example, layer, head].
+    Samples: the same names, [example, layer, head].
     """
 
     curves = ("cls", "sep")
@@ -70,7 +70,7 @@ class SpecialTokens(AttentionMeasure):
     )
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of both tokens' columns."""
+        """Return the observer for both tokens' columns."""
         return SpecialTokenObserver(*view.shape, view.special_ids)
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -79,7 +79,7 @@ class SpecialTokens(AttentionMeasure):
         super().check_model(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield both curves over the layers; nothing if the model has no such tokens."""
+        """Yield the curves by layer of the tokens that the model has."""
         curves = {
             f"[{name.upper()}]": np.asarray(measurement.value(name)).mean(1)
             for name in ("cls", "sep")

@@ -1,8 +1,8 @@
-"""Attention to surface features: equal words in both texts, and punctuation (blog, open questions).
+"""Attention to surface features: identical words in both texts, and punctuation (blog, open questions).
 
-Words are equal if their letters and digits are, in lower case. For a token of a word that also occurs in the other
-text, `equal` is the attention to that word there, and `expected` the attention expected by chance: that to the other
-text times the word's share of its tokens.
+Words are compared by their letters and digits, case-insensitively. For each token of a word that occurs in both texts,
+`equal` is its attention to the word in the other text. `expected` is the attention expected by chance: the attention to
+the other text times the fraction of that text's tokens that belong to the word.
 """
 
 import re
@@ -27,26 +27,25 @@ KINDS = ("final", "other", "word")
 
 @measure("surface-words", title="attention to equal words and to punctuation", source="blog")
 class SurfaceWords(AttentionMeasure):
-    """Values, each [layer, head]: `equal` and `expected`, the mean weight from a word to the same word in the other
-    text, and that expected by chance; `final`, `other` and `word`, the attention received by the punctuation mark
-    that ends a text, by other punctuation, and by words, the largest of each kind. Each has its number of inputs,
-    `..._examples`.
+    """Values, each [layer, head]: `equal` and `expected`, the observed and chance-level mean weight from a word to the
+    same word in the other text; `final`, `other` and `word`, the maximum attention received by final punctuation, other
+    punctuation and words. The number of inputs for each is `..._examples`.
 
-    Samples: the same names, [example, layer, head], NaN for inputs without such tokens.
+    Samples: the same names, [example, layer, head]; NaN for inputs without such tokens.
     """
 
     companions: ClassVar[tuple[str, ...]] = ()
     common: ClassVar[bool] = False
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of words and punctuation."""
+        """Return the observer for words and punctuation."""
         rows = view.rows
         texts = [rows.sentence1, *([] if rows.sentence2 is None else [rows.sentence2])]
         return SurfaceObserver(*view.shape, view.alignment, texts)
 
 
 def equal_words(alignment: Alignment, texts: Sequence[Sequence[str]]) -> TokenPairs:
-    """Return the tokens of each word with those of the same word in the other text, in both directions."""
+    """Return token pairs between identical words of the two texts, in both directions."""
     first, second = texts if len(texts) == 2 else (texts[0], [""] * len(texts[0]))
     links = [
         [(here, there) for word, spans in words.items() for here in spans for there in others.get(word, [])]
@@ -64,7 +63,7 @@ def _spans(text: str) -> dict[str, list[Span]]:
 
 
 def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Marks]:
-    """Return the tokens of each kind: punctuation that ends a text, other punctuation, and words."""
+    """Return the tokens of each kind: final punctuation, other punctuation and words."""
     words = np.zeros(alignment.part.shape, dtype=bool)
     final = np.zeros(alignment.part.shape, dtype=bool)
     for part, of_part in enumerate(texts):
@@ -77,12 +76,12 @@ def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Mar
 
 
 class SurfaceObserver(SampleObserver):
-    """Observer of one model: attention between equal words, and to punctuation, [example, layer, head]."""
+    """Observer of one model: attention between identical words and to punctuation, [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, alignment: Alignment, texts: Sequence[Sequence[str]]):
         """
         Args:
-            texts: the first texts, and the second ones if there are any.
+            texts: List of first texts, followed by the list of second texts for two-text tasks.
         """
         super().__init__(examples, layers, heads, ("equal", "expected", *KINDS))
         self.part, self.equal = alignment.part, equal_words(alignment, texts)
@@ -90,7 +89,7 @@ class SurfaceObserver(SampleObserver):
         self.marks = np.stack([marks[kind] for kind in KINDS])
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch."""
+        """Process one layer of one batch."""
         for name, weights in self._between(batch, maps):
             self.keep(name, batch, layer, weights)
         largest = max_over(received(maps, batch), of_batch(self.marks, batch).to(maps.device))
@@ -98,7 +97,7 @@ class SurfaceObserver(SampleObserver):
             self.keep(kind, batch, layer, weights)
 
     def _between(self, batch: Batch, maps: Maps) -> Iterator[tuple[str, Float[torch.Tensor, "rows heads"]]]:
-        """Yield the weight between equal words and that expected by chance; NaN for inputs without equal words."""
+        """Yield the observed and expected weight between identical words; NaN for inputs without any."""
         rows, source, target = (torch.from_numpy(part).to(maps.device) for part in self.equal.of_rows(batch.indices))
         same = torch.zeros(maps.shape[0], *maps.shape[2:], dtype=maps.dtype, device=maps.device)
         same[rows, source, target] = 1

@@ -1,8 +1,8 @@
-"""The score with a growing share of the smallest weights set to 0 (magnitude pruning; claims I1).
+"""The score under magnitude pruning of an increasing fraction of the weights (claims I1).
 
-Weights are compared across all weight matrices of the layers, as in P20; embeddings, norms, biases, the pooler and the
-classifier are not pruned. Nothing is retrained, while Gordon et al. prune the pretrained model, matrix by matrix and
-with its embeddings, and train it further. The checkpoint on disk is only read.
+As in P20, weights are ranked globally across the weight matrices of all layers. Embeddings, layer norms, biases, the
+pooler and the classifier are not pruned. The model is not retrained; Gordon et al. instead prune each matrix of the
+pretrained model, including embeddings, and continue training. The checkpoint on disk is never modified.
 """
 
 import re
@@ -28,14 +28,13 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-NO_MATRIX = re.compile("bias|embed")  # in the names of tensors of several dimensions
+NO_MATRIX = re.compile("bias|embed")  # in names of tensors with two or more dimensions that are not pruned
 
 
 @measure("weight-pruning", title="score with the smallest weights set to 0", source="Gordon et al. 2020; P20")
 class WeightPruning(Measure):
-    """Values: `baseline` and `score` [share], accuracy or Pearson's correlation as fractions, `share` and `pruned`.
-
-    `share` are the shares of the weights that are set to 0, `pruned` the numbers of these weights.
+    """Values: `baseline` and `score` [share], accuracy or Pearson's correlation as fractions; `share` and `pruned`
+    [share], the fraction and the number of weights set to 0.
 
     Samples: `predicted` [share, example], `baseline_predicted` and `target` [example].
     """
@@ -48,7 +47,7 @@ class WeightPruning(Measure):
         layer_weights(classifier.model)
 
     def run(self, run: Run) -> Results:
-        """Score the validation rows with a growing share of pruned weights, from none."""
+        """Score the validation rows at increasing levels of sparsity, starting with the unpruned model."""
         opened, rows = run.open(self.kernel), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
         weights, device = layer_weights(opened.model), run.resources.device
@@ -63,11 +62,11 @@ class WeightPruning(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that the model gives a constant answer before pruning, or that an answer is not finite."""
+        """Report that the unpruned model predicts a constant, or that a prediction is not finite."""
         return collapsed(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the score over the share of pruned weights, with P20's points if there are any."""
+        """Yield the score by sparsity, with P20's points if available."""
         task = TASKS[measurement.subject.task]
         scores = [measurement.value("baseline"), *measurement.value("score")]
         shares = [0.0, *measurement.value("share")]
@@ -84,12 +83,12 @@ class WeightPruning(Measure):
 
 
 def layer_weights(model: Any) -> list[nn.Parameter]:
-    """Return the weight matrices of a model's layers, without embeddings.
+    """Return the weight matrices of a model's layers, excluding embeddings.
 
-    Those of a mixture's experts are stacked in tensors of three dimensions.
+    In mixture-of-experts models, the experts' matrices are stacked in three-dimensional tensors.
 
     Raises:
-        NotApplicableError: there are none.
+        NotApplicableError: the layers have no weight matrices.
     """
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     found = [
@@ -104,9 +103,9 @@ def layer_weights(model: Any) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def prune_smallest(weights: Sequence[torch.Tensor], share: float) -> int:
-    """Set the given share of all weights to 0 in place, the smallest first, and return their number.
+    """Set the smallest weights by magnitude to 0 in place, and return their number.
 
-    Weights that are already 0 count, so that a share includes every smaller share.
+    Weights that are already 0 count towards `share`, so pruning in steps gives the same result as pruning at once.
     """
     flat = torch.cat([weight.detach().flatten() for weight in weights])
     count = round(share * len(flat))

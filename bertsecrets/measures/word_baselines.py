@@ -1,7 +1,7 @@
-"""Scores of bag-of-words classifiers: the part of a model's score that needs no model.
+"""Scores of bag-of-words classifiers, as baselines for language models.
 
-The second text alone is Gururangan et al.'s (2018) hypothesis-only baseline: its score is an artefact of how the rows
-were made. Word counts ignore order. Both classifiers are scikit-learn's with default settings.
+Using only the second text is the hypothesis-only baseline of Gururangan et al. (2018), which exposes annotation
+artefacts. Word counts ignore word order. All classifiers are from scikit-learn, with default settings.
 """
 
 from typing import Any, ClassVar
@@ -22,14 +22,14 @@ from bertsecrets.types import Measurement
 
 
 class ScikitLearn(Requirement):
-    """scikit-learn, from the extra `lab`."""
+    """scikit-learn, which is part of the `lab` extra."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return how to install it; None if it is installed."""
+        """Return installation instructions; None if scikit-learn is installed."""
         return extra_problem("scikit-learn")
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return its version, on which results may depend."""
+        """Return the version of scikit-learn, since results may depend on it."""
         with from_extra("scikit-learn"):
             import sklearn
         return {"scikit-learn": sklearn.__version__}
@@ -37,11 +37,10 @@ class ScikitLearn(Requirement):
 
 @measure("word-baselines", title="scores of counts of words", source="Gururangan et al. 2018")
 class WordBaselines(Measure):
-    """Values: all metrics of the task (fractions) of each baseline, `words_<metric>` and `second_<metric>`.
+    """Values: all metrics of the task (fractions) for each baseline, `words_<metric>` and `second_<metric>`.
 
-    `words` are the counts of the words of both texts, in columns of their own; `second` those of the second text alone,
-    for tasks of two texts. A logistic regression learns the classes from the training rows, a ridge regression STS-B's
-    scores.
+    `words` uses word counts of each text, in separate columns; `second` uses only the second text, for two-text tasks.
+    The model is a logistic regression, or a ridge regression for STS-B, fitted on the training rows.
 
     Samples: `words_predicted`, `second_predicted` and `target` [example].
     """
@@ -85,7 +84,7 @@ def learned(
     """Return the predictions of a linear model of word counts.
 
     Args:
-        train, dev: one list of texts for each text of a row; each has columns of its own.
+        train, dev: One list of texts for each text of a row. Each list gets its own count columns.
     """
     with from_extra("scikit-learn"):
         from sklearn.feature_extraction.text import CountVectorizer

@@ -1,4 +1,4 @@
-"""The parts of measures: base classes for each kind, requirements, figures."""
+"""Base classes of measures, with their requirements and figures."""
 
 from bertsecrets.measures.base.ablation import AblationMeasure, AblationOptions
 from bertsecrets.measures.base.attention import AttentionMeasure, AttentionRun, EncoderMeasure, SuiteMeasure

@@ -1,10 +1,10 @@
 """Measures of a task's score with heads disabled (K19 section 4.6, figures 8 and 9).
 
-A disabled head attends to each of the L real tokens with the constant weight 1/L, unless the option `kind` names
-another kind of ablation (`bertsecrets.ablation.kinds`). Predictions are kept for every set of heads and every example;
-paired tests and intervals are computed from them.
+A disabled head attends uniformly to the L real tokens, with weight 1/L, unless the option `kind` selects another kind
+of ablation (`bertsecrets.ablation.kinds`). Predictions are stored for every set of heads and every example, for paired
+tests and confidence intervals.
 
-In bfloat16 a few predictions differ. They are counted on a sample that is also computed in float32.
+In bfloat16, a few predictions differ. The differences are counted on a sample that is also computed in float32.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ from bertsecrets.texts.metrics import decide, is_constant, score
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
-SAMPLE = 32  # examples, the first, that are computed in float32 as well, with all sets
-APART = 0.1  # points; similarity scores that differ by more count as different
+SAMPLE = 32  # the first examples, which are also computed in float32 for all sets
+APART = 0.1  # in points; larger differences between similarity scores count as different
 
 
 class AblationOptions(MeasureOptions):
@@ -53,7 +53,7 @@ class AblationOptions(MeasureOptions):
 
 
 class AblationMeasure(Measure):
-    """A measure of scores with sets of heads disabled; several processes can share the work."""
+    """A measure of scores with sets of heads disabled. Multiple processes can share the work."""
 
     Options = AblationOptions
     section: ClassVar[Section | None] = "scores"
@@ -61,32 +61,32 @@ class AblationMeasure(Measure):
 
     @abstractmethod
     def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
-        """Return the sets of heads to disable, and a plural noun for them in the progress bar."""
+        """Return the sets of heads to disable, and a plural noun that describes them in the progress bar."""
 
     def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Change the values in place to the layout of this measure; by default scores stay [set]."""
+        """Convert the values in place to this measure's layout. By default, scores keep the shape [set]."""
         return
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that heads of the model can be disabled."""
+        """Check that the model's heads can be disabled."""
         engine = Engine.open(classifier)
         engine.check_longest(probe_inputs(classifier))
 
     def rows(self, run: Run) -> Split:
-        """Return the validation rows that are measured: at most `grid_limit` of them."""
+        """Return at most `grid_limit` validation rows."""
         return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
 
     def inputs(self, run: Run) -> dict[str, Any]:
-        """Return the inputs of the key, with the precision unless it is float32."""
+        """Return the cache key's inputs, with the precision unless it is float32."""
         precision = run.resources.grid_precision
         return super().inputs(run) | ({} if precision == "float32" else {"precision": precision})
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that a trained model gives a constant answer, or that an answer is not finite."""
+        """Report that a trained model predicts a constant, or that a prediction is not finite."""
         return collapsed(measurement)
 
     def remarks(self, measurement: Measurement) -> list[str]:
-        """Return a remark if the model was run in bfloat16."""
+        """Return a remark for runs in bfloat16."""
         values = measurement.values
         if "sampled" not in values:
             return []
@@ -121,10 +121,10 @@ class AblationMeasure(Measure):
 def scored(
     task: Task, predicted: Sequence[np.ndarray], targets: Sequence[float] | np.ndarray
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return values and samples of a model that is pruned step by step, with accuracy or Pearson's correlation.
+    """Return the values and samples of stepwise pruning, scored by accuracy or Pearson's correlation.
 
     Args:
-        predicted: the answers of the whole model, then those after each step.
+        predicted: Predictions of the unpruned model, followed by those after each step.
     """
     target, metric = np.asarray(targets), "pearson" if task.regression else "accuracy"
     baseline, *scores = (score(metric, answers, target) for answers in predicted)
@@ -134,7 +134,7 @@ def scored(
 
 
 def collapsed(measurement: Measurement) -> str | None:
-    """Return why answers with and without parts of a model say nothing about these parts, or None."""
+    """Return why the predictions are not informative about the removed parts; None if they are."""
     baseline = measurement.sample("baseline_predicted")
     if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
         return "some answers are not finite"
@@ -145,7 +145,7 @@ def collapsed(measurement: Measurement) -> str | None:
 
 
 def kind_text(measurement: Measurement) -> str:
-    """Return the kind of ablation for captions; empty for uniform weights, which K19 uses."""
+    """Return the kind of ablation for captions; empty for K19's uniform weights."""
     kind = measurement.options.get("kind", UNIFORM.kind)
     return "" if kind == UNIFORM.kind else f" ({kind} vectors)"
 
@@ -167,19 +167,20 @@ def set_ablation(
     """Return the score with each set of heads disabled.
 
     Args:
-        folder: keeps finished portions, so that an interrupted run continues and several processes share the work.
-        about: what finished portions also depend on, besides weights and inputs.
-        title: of the progress bar; without a title none is shown.
-        ablation: the kind of ablation; it takes vectors from the rows of `encoded`.
-        precision: of the run. The model is opened in float32; it stays in bfloat16 afterwards.
+        folder: Folder for finished portions. Interrupted runs resume from it, and multiple processes can share it.
+        about: Additional dependencies of the finished portions, besides weights and inputs.
+        title: Title of the progress bar. If None, no bar is shown.
+        ablation: Kind of ablation. Replacement vectors are computed from the rows of `encoded`.
+        precision: Precision of the forward passes. With bfloat16, the model is converted in place.
 
     Returns:
-        Values: `baseline` and `score` [set], fractions of the task's metric. Samples: `predicted` [set, example],
-        `baseline_predicted` and `target` [example]; class numbers as int8, scores as float32. In bfloat16 also the
-        values `sampled` and `sample_differs`: predictions of the sample, and how many of them differ from float32.
+        Values: `baseline` and `score` [set], the task's metric as a fraction. Samples: `predicted` [set, example],
+        `baseline_predicted` and `target` [example]; class indices are int8, scores float32. In bfloat16, the values
+        also contain `sampled` and `sample_differs`, the number of predictions in the sample and of those that differ
+        from float32.
 
     Raises:
-        UserError: the architecture's heads cannot be disabled, the model has no such head, or memory is too small.
+        UserError: heads of this architecture cannot be disabled, a head does not exist, or memory is too small.
     """
     everything = [BASELINE, *sets]
     exact: np.ndarray | None = None
@@ -221,10 +222,10 @@ def set_ablation(
 
 
 def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) -> Shaped[np.ndarray, "sets examples"]:
-    """Return the answers under each set.
+    """Return the predictions for each set.
 
     Raises:
-        UserError: a logit is not finite, and would count as an answer of the first class.
+        UserError: a logit is not finite. It would otherwise count as a prediction of the first class.
     """
     check_finite(torch.from_numpy(logits))
     answers = np.stack([decide(task, of_set) for of_set in logits])
@@ -232,7 +233,7 @@ def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) ->
 
 
 def weights_digest(opened: OpenModel) -> str:
-    """Return the sha256, in hex, of all weights and their precision, including those of a fresh classifier."""
+    """Return the SHA-256 hex digest of all weights and their precision, including a new classifier's."""
     sha = hashlib.sha256()
     for name, tensor in sorted(opened.model.state_dict().items()):
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

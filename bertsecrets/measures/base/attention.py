@@ -1,6 +1,7 @@
-"""Measures of attention maps: one streaming pass feeds the requested measure and all others that can join it.
+"""Base class for measures of attention maps. A single streaming pass feeds all measures that can share it.
 
-Below them are measures without a task: of the bare encoder on texts of their own, or of the suite itself.
+This module also contains base classes for measures without a task, which use either the bare encoder on built-in texts
+or no model.
 """
 
 from abc import abstractmethod
@@ -32,13 +33,14 @@ from bertsecrets.types import Measurement
 
 @dataclass(frozen=True)
 class AttentionRun:
-    """One pass over a task's rows, with everything that observers are made from.
+    """One pass over a task's rows, with everything needed to create observers.
 
     Args:
-        tuned: the checkpoint.
-        twin: the pretrained model, if the checkpoint can be compared with it.
-        length: inputs are cut to this many word-pieces.
-        padded_to: inputs are padded to this many tokens, and padding counts; None without padding.
+        tuned: The model of the checkpoint.
+        twin: The pretrained model, if the checkpoint can be compared with it.
+        length: Maximum number of word-pieces. Longer inputs are truncated.
+        padded_to: Number of tokens to which inputs are padded, with padding included in the maps. If None, inputs are
+            not padded.
     """
 
     run: Run
@@ -50,7 +52,7 @@ class AttentionRun:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The numbers of examples, layers and heads."""
+        """Numbers of examples, layers and heads."""
         return len(self.rows), self.tuned.layers, self.tuned.heads
 
     @property
@@ -76,20 +78,20 @@ class AttentionRun:
 
     @cached_property
     def parses(self) -> tuple[Parses, Parses | None]:
-        """The words of both texts, tagged and parsed by the spaCy pipeline; kept between runs."""
+        """The words of both texts, tagged and parsed by the spaCy pipeline and cached between runs."""
         resources = self.run.resources
         return parse_pairs(self.rows.sentence1, self.rows.sentence2, resources.spacy, resources.kept / "parses")
 
 
 class AttentionMeasure(Measure):
-    """A measure of attention maps. `companions` are other measures that its pass feeds too, if they can join it."""
+    """A measure of attention maps. If possible, its pass also feeds the measures in `companions`."""
 
     class Options(MeasureOptions):
-        """Choices that K19 leaves open, or that only its code makes.
+        """These options cover choices that the paper leaves open or that appear only in its code.
 
-        `rows` selects rows if not all are read: `drawn` at random, or the `first` of the file. `quoted` reads the file
-        as K19's notebook does, which loses rows after a quotation mark. `cased` switches off the tokenizer's
-        lower-casing. `max_length` cuts inputs to this many word-pieces instead of the number in the settings.
+        `rows` selects how rows are sampled if there are too many: `drawn` at random, or the `first` in the file.
+        `quoted` parses the file like K19's notebook, which loses rows after a quotation mark. `cased` disables
+        lower-casing in the tokenizer. `max_length` overrides the maximum number of word-pieces in the settings.
         """
 
         rows: Literal["drawn", "first"] = "drawn"
@@ -104,26 +106,26 @@ class AttentionMeasure(Measure):
 
     @abstractmethod
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that a pass feeds for this measure.
+        """Return the observer that processes the maps for this measure.
 
         Raises:
-            UserError: the measure is impossible on this model.
+            UserError: the measure cannot be computed for this model.
         """
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that the model's maps can be read, and are the ones it computes with."""
+        """Check that the model's maps can be read, and are those that it uses."""
         check_attention(classifier)
 
     def joins(self, view: AttentionRun) -> bool:
-        """Return whether this measure can join a pass that is made for another one."""
+        """Return whether this measure can share the pass of another measure."""
         return view.padded_to is None
 
     def padding(self, options: Any) -> int | None:
-        """Return the number of tokens to which every input is padded, if padding counts; else None."""
+        """Return the length to which inputs are padded; None without padding."""
         return None
 
     def most(self, settings: Params) -> int | None:
-        """Return the number of examples whose maps are read."""
+        """Return the maximum number of examples."""
         return settings.attention.examples
 
     def rows(self, run: Run) -> Split:
@@ -133,16 +135,16 @@ class AttentionMeasure(Measure):
         return run.resources.rows.split(run.subject.task, "dev", most, first=first, quoted=run.options.quoted)
 
     def shared_options(self, options: Any) -> dict[str, Any]:
-        """Return the options that select inputs, which the measures of one pass share."""
+        """Return the options that select inputs, which all measures in a pass share."""
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
-        """Return the options of this measure in a pass that may be made for another one."""
+        """Return this measure's options in a pass that another measure may have requested."""
         options = view.run.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that some heads have no numbers on examples on which others have some."""
+        """Report heads without values on examples for which other heads have values."""
         return heads_without_numbers(measurement)
 
     def run(self, run: Run) -> Results:
@@ -176,10 +178,10 @@ class AttentionMeasure(Measure):
         )
 
     def _twin(self, run: Run, tuned: OpenModel) -> OpenModel | None:
-        """Return the pretrained model, if the subject differs from it and has the same shape.
+        """Return the pretrained model if the subject was trained from it and has the same shape, else None.
 
         Raises:
-            UserError: this measure needs it, but the shapes differ.
+            UserError: the measure requires the pretrained model, but the shapes differ.
         """
         if not self.compares and not get_initialisation(run.subject.initialisation).trains:
             return None
@@ -196,7 +198,7 @@ class AttentionMeasure(Measure):
 
 
 class EncoderMeasure(Measure):
-    """A measure of the bare encoder, without task, training or seed."""
+    """A measure of the bare encoder, independent of task, training and seed."""
 
     section: ClassVar[Section | None] = "attention"
     kernel: ClassVar[str] = "eager"
@@ -205,14 +207,14 @@ class EncoderMeasure(Measure):
 
     @abstractmethod
     def fingerprint(self, run: Run) -> str:
-        """Return a digest of the texts that are measured."""
+        """Return a digest of the measured texts."""
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file, folder or publication that the texts come from, if there is one."""
+        """Return the name of the file, folder or publication that contains the texts, if any."""
         return None
 
     def data_facts(self, run: Run) -> dict[str, Any]:
-        """Return origin and fingerprint of the measured texts, for the provenance."""
+        """Return the origin and fingerprint of the measured texts for the provenance record."""
         return {
             "data": self.origin(run.resources),
             "data_fingerprint": self.fingerprint(run),
@@ -221,19 +223,19 @@ class EncoderMeasure(Measure):
         }
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that some heads have no numbers on examples on which others have some."""
+        """Report heads without values on examples for which other heads have values."""
         return heads_without_numbers(measurement)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that the model's maps can be read, and are the ones it computes with."""
+        """Check that the model's maps can be read, and are those that it uses."""
         check_attention(classifier)
 
     def open_encoder(self, run: Run) -> OpenModel:
-        """Open the encoder, on the device."""
+        """Open the encoder on the device."""
         return opening.open_encoder(ModelRef.in_folder(run.checkpoint)).to(run.resources.device)
 
 
 class SuiteMeasure(EncoderMeasure):
-    """A measure of the suite's own parts, without any model."""
+    """A measure that uses no model, only components of the suite."""
 
     reads_model: ClassVar[bool] = False

@@ -1,6 +1,6 @@
-"""Figures as data, which the report draws: what a measurement shows, and the figure of K19 next to it.
+"""Figures as data. The report draws each measurement's figures next to the corresponding figure of K19.
 
-`{who}` in a caption stands for the measured subject.
+In captions, `{who}` is a placeholder for the measured subject.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-PerHead = Callable[[np.ndarray], np.ndarray]  # from the means of a block to one number per head or layer
+PerHead = Callable[[np.ndarray], np.ndarray]  # maps the column means of a block to one number per head or layer
 
 
 @dataclass(frozen=True)
 class HeadMap:
-    """A number for every head, as a heat map; `signed` ones are coloured by gain and loss around 0.
+    """A heat map with one value per head. If `signed`, colours diverge around 0 to show gains and losses.
 
-    `rows` are the names of the rows if they are not layers.
+    `rows` are the names of the rows, if they are not layers.
     """
 
     caption: str
@@ -36,7 +36,7 @@ class HeadMap:
 
 @dataclass(frozen=True)
 class RankedHeads:
-    """Every head's number with its 95 % interval over examples, the smallest first; `heads` are those of a layer."""
+    """All heads in ascending order with 95 % intervals over examples. `heads` is the number of heads per layer."""
 
     caption: str
     block: Float[np.ndarray, "examples k"]
@@ -47,7 +47,7 @@ class RankedHeads:
 
 @dataclass(frozen=True)
 class LayerBars:
-    """One bar per layer, up for a gain and down for a loss, with its 95 % interval over examples."""
+    """One bar per layer, showing the gain or loss with its 95 % interval over examples."""
 
     caption: str
     block: Float[np.ndarray, "examples k"]
@@ -58,13 +58,13 @@ class LayerBars:
 
 @dataclass(frozen=True)
 class Lines:
-    """One line per name: a number for each layer, or points over another axis.
+    """A line plot over layers, or over another quantity.
 
     Attributes:
-        lines: by name, a number per layer (from 1), or points (x, y).
-        x: title of the horizontal axis.
-        from_zero: whether the vertical axis begins at 0.
-        baseline: a number that a dashed line marks.
+        lines: Lines by name; either one value per layer (from 1), or points (x, y).
+        x: Title of the horizontal axis.
+        from_zero: Whether the vertical axis starts at 0.
+        baseline: Value marked by a dashed line.
     """
 
     caption: str
@@ -77,7 +77,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Shares:
-    """One bar per row, such as a layer or a source, stacked from the shares of the classes, in percent."""
+    """Stacked bars of class shares in percent, one bar per row, such as a layer or a source."""
 
     caption: str
     shares: Mapping[str, Float[np.ndarray, " classes"]]
@@ -87,7 +87,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class ClassMap:
-    """Every head in the colour of its most frequent class; paler where fewer of its maps have that class."""
+    """All heads in the colour of their most frequent class, paler if fewer of a head's maps have this class."""
 
     caption: str
     majority: Int[np.ndarray, "layers heads"]
@@ -97,7 +97,7 @@ class ClassMap:
 
 @dataclass(frozen=True)
 class HeadDistances:
-    """Every head as a point, close to the heads that attend similarly; `heads` are those of a layer."""
+    """All heads as points, with similar heads close together. `heads` is the number of heads per layer."""
 
     caption: str
     distances: Float[np.ndarray, "all_heads all_heads"]
@@ -112,7 +112,7 @@ Figure = HeadMap | RankedHeads | LayerBars | Lines | Shares | ClassMap | HeadDis
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of K19 that a measure replicates: its number, a title, and what it shows."""
+    """A figure of K19 that a measure replicates: its number, title and introduction."""
 
     number: str
     title: str
@@ -121,7 +121,7 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Measurements of one model on one task that differ only in their seeds."""
+    """Measurements of a model on a task that differ only in the seed."""
 
     measurements: Sequence[Measurement]
 
@@ -145,17 +145,17 @@ class Repeats:
         return np.asarray(np.mean([np.asarray(one.value(name), np.float64) for one in self.measurements], axis=0))
 
     def published(self, name: str) -> Any:
-        """Return one of K19's figures (`expected/figures.json`) on the task."""
+        """Return one of K19's figures (`expected/figures.json`) for the task."""
         return published_figures()[name][TASKS[self.task].folder]
 
 
 def pair(
     theirs: Any, ours: np.ndarray, unit: str, captions: tuple[str, str], rows: Sequence[str] = ()
 ) -> Iterator[HeadMap]:
-    """Yield the paper's map and ours on one colour scale from 0.
+    """Yield the paper's map and ours on a common colour scale from 0.
 
     Args:
-        captions: of the paper's map and of this suite's.
+        captions: Captions of the paper's map and of ours.
     """
     published = np.array(theirs, dtype=np.float64)
     high = float(max(np.nanmax(published), np.nanmax(ours)))

@@ -1,4 +1,4 @@
-"""The base class of all measures: options, requirements, key, run, figures and remarks."""
+"""The base class of all measures: options, requirements, cache key, execution, figures and remarks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -27,11 +27,11 @@ from bertsecrets.types import InitialisationName, Measurement, Subject
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray]]  # values and samples
 Section = Literal["attention", "scores"]
-Results = tuple[dict[str, Result], int]  # by measure, and the number of examples
+Results = tuple[dict[str, Result], int]  # results by measure, and the number of examples
 
 
 class MeasureOptions(BaseModel):
-    """The options of a measure, which change what is measured. They validate the command line and the claims."""
+    """Options that change what is measured. The model validates options from the command line and from claims."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,10 +42,10 @@ class MeasureOptions(BaseModel):
 
 @dataclass(frozen=True)
 class Run:
-    """One measurement to be made.
+    """A measurement to run.
 
-    `model` is the subject's model, `folder` the checkpoint (or the bare encoder) that is measured; both are None for a
-    measure without model. `grid` is the folder that keeps finished parts of an ablation.
+    `model` is the subject's model, and `folder` the measured checkpoint or bare encoder. Both are None for measures
+    that use no model. `grid` is the folder in which an ablation stores finished portions.
     """
 
     subject: Subject
@@ -73,7 +73,7 @@ class Run:
         return self.folder
 
     def open(self, attention: str) -> OpenModel:
-        """Open the checkpoint, on the device, with the attention implementation named."""
+        """Open the checkpoint on the device, with the given attention implementation."""
         opened = opening.open_checkpoint(self.checkpoint, self.task, self.base, attention)
         return opened.to(self.resources.device)
 
@@ -82,21 +82,21 @@ class Measure(ABC):
     """The base class of all measures.
 
     Attributes:
-        name: set by the decorator `measure`, as are `title`, `source` and `version`.
-        section: the section of `params.yaml` that changes the result; None if no setting does.
-        needs: what the measure needs besides rows and a checkpoint.
-        kernel: the attention implementation that it opens models with; only `eager` exposes maps.
-        on_task: it is measured on a task's rows.
-        reads_model: it is measured on a model.
-        reads_training_rows: it needs a task's training rows.
-        seedless: no seed can change it.
-        shared: several processes can work on one measurement together.
-        common: all that it needs is shipped, so `measure all` runs it.
-        companions: other measures that the same pass can feed.
-        curves: the values that are plotted over the layers.
-        passes: its approximate cost in forward passes over its examples, for plans.
-        gradients: it takes gradients, so it does not run in torch's inference mode.
-        paper: the figure of K19 that it replicates.
+        name: Name of the measure, set by the decorator `measure` like `title`, `source` and `version`.
+        section: Section of `params.yaml` that affects the result. None if the result is independent of the settings.
+        needs: Requirements besides rows and a checkpoint.
+        kernel: Attention implementation for opening models. Only `eager` exposes maps.
+        on_task: Whether the measure uses a task's rows.
+        reads_model: Whether the measure uses a model.
+        reads_training_rows: Whether the measure uses a task's training rows.
+        seedless: Whether the measure is independent of the seed.
+        shared: Whether multiple processes can work on the same measurement.
+        common: Whether `measure all` includes the measure, because it has no external requirements.
+        companions: Other measures that can share the same pass.
+        curves: Names of the values that are plotted by layer.
+        passes: Approximate cost in forward passes over the examples, for planning.
+        gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
+        paper: Figure of K19 that the measure replicates.
     """
 
     name: ClassVar[str]
@@ -125,7 +125,7 @@ class Measure(ABC):
         """Return the options as an instance of `Options`.
 
         Raises:
-            UserError: the measure does not have such an option, or a value is impossible.
+            UserError: an option does not exist, or its value is invalid.
         """
         try:
             return self.Options.model_validate(given)
@@ -139,29 +139,29 @@ class Measure(ABC):
             raise UserError(f"option {name} of measure {self.name}: {reason}") from error
 
     def shared_options(self, options: Any) -> dict[str, Any]:
-        """Return the options that companions in the same pass share; by default none."""
+        """Return the options to pass on to companions in the same pass; none by default."""
         return {}
 
     @property
     def compares(self) -> bool:
-        """True if the measure compares the subject's checkpoint with the pretrained model."""
+        """Whether the measure compares the subject's checkpoint with the pretrained model."""
         return any(need.compares for need in self.needs)
 
     def fits(self, initialisation: InitialisationName) -> bool:
-        """Return whether subjects of this initialisation can be measured."""
+        """Return whether subjects with this initialisation can be measured."""
         return get_initialisation(initialisation).trains or not self.compares
 
     def check_request(
         self, task_name: str | None, initialisation: InitialisationName, seed: int, *, checkpoint: Path | None
     ) -> None:
-        """Check that task, initialisation, seed and checkpoint make sense for this measure.
+        """Check that the measure supports this combination of task, initialisation, seed and checkpoint.
 
         Args:
-            task_name: None if no task was named.
-            checkpoint: the folder to measure instead of the subject's own checkpoint, if there is one.
+            task_name: Name of the task, or None if no task was given.
+            checkpoint: Folder to measure instead of the subject's own checkpoint, or None.
 
         Raises:
-            UserError: they do not.
+            UserError: the combination is not supported.
         """
         if self.on_task and task_name is None:
             raise UserError(f"measure {self.name} needs --task: give one of {', '.join(TASKS)}")
@@ -173,60 +173,60 @@ class Measure(ABC):
             raise UserError(f"measure {self.name} compares with the untrained model: choose another --init")
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
-        """Return the sets of options with which `measure all` runs this measure."""
+        """Return the option sets that `measure all` uses for this measure."""
         return [{}]
 
     def missing(self, resources: Resources, task_name: str) -> str | None:
-        """Return why the measure cannot be run on a task; None if it can."""
+        """Return why the measure cannot run on a task; None if it can."""
         training = True if self.reads_training_rows else None
         if self.on_task and (problem := resources.rows.missing(task_name, training=training)):
             return problem
         return next(filter(None, (need.missing(resources) for need in self.needs)), None)
 
-    def check_model(self, classifier: OpenModel) -> None:  # noqa: B027 - some measures need nothing of it
-        """Check on two short examples that the measure is possible on a model.
+    def check_model(self, classifier: OpenModel) -> None:  # noqa: B027 - some measures have nothing to check
+        """Check on two short examples that the measure supports a model.
 
         Args:
-            classifier: opened with the measure's `kernel`, trained or not.
+            classifier: Trained or untrained classifier, opened with the measure's `kernel`.
 
         Raises:
-            UserError: it is not.
+            UserError: the measure does not support the model.
         """
 
     # ------------------------------------------------------------------ the key
 
     def most(self, settings: Params) -> int | None:
-        """Return how many rows are measured at most, whatever the limits of a run; None for all."""
+        """Return the maximum number of rows, regardless of the limits of a run; None if unlimited."""
         return None
 
     def rows(self, run: Run) -> Split:
-        """Return the validation rows that are measured."""
+        """Return the validation rows to measure."""
         return run.resources.rows.split(run.subject.task, "dev", self.most(run.resources.settings))
 
     def fingerprint(self, run: Run) -> str:
-        """Return a digest of the texts that are measured."""
+        """Return a digest of the measured texts."""
         return self.rows(run).fingerprint
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the part of `params.yaml` that changes the result."""
+        """Return the part of `params.yaml` that affects the result."""
         return getattr(settings, self.section).model_dump() if self.section else {}
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the settings that change the result, including the facts of all requirements."""
+        """Return the settings that affect the result, including facts from all requirements."""
         facts = [need.settings(resources) for need in self.needs]
         return self.own_settings(resources.settings) | {
             name: fact for requirement in facts for name, fact in requirement.items()
         }
 
     def inputs(self, run: Run) -> dict[str, Any]:
-        """Return everything that determines the result except the code and device, as data."""
+        """Return everything that determines the result except code and device, as JSON data."""
         inputs: dict[str, Any] = {
             "measure": self.name,
             "version": self.version,
             "data": self.fingerprint(run),
             "settings": self.settings(run.resources),
         }
-        if not self.reads_model:  # measured once, since no model changes it
+        if not self.reads_model:  # measured once for all models
             return inputs
         checkpoint = ModelRef.in_folder(run.checkpoint)
         return inputs | {
@@ -239,17 +239,17 @@ class Measure(ABC):
         }
 
     def made_by(self, device: torch.device | None) -> dict[str, Any]:
-        """Return what computes the result: code, libraries and, if it reads a model, the device."""
+        """Return the code, libraries and, for measures of a model, the device that produce the result."""
         return made_by(type(self).__module__, device if self.reads_model else None)
 
     def key(self, run: Run) -> Key:
-        """Return everything that determines the result."""
+        """Return the cache key of a run."""
         return Key(self.inputs(run), self.made_by(run.resources.device))
 
     def data_facts(self, run: Run) -> dict[str, Any]:
-        """Return origin, fingerprint, status and limit of the data, for the provenance.
+        """Return the origin, fingerprint, status and limit of the data for the provenance record.
 
-        The limit is the number of rows if limits of the run leave some out.
+        The limit is the number of rows if the run was limited to a subset, otherwise None.
         """
         rows, whole = self.rows(run), len(run.resources.rows.whole(run.subject.task, "dev"))
         unlimited = min(whole, self.most(run.resources.settings) or whole)
@@ -265,17 +265,17 @@ class Measure(ABC):
 
     @abstractmethod
     def run(self, run: Run) -> Results:
-        """Return values and samples, by measure (this one and its companions), and the number of examples.
+        """Return the values and samples of this measure and its companions, and the number of examples.
 
         Raises:
-            UserError: the measure is impossible on this model or these data.
+            UserError: the measure cannot be computed for this model or data.
         """
 
     def results(self, run: Run) -> Results:
-        """Return what `run` returns; results on a task's rows also have `cluster`, which marks rows that share a text.
+        """Run the measure. For tasks, add the sample `cluster`, which groups rows that share a text.
 
         Raises:
-            UserError: as `run`.
+            UserError: see `run`.
         """
         results, examples = self.run(run)
         if not self.on_task or len(rows := self.rows(run)) != examples:
@@ -285,15 +285,15 @@ class Measure(ABC):
         return marked, examples
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the figures of a measurement, as data; the report draws them."""
+        """Yield the figures of a measurement as data, to be drawn by the report."""
         yield from ()
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the paper's figure (`paper`) and the same figure of these measurements, the mean over their seeds."""
+        """Yield the figure named by `paper`, then the same figure for these measurements, averaged over seeds."""
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return why the measured model has collapsed, so that no claim can be judged on it; None if it has not."""
+        """Return why the model has collapsed, so that claims about it cannot be judged; None if it has not."""
         return None
 
     def remarks(self, measurement: Measurement) -> list[str]:

@@ -1,6 +1,6 @@
-"""What measures work with besides rows and a checkpoint: resources, and requirements.
+"""Resources and requirements of measures, besides rows and a checkpoint.
 
-Each requirement reports what is missing, and its facts for the key.
+Each requirement reports what is missing, and contributes facts to the cache key.
 """
 
 import functools
@@ -24,8 +24,8 @@ NO_FRAMES = "frame-heads needs --frames: a JSONL file of frame sentences, or Fra
 class Resources:
     """Everything that measures use besides their subject.
 
-    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder that
-    keeps intermediate results between runs, `grid_precision` that of the model while heads are disabled.
+    `frames` is a file or folder of frame sentences, `spacy` the name of the pipeline for tagging and parsing, `kept`
+    the cache folder for intermediate results, and `grid_precision` the model's precision during head ablation.
     """
 
     rows: TaskRows
@@ -38,7 +38,7 @@ class Resources:
 
 
 class Requirement:
-    """A requirement of a measure. `compares` is True for the pretrained model to compare with."""
+    """A requirement of a measure. `compares` is True if the measure needs the pretrained model for comparison."""
 
     compares = False
 
@@ -47,26 +47,26 @@ class Requirement:
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the facts about it that change a result, for the key."""
+        """Return the facts that affect results, for the cache key."""
         return {}
 
 
 class PretrainedTwin(Requirement):
-    """The pretrained model, whose maps are compared with those of the subject's checkpoint."""
+    """The pretrained model, for comparison with the subject's checkpoint."""
 
     compares = True
 
 
 class FrameSentences(Requirement):
-    """Sentences annotated with a frame's target and core elements."""
+    """Sentences annotated with the target and core elements of a frame."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return how to give sentences; None if they are given."""
+        """Return how to provide the sentences; None if they were provided."""
         return NO_FRAMES if resources.frames is None else None
 
 
 class SpacyPipeline(Requirement):
-    """A spaCy pipeline that tags and parses."""
+    """A spaCy pipeline with a tagger and a parser."""
 
     def missing(self, resources: Resources) -> str | None:
         """Return why the pipeline cannot be used; None if it can."""
@@ -88,7 +88,7 @@ def pipeline_facts(name: str) -> dict[str, Any]:
 
 @functools.cache
 def described(name: str, _content: str | None) -> dict[str, Any]:
-    """Return a pipeline's facts, which are read once for the same content of its folder."""
+    """Return a pipeline's facts, cached by the content of its folder."""
     return describe(load_pipeline(name))
 
 

@@ -1,4 +1,4 @@
-"""Functions and observers shared by several measures: attention received, largest weights, means over examples."""
+"""Functions and observers used by multiple measures: attention received, maximum weights, means over examples."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,20 +21,20 @@ def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens
 def max_over(
     columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
 ) -> Float[torch.Tensor, "kinds rows heads"]:
-    """Return the largest value over the marked tokens of each kind; NaN for a row without any."""
+    """Return the maximum over the marked tokens of each kind; NaN for rows without any."""
     largest = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
     return torch.where(marks.any(-1)[:, :, None], largest, torch.nan)
 
 
 def of_batch(marks: Bool[np.ndarray, "kinds examples tokens"], batch: Batch) -> Bool[torch.Tensor, "kinds rows width"]:
-    """Return the marks of a batch's examples, cut or filled up to the batch's width."""
+    """Return the marks of the examples in a batch, cropped or padded to the batch's width."""
     width = batch.input_ids.shape[1]
     here = torch.from_numpy(marks[:, batch.indices, :width])
     return torch.nn.functional.pad(here, (0, width - here.shape[-1]))
 
 
 def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tensor, "rows heads"]:
-    """Return the largest weight over each row's token pairs, per head; NaN for a row without pairs."""
+    """Return the maximum weight over each row's token pairs, per head; NaN for rows without pairs."""
     rows, source, target = (torch.from_numpy(part).to(maps.device) for part in pairs.of_rows(batch.indices))
     weights = maps[rows, :, source, target]
     empty = torch.full(maps.shape[:2], torch.nan, dtype=maps.dtype, device=maps.device)
@@ -42,9 +42,10 @@ def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tenso
 
 
 class SampleObserver:
-    """Base class: an observer of one model that keeps one number per example, layer and head under each name.
+    """Base class for observers that store one named value per example, layer and head of a model.
 
-    Numbers are NaN for examples without what is observed. `counts` says whether values include how many have it.
+    Values are NaN for examples that lack the observed feature. If `counts`, `compute` also returns how many
+    examples have it.
     """
 
     pairs = False
@@ -54,7 +55,7 @@ class SampleObserver:
         self.samples = {name: np.full((examples, layers, heads), np.nan, dtype=np.float32) for name in names}
 
     def keep(self, name: str, batch: Batch, layer: int, numbers: Float[torch.Tensor, "rows heads"]) -> None:
-        """Keep the numbers of one layer of one batch."""
+        """Store the values for one layer of one batch."""
         self.samples[name][batch.indices, layer] = numbers.cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -64,20 +65,20 @@ class SampleObserver:
 
 
 class PairObserver(SampleObserver):
-    """Observer of one model: the maximum weight over the pairs of each named relation, [example, layer, head]."""
+    """Observer of one model: the maximum weight over the token pairs of each relation, [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
         super().__init__(examples, layers, heads, relations)
         self.relations = dict(relations)
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch."""
+        """Process one layer of one batch."""
         for name, pairs in self.relations.items():
             self.keep(name, batch, layer, max_weight(maps, batch, pairs))
 
 
 def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the mean over the examples that are not NaN, and their number as `<name>_examples`.
+    """Return the mean over non-NaN examples, and their number as `<name>_examples`.
 
     >>> values = mean_over_present({"noun": np.array([[0.5], [np.nan]])})
     >>> values["noun"].tolist(), int(values["noun_examples"])
@@ -94,9 +95,9 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def heads_without_numbers(measurement: Measurement) -> str | None:
-    """Return that heads have no numbers on examples on which others have some; None if all have.
+    """Return which heads lack values on examples for which other heads have values; None if there are no such heads.
 
-    If an example lacks what is measured, such as a pronoun, no head has a number.
+    If an example lacks the measured feature, such as a pronoun, all heads are NaN, which is valid.
     """
     for name, sample in measurement.samples.items():
         if sample.dtype.kind == "f" and sample.ndim == 3:
@@ -114,7 +115,7 @@ def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | Non
     """Return the tokens of the wanted words in both texts, [example, token].
 
     Args:
-        wanted: true for a word that counts.
+        wanted: Predicate that returns True for wanted words.
     """
     marks = alignment.mark(first.spans(wanted), 0)
     return marks if second is None else marks | alignment.mark(second.spans(wanted), 1)

@@ -1,4 +1,4 @@
-"""Whether measures are possible on a model, tried on two short examples before anything is trained or measured."""
+"""Checks whether measures support a model, run on two short examples before any training or measuring."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -22,17 +22,17 @@ SEES_NOTHING_LATER = "its tokens do not attend to later ones"
 
 
 class Ahead:
-    """Observer of one model: the largest weight of a token for a later one."""
+    """Observer of one model: the maximum weight from a token to a later one."""
 
     pairs = False
     most = 0.0
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch."""
+        """Process one layer of one batch."""
         self.most = max(self.most, float(torch.triu(maps, 1).max()))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return nothing: what was seen is in `most`."""
+        """Return no values or samples. The result is in `most`."""
         return {}, {}
 
 
@@ -42,19 +42,19 @@ def probe_inputs(model: OpenModel) -> Encoded:
 
 
 class ModelChecks:
-    """The checks of one model, each made once: those that concern every measure, then those of a measure.
+    """Cached checks of a model: general ones first, then those of each measure.
 
-    `bertsecrets doctor` shows their results, and a run makes them before it trains or measures anything.
+    `bertsecrets doctor` reports their results, and each run performs them before training or measuring.
     """
 
     def __init__(self) -> None:
         self._refusals: dict[object, UserError | None] = {}
 
     def refusal(self, measure: Measure, open_with: Callable[[str], OpenModel]) -> UserError | None:
-        """Return why a measure is impossible on the model; None if it is possible.
+        """Return why a measure does not support the model; None if it does.
 
         Args:
-            open_with: opens the classifier, trained or not, with an attention implementation.
+            open_with: Function that opens the trained or untrained classifier with a given attention implementation.
         """
         opened = functools.cache(open_with)  # shared by the checks of this call
         own = (measure.kernel, type(measure).check_model)
@@ -68,7 +68,7 @@ class ModelChecks:
                 check()
             except NotApplicableError as error:
                 self._refusals[name] = error.with_traceback(None)
-            except UserError as error:  # may be true of this checkpoint only, which has diverged
+            except UserError as error:  # not cached: this checkpoint may have diverged, unlike others
                 return error.with_traceback(None)
             else:
                 self._refusals[name] = None
@@ -76,7 +76,7 @@ class ModelChecks:
 
 
 def refusals(ref: ModelRef) -> dict[str, str | None]:
-    """Return, by name of each measure that reads a model, why it is impossible on this one; None if it is possible."""
+    """Return, for each measure that reads a model, why it does not support this one; None if it does."""
 
     @functools.cache
     def opened(kernel: str) -> OpenModel:
@@ -89,7 +89,7 @@ def refusals(ref: ModelRef) -> dict[str, str | None]:
 
 
 def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
-    """Check that a model's logits depend neither on the batch nor on training mode nor on the attention kernel.
+    """Check that a model's logits are independent of the batch, training mode and attention kernel.
 
     Raises:
         NotApplicableError: the model cannot read texts.
@@ -105,10 +105,10 @@ def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
 
 
 def check_attention(model: OpenModel) -> bool:
-    """Return whether tokens attend to later ones, after a check that the maps are those that the model computes with.
+    """Check that the maps are those that the model uses, and return whether tokens attend to later ones.
 
     Raises:
-        UserError: they cannot be read, or are not.
+        UserError: the maps cannot be read, or the model uses others.
     """
     ahead = Ahead()
     Pass(model).feed(probe_inputs(model), [ahead])
@@ -116,13 +116,13 @@ def check_attention(model: OpenModel) -> bool:
 
 
 def check_present(model: OpenModel, tokens: Iterable[int | None], name: str) -> None:
-    """Check that one of the tokens occurs in a model's inputs.
+    """Check that the model's inputs contain at least one of the tokens.
 
     Args:
-        name: of the tokens, for the message.
+        name: Name of the tokens for the error message.
 
     Raises:
-        NotApplicableError: none does.
+        NotApplicableError: the inputs contain none of the tokens.
     """
     here = {token for ids in probe_inputs(model).input_ids for token in ids}
     if not here & {*tokens}:
