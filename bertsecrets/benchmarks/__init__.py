@@ -1,7 +1,7 @@
 """All claims as pytest benchmarks: `pytest benchmarks`, or `pytest --pyargs bertsecrets.benchmarks` from a wheel.
 
-This module is the installed pytest plugin. It does nothing in other test runs: it registers the plugin with its options
-(`--model`, `--glue`, ...), which might clash with others, only if the benchmarks are among pytest's arguments.
+This module is the installed pytest entry point. It has no effect on other test runs: the actual plugin, whose options
+(`--model`, `--glue`, ...) might clash with others, is registered only if pytest's arguments include the benchmarks.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ PLUGIN = "bertsecrets.benchmarks.plugin"
 
 
 def pytest_addoption(parser: "pytest.Parser", pluginmanager: "pytest.PytestPluginManager") -> None:
-    """Register the plugin if this package, or its folder, is among pytest's arguments."""
+    """Register the plugin if pytest's arguments include this package or its folder."""
     config: Any = pluginmanager.get_plugin("pytestconfig")
     arguments = [str(argument).partition("::")[0] for argument in config.invocation_params.args]
     folder = Path(__file__).parent
@@ -23,7 +23,7 @@ def pytest_addoption(parser: "pytest.Parser", pluginmanager: "pytest.PytestPlugi
 
 
 def take_part(pluginmanager: "pytest.PytestPluginManager") -> None:
-    """Register the plugin that collects and judges claims, unless it is registered."""
+    """Register the plugin that collects and judges claims, unless already registered."""
     if not pluginmanager.has_plugin(PLUGIN):
         from bertsecrets.benchmarks import plugin
 

@@ -1,7 +1,7 @@
 """Drift from a pin as pytest benchmarks: `pytest benchmarks --model my-bert --against expected/variants/my-bert.yaml`.
 
-With `--against`, this plugin replaces the claims by one benchmark per measure and task of the pin. They are judged
-together, because the false discovery rate is controlled over all heads.
+With `--against`, this plugin replaces the claims with one benchmark per measure and task of the pin. Benchmarks are
+judged jointly, because the false discovery rate is controlled over all heads.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from bertsecrets.session import Session as Run
 
 End = Callable[[pytest.Session, str, int], object]
-SUMMARY = "bertsecrets.drift"  # key of the summary that a worker of pytest-xdist sends to its controller
-OUTCOME = "verdict"  # a property of reports, and so of JUnit's XML
+SUMMARY = "bertsecrets.drift"  # key of the summary that a pytest-xdist worker sends to the controller
+OUTCOME = "verdict"  # a report property, also written to JUnit XML
 
 
 def judge_against(config: pytest.Config, pin: Path, options: RunOptions, end: End) -> None:
     """Register the plugin that judges drift from a pin.
 
     Args:
-        end: ends the run with a message and an exit code.
+        end: Function that ends the run with a message and an exit code.
 
     Raises:
         UserError: the file cannot be read, or is not a pin.
@@ -45,7 +45,7 @@ def judge_against(config: pytest.Config, pin: Path, options: RunOptions, end: En
 
 
 class Drift:
-    """The hooks and fixtures of a run that judges drift from a pin."""
+    """Hooks and fixtures for judging drift from a pin."""
 
     def __init__(self, pin: Path, options: RunOptions, end: End):
         self.pin, self.options, self.end = side_of_pin(pin), options, end
@@ -58,7 +58,7 @@ class Drift:
             metafunc.parametrize("pinned", [pytest.param(part, id=_name(part.wanted)) for part in self.pin.parts])
 
     def comparison(self, run: pytest.Session) -> Comparison | UserError:
-        """Return the comparison of the model with the pin in the selected measures, or the error; computed once."""
+        """Return the cached comparison of the model with the pin on the selected measures, or its error."""
         self._comparison = self._comparison or self._compare(run)
         return self._comparison
 
@@ -82,7 +82,7 @@ class Drift:
 
     @pytest.fixture
     def drifted(self, request: pytest.FixtureRequest):
-        """Return a function from a part of the pin to its comparison with the model."""
+        """Return a function that compares the model with a part of the pin."""
         comparison = self.comparison(request.session)
         if isinstance(comparison, UserError):
             self.end(request.session, one_line(comparison), USER_ERROR)
@@ -101,14 +101,14 @@ class Drift:
         return compared
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send the summary of a worker of pytest-xdist to its controller."""
+        """Send the summary from a pytest-xdist worker to the controller."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[SUMMARY] = self.summary
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Keep the summary of a worker of pytest-xdist; it is the same in all workers."""
+        """Keep the summary of a pytest-xdist worker. All workers have the same one."""
         self.summary = getattr(node, "workeroutput", {}).get(SUMMARY) or self.summary
 
     @pytest.hookimpl(tryfirst=True)
@@ -127,7 +127,7 @@ def _name(wanted: Wanted) -> str:
 
 
 def _measure_share(session: "Run", wanted: Sequence[Wanted], place: int, workers: int) -> None:
-    """Measure a worker's share of the seeds, which the other workers then read from the store."""
+    """Measure the seeds assigned to this worker. Other workers then read them from the store."""
     for seed in session.seeds[place::workers] if workers > 1 else ():
         for part in wanted:
             with suppress(UserError):  # raised again when the side is measured
@@ -138,7 +138,8 @@ def check_drift(measure: Compared) -> None:
     """Check that a measure has not drifted.
 
     Raises:
-        AssertionError: it has; the message names the heads and by how many standard deviations they differ.
+        AssertionError: the measure has drifted. The message lists the heads and their differences in standard
+            deviations.
     """
     __tracebackhide__ = True
     if measure.outcome == "drift":

@@ -1,4 +1,4 @@
-"""The exit code of a run of benchmarks: 1 for a deviation, 2 for a user error, 70 for a bug, 128 + n for a signal."""
+"""The exit code of a benchmark run: 1 for a deviation, 2 for a user error, 70 for a bug, 128 + n for signal n."""
 
 from pathlib import Path
 
@@ -8,18 +8,18 @@ from _pytest.junitxml import xml_key
 from bertsecrets.cli.console import BUG, USER_ERROR, interrupted
 from bertsecrets.formats import ERROR
 
-KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports, and so of JUnit's XML
+KIND, OUTCOME = "bertsecrets", "verdict"  # report properties, also written to JUnit XML
 OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
 
 
 class BugError(Exception):
-    """A benchmark has crashed; not an AssertionError, which would be a deviation."""
+    """A benchmark crashed. Not an AssertionError, because that would count as a deviation."""
 
 
 class ExitCode:
-    """A plugin that sets the exit code, unless other tests than our benchmarks have failed, and names them in JUnit.
+    """A plugin that names benchmarks in JUnit XML and sets the exit code, unless tests other than benchmarks failed.
 
-    It reads reports only, because these also come from the workers of pytest-xdist.
+    It only uses reports, because pytest-xdist workers send nothing else.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -27,13 +27,13 @@ class ExitCode:
         self.kinds: set[str] = set()
         self.signalled: KeyboardInterrupt | None = None
 
-    @pytest.hookimpl(tryfirst=True)  # before JUnit's, which keeps attributes that are set
+    @pytest.hookimpl(tryfirst=True)  # before the JUnit plugin, which does not overwrite attributes
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record the outcome of one of our benchmarks, or the failure of another test."""
+        """Record the outcome of a benchmark, or the failure of another test."""
         xml = self.config.stash.get(xml_key, None)
         if xml is not None and any(name == KIND for name, _ in report.user_properties):
             module = Path(report.nodeid.partition("::")[0]).stem
-            xml.node_reporter(report).attrs["classname"] = f"benchmarks.{module}"  # wherever the package is installed
+            xml.node_reporter(report).attrs["classname"] = f"benchmarks.{module}"  # independent of the install location
         ours = {str(value) for name, value in report.user_properties if name in (KIND, OUTCOME)}
         if any(name == KIND for name, _ in report.user_properties):
             self.kinds |= ours
@@ -41,13 +41,13 @@ class ExitCode:
             self.kinds.add(FOREIGN)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Record the signal that ends the run; pytest and pytest-xdist end runs by subclasses of KeyboardInterrupt."""
+        """Record the signal that ended the run. Subclasses of KeyboardInterrupt come from pytest and pytest-xdist."""
         if type(excinfo.value) is KeyboardInterrupt:
             self.signalled = excinfo.value
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Set the exit code of a run with our benchmarks."""
+        """Set the exit code of a run that includes benchmarks."""
         if session.exitstatus == pytest.ExitCode.INTERRUPTED:
             if self.signalled is not None:
                 session.exitstatus = interrupted(self.signalled)

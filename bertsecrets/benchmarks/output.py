@@ -1,4 +1,4 @@
-"""The output of a run of benchmarks: the verdict table, the properties in JUnit's XML, and the report."""
+"""The output of a benchmark run: the verdict table, JUnit XML properties, and the report."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
-# Kept in pytest's configuration.
+# Stored in pytest's config.
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 FINISHED: pytest.StashKey["Finished"] = pytest.StashKey()
-REPORTED = pytest.StashKey[str]()  # the line about the report: its path, or why it is missing
+REPORTED = pytest.StashKey[str]()  # line with the report's path, or why there is no report
 NO_REPORT = "no report"
 
 
 class Finished:
-    """Reports each claim that was measured in this run."""
+    """Reports progress: a line for each claim that was measured in this run."""
 
     def __init__(self, total: int, seconds: float | None):
         """
         Args:
-            total: the number of selected claims.
-            seconds: the estimate for all of them; None if unknown.
+            total: Number of selected claims.
+            seconds: Estimated time for all of them. None if unknown.
         """
         self.total, self.seconds, self.began = total, seconds, time.monotonic()
 
     def tell(self, verdict: Verdict, place: int) -> None:
-        """Write a line on a verdict, the `place`-th of the run, unless all of it was stored."""
+        """Write a line about the `place`-th verdict of the run, unless all its measurements came from the store."""
         from bertsecrets.report.terminal import verdict_line
 
         if verdict.measurements and not verdict.reused:
@@ -62,12 +62,12 @@ def judged_model(config: pytest.Config) -> str:
 
 
 def expected_failure(known: Known, *, strict: bool) -> pytest.MarkDecorator:
-    """Return the xfail mark of a case that is known to deviate."""
+    """Return the xfail mark for a known deviation."""
     return pytest.mark.xfail(raises=AssertionError, reason=f"known to deviate: {known.evidence}", strict=strict)
 
 
 def uncaptured(config: pytest.Config) -> Callable[[], Any]:
-    """Return a context in which pytest does not capture output, at the beginning of a line of the terminal."""
+    """Return a context manager that disables pytest's output capture and starts on a new line of the terminal."""
 
     @contextmanager
     def beginning() -> Iterator[None]:
@@ -83,7 +83,7 @@ def uncaptured(config: pytest.Config) -> Callable[[], Any]:
 
 
 def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
-    """Let the reason of a skipped benchmark begin with its claim, at the line of the test instead of the plugin's."""
+    """Prefix the reason of a skipped benchmark with its claim, and point to the test instead of the plugin."""
     if report.skipped and isinstance(report.longrepr, tuple):
         file, line, _ = item.location
         reason = report.longrepr[2].removeprefix("Skipped: ")
@@ -91,7 +91,7 @@ def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
 
 
 def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
-    """Return a verdict's properties in JUnit's XML."""
+    """Return a verdict's properties for JUnit XML."""
     facts = {
         OUTCOME: verdict.verdict or ERROR,
         "observed": verdict.observed,
@@ -108,7 +108,7 @@ def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
 
 
 def _ends(ends: Ends | None) -> str | None:
-    """Return the ends of an interval as `low high`; an open end as -inf or inf."""
+    """Return the ends of an interval as `low high`, with -inf or inf for open ends."""
     return f"{-inf if ends[0] is None else ends[0]} {inf if ends[1] is None else ends[1]}" if ends else None
 
 
@@ -134,7 +134,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
 
 
 def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the verdicts of this run next to those of `--benchmark-compare`, if it is given."""
+    """Print the verdicts of this run next to those of `--benchmark-compare`, if given."""
     from bertsecrets.report.tables import table
 
     verdicts = [verdict.data for verdict in config.stash[VERDICTS]]
@@ -150,13 +150,13 @@ def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
 
 
 def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
-    """Return a row: id, observed values, outcomes and seconds of a verdict in an earlier run and in this one."""
+    """Return a row that compares a verdict with an earlier run: id, observed values, outcomes and seconds."""
     observed = ("-" if value is None else format_number(value) for value in (was["observed"], now.observed))
     return [now.id, *observed, was["verdict"] or ERROR, now.verdict or ERROR, f"{was['seconds']:g}", f"{now.seconds:g}"]
 
 
 def write_report(session: pytest.Session) -> int:
-    """Write the page and the verdicts of `--report`, if given; return the exit code of an error."""
+    """Write the page and verdicts for `--report`, if given. Returns the exit code."""
     config = session.config
     folder, verdicts = config.getoption("report_folder"), config.stash[VERDICTS]
     if folder is None or config.option.collectonly:
@@ -177,7 +177,7 @@ def write_report(session: pytest.Session) -> int:
 
 
 def _with_samples(verdict: Verdict) -> Verdict:
-    """Return the verdict of a pytest-xdist worker with its samples, which figures need, from the store."""
+    """Return a pytest-xdist worker's verdict with its samples from the store, which figures need."""
     from bertsecrets.store.measurements import load
 
     measurements = [
@@ -188,7 +188,7 @@ def _with_samples(verdict: Verdict) -> Verdict:
 
 
 def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
-    """Measure the maps of the page's attention viewer."""
+    """Measure the maps for the page's attention viewer."""
     from bertsecrets.report.viewer import Examples, subjects_shown
     from bertsecrets.session import Session
 
@@ -198,7 +198,7 @@ def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
     try:
         session = config.stash[SESSION] if SESSION in config.stash else Session(config.stash[OPTIONS])
         return Examples(*session.example_maps(subjects_shown(verdicts)), rows)
-    except KeyboardInterrupt:  # the rest of the report is written
+    except KeyboardInterrupt:  # the rest of the report is still written
         return Examples(problems=["any checkpoint: interrupted"])
 
 
@@ -218,7 +218,7 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
 
 
 def drop_measured(config: pytest.Config) -> None:
-    """Drop the weights of measured checkpoints if the options say so; those of workers after all have ended."""
+    """Drop the weights of measured checkpoints if requested; with workers, after all of them have ended."""
     options, verdicts = config.stash[OPTIONS], config.stash[VERDICTS]
     if options.keep == "full":
         return

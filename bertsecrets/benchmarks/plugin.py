@@ -1,7 +1,7 @@
 """The options, fixtures and hooks of the benchmarks.
 
-A benchmark is a claim on a task. The fixture `judged` gets the measurements that the claim needs, from the store if it
-has them, and judges it. A claim known to deviate is a strict xfail, marked at collection from `expected/`.
+A benchmark is a claim on a task. The fixture `judged` obtains the measurements that the claim needs, from the store if
+possible, and judges it. Known deviations, listed in `expected/`, are marked as strict xfail at collection.
 """
 
 import argparse
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from bertsecrets.judging import SeedBudget
     from bertsecrets.session import Session
 
-LACKING = "missing input"  # instead of a verdict
+LACKING = "missing input"  # reported instead of a verdict
 EXIT_CODE = "bertsecrets.exit-code"
-RESULTS = "bertsecrets"  # key of the results that a worker of pytest-xdist sends to its controller
+RESULTS = "bertsecrets"  # key of the results that a pytest-xdist worker sends to the controller
 BUDGET: pytest.StashKey["SeedBudget"] = pytest.StashKey()
-ENDED = pytest.StashKey[tuple[str, int]]()  # why a worker of pytest-xdist cannot judge, and the exit code
+ENDED = pytest.StashKey[tuple[str, int]]()  # why a pytest-xdist worker cannot judge, and the exit code
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,19 +80,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Read options, settings and claims first, so that an invalid one ends the run before anything starts."""
+    """Read options, settings and claims first, so that the run fails early if any is invalid."""
     cleanup = ExitStack()
     cleanup.enter_context(warnings_in_one_line())
     cleanup.enter_context(bars_on_terminals())
-    if threading.current_thread() is threading.main_thread():  # no other thread may handle signals
+    if threading.current_thread() is threading.main_thread():  # only the main thread may handle signals
         cleanup.enter_context(as_interrupt())
     config.add_cleanup(cleanup.close)
-    config.addinivalue_line("filterwarnings", "default")  # a warning must not cost an hour of training
+    config.addinivalue_line("filterwarnings", "default")  # a warning must not abort an hour of training
     config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
     config.stash[VERDICTS] = []
-    if not is_worker(config):  # the controller of pytest-xdist sets the exit code
+    if not is_worker(config):  # the pytest-xdist controller sets the exit code
         config.pluginmanager.register(ExitCode(config), EXIT_CODE)
         cleanup.enter_context(shown_by(uncaptured(config)))
     try:
@@ -113,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _options(config: pytest.Config) -> RunOptions:
-    """Return the options of the run, with the checkpoint to judge and each process's share of threads.
+    """Return the options of the run, including the checkpoint to judge and the number of threads per process.
 
     Raises:
         UserError: an option is invalid, has no effect on a checkpoint, or requires one.
@@ -134,7 +134,7 @@ def _options(config: pytest.Config) -> RunOptions:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect either claims or, with `--against`, drift from a pin."""
+    """Collect claims, or drift from a pin with `--against`."""
     other = "test_drift.py" if config.getoption("against") is None else "test_claims.py"
     return True if (collection_path.parent.name, collection_path.name) == ("benchmarks", other) else None
 
@@ -159,18 +159,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out claims over several tasks that a selection does not cover."""
+    """Deselect claims over several tasks that are not covered by the selection."""
     leave_out(config, items)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Return the line about claims over several tasks that are left out."""
+    """Return the line about deselected claims over several tasks."""
     return [config.stash[LEFT_OUT]] if LEFT_OUT in config.stash else []
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """End the run before the first benchmark if the model, or all data, are missing."""
+    """End the run before the first benchmark if the model or all data are missing."""
     selected = [case for item in session.items if (case := case_of(item))]
     if not selected or session.config.option.collectonly:
         return
@@ -188,10 +188,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _open_session(config: pytest.Config, selected: list[Case]) -> None:
-    """Open the session of the run, check what the cases need, and run the jobs that come before judging.
+    """Open the session, check the requirements of the cases, and run the jobs that precede judging.
 
     Raises:
-        UserError: the model or all data are missing, or the disk is too small.
+        UserError: the model or all data are missing, or there is not enough disk space.
     """
     from bertsecrets.claims.plan import missing, reads_model, reads_rows
     from bertsecrets.jobs.estimates import seed_cost
@@ -211,7 +211,7 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible))
     expected = None
     seeds, jobs, (place, workers) = run.interims[0], config.getoption("jobs"), worker(config)
-    if not is_worker(config):  # pytest-xdist does not show what its workers print
+    if not is_worker(config):  # pytest-xdist does not show the output of workers
         terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
         for line in lacking_lines(run, selected):
             terminal.write_line(line)
@@ -225,13 +225,13 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
 
 
 def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
-    """End the run with an exit code; the verdicts so far are shown and written.
+    """End the run with an exit code. Verdicts so far are shown and written.
 
-    A worker of pytest-xdist must not exit, or the controller would replace it, endlessly: it fails its benchmark and
-    requests the end.
+    A pytest-xdist worker must not exit, because the controller would keep replacing it. Instead, it fails its benchmark
+    and requests the end of the run.
 
     Raises:
-        BugError: in a worker, if the code is that of a bug.
+        BugError: in a worker, if the exit code signals a bug.
     """
     if not is_worker(session.config):
         pytest.exit(reason, returncode=code)
@@ -242,7 +242,7 @@ def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Return the header line with the given options and the model."""
+    """Return the header line with the model and the options."""
     options = config.stash[OPTIONS]
     given = {name: value for name in PARSING if (value := getattr(options, name)) not in (None, False)}
     given["model"] = judged_model(config)
@@ -260,17 +260,17 @@ def run_session(request: pytest.FixtureRequest):
 
 @pytest.fixture
 def judged(case: Case, run_session: "Session", benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
-    """Measure and judge a case, timed, and add it to the table.
+    """Measure and judge a case, time it, and add it to the table.
 
-    Errors are raised in this fixture, so that they are errors of the test and not failures. The returned function gives
-    the verdict, or skips or fails the test if nothing can be checked.
+    Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
+    function returns the verdict, or skips or fails the test if nothing can be checked.
     """
     from bertsecrets.claims.plan import missing
     from bertsecrets.judging import Skipped, attempt
 
     config = request.config
     if is_worker(config):
-        benchmark.disabled = False  # pytest-benchmark disables itself under pytest-xdist, and then writes no JSON
+        benchmark.disabled = False  # pytest-benchmark disables itself under pytest-xdist and would not write JSON
     strict = config.getoption("strict_verdicts") and run_session.resources.rows.missing(case.task) is None
     if not run_session.applies_to(case):
         return partial(pytest.skip, f"only about {' and '.join(case.claim.architectures)}")
@@ -291,8 +291,8 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     except RunError as error:
         end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
     benchmark.extra_info.update(verdict.as_json())
-    if verdict.measurements and benchmark.stats is not None:  # as with --benchmark-disable
-        benchmark.stats.stats.data[:] = [verdict.data.seconds]  # when they were made, not the time to read them
+    if verdict.measurements and benchmark.stats is not None:  # None with --benchmark-disable
+        benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
     config.stash[VERDICTS].append(verdict)
     known = case.known_deviation(judged_model(config))
     if known and verdict.known_deviation and not run_session.options.whole:
@@ -307,14 +307,14 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
 
 
 def _checkable(verdict: Verdict, *, strict: bool) -> Verdict:
-    """Return a verdict that holds or deviates; skip or fail the test for any other."""
+    """Return the verdict if the claim holds or deviates. Otherwise skip or fail the test."""
     from bertsecrets.report.text import describe
 
     if verdict.outcome == "inconclusive":
         _undecided(f"inconclusive: {verdict.reason}", strict=strict)
     if verdict.outcome == "not applicable":
         pytest.skip(f"not applicable: {verdict.reason}")
-    if verdict.outcome == "degenerate":  # even if the claim is known to deviate: no AssertionError, so no xfail
+    if verdict.outcome == "degenerate":  # even for known deviations: not an AssertionError, so no xfail
         pytest.fail(describe(verdict), pytrace=False)
     return verdict
 
@@ -327,7 +327,7 @@ def _undecided(reason: str, *, strict: bool) -> NoReturn:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
-    """Mark the reports of our benchmarks, and of their crashes, for the exit code."""
+    """Mark the reports of benchmarks and of their crashes, for the exit code."""
     report = yield
     if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None
@@ -337,11 +337,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     return report
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-benchmark's, which is a wrapper too
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-benchmark's wrapper
 def pytest_sessionfinish(session: pytest.Session):
-    """Write the report, and send the results of a worker of pytest-xdist to its controller.
+    """Write the report, and send the results of a pytest-xdist worker to the controller.
 
-    Interrupted benchmarks are left out of `--benchmark-json`, which one entry without a time would make invalid.
+    Interrupted benchmarks are left out of `--benchmark-json`, because an entry without a time would make it invalid.
     """
     config, ended_normally = session.config, (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     timed = config._benchmarksession  # type: ignore[attr-defined]
@@ -363,7 +363,7 @@ def pytest_sessionfinish(session: pytest.Session):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
-    """Add the verdicts of the run to `--benchmark-json`, as in `report --json`."""
+    """Add the verdicts of the run to `--benchmark-json`, in the format of `report --json`."""
     from bertsecrets.report.json import as_file
 
     verdicts = config.stash[VERDICTS]
@@ -372,7 +372,7 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Add the verdicts and times of a worker of pytest-xdist that has ended."""
+    """Add the verdicts and times of a pytest-xdist worker that has ended."""
     if (packed := getattr(node, "workeroutput", {}).get(RESULTS)) is None:
         return
     verdicts, benchmarks = unpacked(packed)
@@ -386,7 +386,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    """Print the verdict table, the place of the report, and how to continue an interrupted run."""
+    """Print the verdict table, the report's path, and how to resume an interrupted run."""
     if config.stash[VERDICTS]:
         print_verdicts(terminalreporter, config)
         print_comparisons(terminalreporter, config)

@@ -1,4 +1,4 @@
-"""Which benchmarks `-k` and `-m` select: marks, claims over several tasks, and claims that lack an input."""
+"""Selection of benchmarks by `-k` and `-m`: marks, claims over several tasks, and claims with missing inputs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,28 +14,28 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 if TYPE_CHECKING:
     from bertsecrets.session import Session
 
-LEFT_OUT = pytest.StashKey[str]()  # the line about claims over several tasks that do not join the run
+LEFT_OUT = pytest.StashKey[str]()  # the line about deselected claims over several tasks
 
 
 def marks(case: Case) -> list[str]:
-    """Return the marks by which `-m` selects a case exactly: family, claim and tasks.
+    """Return the marks for exact selection of a case with `-m`: family, claim and tasks.
 
-    Claims about the bare encoder belong to every task. `-k` searches marks as well, so measures are not marks: in
-    `-k "sst2 and D"`, D must not match a measure's name.
+    Claims about the bare encoder belong to every task. Measures are not marks, because `-k` also searches marks: D in
+    `-k "sst2 and D"` must not match the name of a measure.
     """
     tasks = case.on_tasks or TASKS if case.task == ALL_TASKS else ()
     return [case.claim.family, case.claim.id, case.task, *tasks]
 
 
 def names_claim(config: pytest.Config, claim: str) -> bool:
-    """Return whether `-k` (case-insensitive, as in pytest), `-m` or an argument names a claim."""
+    """Return whether a claim is named by `-k` (case-insensitive, as in pytest), `-m` or an argument."""
     return claim.lower() in config.option.keyword.lower() or any(
         claim in word for word in (config.option.markexpr, *config.args)
     )
 
 
 def case_of(item: pytest.Item) -> Case | None:
-    """Return the case of a benchmark; None for other tests."""
+    """Return the case of a benchmark, or None for other tests."""
     case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
     return case if isinstance(case, Case) else None
 
@@ -43,7 +43,7 @@ def case_of(item: pytest.Item) -> Case | None:
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect claims over several tasks that need new measurements on tasks that are not selected.
 
-    They stay if they are named, such as D2-mean, or if `-k` and `-m` select no single task.
+    Claims that are named explicitly, such as D2-mean, are kept. All are kept if no single-task claim is selected.
     """
     words = f"{config.option.keyword} {config.option.markexpr}"
     cases = [case for item in items if (case := case_of(item))]
@@ -62,7 +62,7 @@ def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[
 
     try:
         left_out = cases if config.option.collectonly else joining(Session(config.stash[OPTIONS]), cases, tasks)[1]
-    except UserError:  # which ends the run once the selection is complete
+    except UserError:  # reported when the selection is complete, and ends the run
         left_out = cases
     if left_out:
         config.stash[LEFT_OUT] = left_out_line(left_out)
@@ -70,7 +70,7 @@ def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[
 
 
 def lacking_lines(run: "Session", cases: Iterable[Case]) -> list[str]:
-    """Return a line for each input that some cases lack, with these cases and how to get it."""
+    """Return a line for each missing input: the affected cases, and how to get it."""
     from bertsecrets.claims.plan import missing
     from bertsecrets.cli.judging import skipped
 

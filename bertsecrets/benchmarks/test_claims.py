@@ -4,5 +4,5 @@ from bertsecrets.report.text import check
 
 
 def test_claim(judged):
-    """The claim holds for this model on this task; a failure shows the claim, the band and the observed value."""
+    """The claim holds for this model on this task. A failure shows the claim, the band and the observed value."""
     check(judged())

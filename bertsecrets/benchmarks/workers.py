@@ -1,4 +1,4 @@
-"""Workers of pytest-xdist: the index of a process, and the transfer of results to the controller."""
+"""pytest-xdist workers: the index of a process, and the transfer of results to the controller."""
 
 import pickle  # nosec B403
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from bertsecrets.claims.verdict import Verdict
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Return whether this process is a worker of pytest-xdist."""
+    """Return whether this process is a pytest-xdist worker."""
     return hasattr(config, "workerinput")
 
 
 def worker(config: pytest.Config) -> tuple[int, int]:
-    """Return the index of this worker of pytest-xdist and the number of workers; (0, 1) without pytest-xdist."""
+    """Return the index of this pytest-xdist worker and the number of workers, or (0, 1) without pytest-xdist."""
     given = getattr(config, "workerinput", None)
     return (int(given["workerid"].removeprefix("gw")), given["workercount"]) if given else (0, 1)
 
 
 def packed_results(verdicts: list[Verdict], benchmarks: Sequence[Any]) -> bytes:
-    """Return a worker's verdicts, without samples, and the entries of pytest-benchmark, for `unpacked`."""
+    """Serialize a worker's verdicts (without samples) and pytest-benchmark entries. `unpacked` restores them."""
     small = [
         replace(verdict, measurements=tuple(replace(each, samples={}) for each in verdict.measurements), error=None)
         for verdict in verdicts
@@ -32,12 +32,12 @@ def packed_results(verdicts: list[Verdict], benchmarks: Sequence[Any]) -> bytes:
 
 def unpacked(packed: bytes) -> tuple[list[Verdict], list["RemoteBenchmark"]]:
     """Return the verdicts and benchmarks of a worker of this run."""
-    verdicts, entries = pickle.loads(packed)  # nosec B301  # written by a process of this run
+    verdicts, entries = pickle.loads(packed)  # nosec B301  # written by another process of this run
     return verdicts, [RemoteBenchmark(entry) for entry in entries]
 
 
 class RemoteBenchmark:
-    """A benchmark of a worker of pytest-xdist, with the interface of pytest-benchmark's own."""
+    """A benchmark from a pytest-xdist worker, with pytest-benchmark's interface."""
 
     has_error = False
 

@@ -1,4 +1,4 @@
-"""The commands that show claims: `claims` lists them, `explain` shows one, `history` lists its verdicts."""
+"""The commands `claims` (list claims), `explain` (show one) and `history` (list its verdicts)."""
 
 import argparse
 import json
@@ -68,7 +68,7 @@ def claims(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print everything about a claim, with all its variants and tasks or only those that are named."""
+    """Print everything about a claim, for all its variants and tasks or only for those named."""
     from bertsecrets.claims.schema import find_cases
     from bertsecrets.report.text import claim_lines
     from bertsecrets.settings import load_settings

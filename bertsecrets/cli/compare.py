@@ -1,4 +1,4 @@
-"""The commands that compare models: `compare` compares two sides, `pin` records a model for later comparisons."""
+"""The commands `compare` (compare two sides) and `pin` (record a model for later comparisons)."""
 
 import argparse
 from pathlib import Path
@@ -66,7 +66,9 @@ def _choice(options: argparse.Namespace) -> Choice:
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Print and write the differences of two sides; return 1 for drift, or with `--fail-on worse` for a worse verdict.
+    """Print and write the differences between two sides.
+
+    Returns 1 if there is drift, or with `--fail-on worse` if a verdict is worse.
 
     Raises:
         UserError: a side cannot be read or measured, or they have nothing in common.
@@ -114,7 +116,7 @@ def pin(options: argparse.Namespace) -> None:
     """Measure a model on several seeds and write its pin.
 
     Raises:
-        UserError: the reason is that of an earlier pin, or something cannot be measured.
+        UserError: an earlier pin has the same reason, or something cannot be measured.
     """
     from bertsecrets.compare.pins import check_reason, check_seeds, default_place, pin_of, write_pin
     from bertsecrets.session import Session

@@ -29,7 +29,7 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return a script that completes commands, subcommands and options.
 
     Args:
-        shell: bash, or zsh, which emulates its completion.
+        shell: `bash` or `zsh`, which emulates bash completion.
     """
     cases = "\n".join(f'      "{command}") words="{" ".join(words)}" ;;' for command, words in _words(parser))
     zsh = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
@@ -37,7 +37,7 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _words(parser: argparse.ArgumentParser, command: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Yield what may follow each command: its subcommands and options."""
+    """Yield each command with its subcommands and options."""
     if (load := getattr(parser, "load_commands", None)) is not None:
         load()
     words: list[str] = []

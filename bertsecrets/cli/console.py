@@ -1,4 +1,4 @@
-"""What the command line and pytest share: exit codes, signals, and messages on standard error."""
+"""Exit codes, signal handling and messages on standard error, for the command line and pytest."""
 
 import os
 import signal
@@ -15,11 +15,11 @@ from bertsecrets.progress import IN_LOGS, SWITCH
 
 USER_ERROR = 2  # exit code of an error that the user can fix
 BUG = 70  # exit code of an internal error, as in sysexits.h
-ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # signals that end a process; some systems lack some
+ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # signals that terminate a process; not all exist on every system
 
 
 def interrupted(signalled: KeyboardInterrupt) -> int:
-    """Return the exit code of a run that a signal ended: 128 plus the signal's number."""
+    """Return the exit code of a run that was terminated by a signal: 128 plus the signal number."""
     number = signalled.args[0] if signalled.args else signal.SIGINT
     return 128 + (number if isinstance(number, int) else signal.SIGINT)
 
@@ -30,16 +30,16 @@ def what_is_kept(store: Path) -> str:
 
 
 def report_bug(error: BaseException) -> str:
-    """Print the traceback of a bug to standard error, and return a line on how to report it."""
+    """Print a bug's traceback to standard error, and return a line that explains how to report it."""
     traceback.print_exception(error)
     return f"this is {in_short(error)}: please report it with this traceback and the output of `bertsecrets doctor`"
 
 
 @contextmanager
 def as_interrupt() -> Iterator[None]:
-    """Turn signals that end a process into KeyboardInterrupt, so that unfinished work is cleaned up.
+    """Turn termination signals into KeyboardInterrupt, so that unfinished work is cleaned up.
 
-    Only for the main thread. Ignored signals, such as SIGHUP under `nohup`, remain ignored.
+    Must be used in the main thread. Signals that are ignored, such as SIGHUP under `nohup`, stay ignored.
     """
     numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
@@ -59,7 +59,7 @@ def _interrupt(number: int, _frame: object) -> NoReturn:
 
 @contextmanager
 def warnings_in_one_line() -> Iterator[None]:
-    """Show the suite's own warnings without the line of code that issued them."""
+    """Show the suite's warnings without the source line that issued them."""
     before = warnings.formatwarning
 
     def shown(message, category, filename, lineno, line=None) -> str:
@@ -76,9 +76,9 @@ def warnings_in_one_line() -> Iterator[None]:
 
 @contextmanager
 def bars_on_terminals() -> Iterator[None]:
-    """Hide the progress bars of libraries unless standard error is a terminal; a log gets lines (`progress`).
+    """Hide the progress bars of libraries unless standard error is a terminal. Logs get lines instead (`progress`).
 
-    tqdm reads the variable when it is imported, and child processes inherit it. A value set by the user is kept.
+    tqdm reads the environment variable on import, and child processes inherit it. A value set by the user is kept.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal or SWITCH in os.environ:

@@ -1,4 +1,4 @@
-"""`bertsecrets doctor`: a line for everything that is available or missing, with how to get it."""
+"""`bertsecrets doctor`: check what is available and what is missing, and how to get it."""
 
 import argparse
 import importlib.util
@@ -35,7 +35,7 @@ def add_parsers(commands) -> None:
 
 
 def doctor(options: argparse.Namespace) -> None:
-    """Print what is available, what is missing, and which measures `--model` allows."""
+    """Print what is available, what is missing, and which measures apply to `--model`."""
     from bertsecrets.models.configuration import open_config
     from bertsecrets.models.locations import locate
     from bertsecrets.models.packaged import INSTALL, NAMES
@@ -69,7 +69,7 @@ def _or_missing(what: str) -> Iterator[None]:
 
 
 def _measures(name: str) -> None:
-    """Print for each measure whether it applies to a model, or why it does not."""
+    """Print whether each measure applies to a model, and if not, why."""
     from bertsecrets.measures.base.probe import refusals
     from bertsecrets.models.locations import locate
 

@@ -1,4 +1,4 @@
-"""`bertsecrets store explain`: the inputs of an entry's cache key, and why it does not match now."""
+"""`bertsecrets store explain`: the inputs of an entry's cache key, and why the key no longer matches."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,10 +15,10 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the entry of a store, given its folder or a unique part of its name.
+    """Return the store entry with the given folder or with a unique part of its name.
 
     Raises:
-        UserError: no entry matches, or several do.
+        UserError: no entry or more than one entry matches.
     """
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
@@ -37,10 +37,10 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
     """Yield lines that explain an entry.
 
     Args:
-        session: settings, device, model and data to compare with.
+        session: Session with the settings, device, model and data to compare with.
 
     Raises:
-        UserError: its manifest cannot be read, or has no key.
+        UserError: the entry's manifest cannot be read, or has no key.
     """
     manifest = read_manifest(entry)
     key = Key.of_manifest(manifest)
@@ -63,7 +63,7 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
 
 
 def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[str]:
-    """Yield the differences between a key and that of the same request now."""
+    """Yield the differences between a key and the current key of the same request."""
     subject = Subject(**manifest["subject"])
     subject = replace(subject, model=session.options.model or subject.model)
     known: dict[str, Any] = {}  # current inputs that need neither model nor data
@@ -98,7 +98,7 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
 
 
 def _short(value: Any) -> str:
-    """Return a value as short text; digests are cut to twelve digits."""
+    """Return a value as short text. Digests are truncated to twelve digits."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_short(part)}" for name, part in value.items()) or "none"
     if isinstance(value, list | tuple):

@@ -62,7 +62,7 @@ def corpus(options: argparse.Namespace) -> None:
     """Write the synthetic corpus.
 
     Raises:
-        UserError: a number of rows is out of range, or the folder holds another corpus.
+        UserError: a number of rows is out of range, or the folder contains a different corpus.
     """
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.corpus import MOST, write_corpus
@@ -87,7 +87,7 @@ def fetch(options: argparse.Namespace) -> None:
     """Download and check a model and tasks, or write the tasks or the digests of the model's files.
 
     Raises:
-        UserError: they are not available, or are not read from `--watched`.
+        UserError: the model or data are not available, or are not read from `--watched`.
     """
     if options.output and options.digests:
         raise UserError("--output writes data and --digests is about the model: give one of the two at a time")
@@ -137,10 +137,10 @@ def _fetch_digests(options: argparse.Namespace) -> None:
 
 
 def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
-    """Make sure that data are read from the watched path if it is a folder, and otherwise from no folder.
+    """Check that data are read from the watched path if it is a folder, and not from any folder otherwise.
 
     Raises:
-        UserError: they are not.
+        UserError: data are read from elsewhere.
     """
     expected = [watched] if watched.is_dir() else []
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
@@ -162,7 +162,7 @@ def _print_splits(splits: Sequence["Split"]) -> None:
 
 
 def finetune(options: argparse.Namespace) -> None:
-    """Fine-tune one checkpoint unless the store has it."""
+    """Fine-tune one checkpoint unless it is already in the store."""
     from bertsecrets.session import Session
     from bertsecrets.store.files import check_free
 

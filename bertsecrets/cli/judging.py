@@ -1,4 +1,4 @@
-"""What `report`, `plan` and `run` share: choosing claims, opening a session, judging."""
+"""Shared code of `report`, `plan` and `run`: select claims, open a session, judge."""
 
 import argparse
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -20,7 +20,7 @@ SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spa
 
 
 def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = SELECTION) -> None:
-    """Add the options that choose claims, and those of the run that measures what they need."""
+    """Add the options that select claims, and the options of the run that measures them."""
     parser.add_argument(
         "--task",
         action="append",
@@ -37,7 +37,7 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = SELE
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
-    """Return the cases that `--task` and `--claim` choose, and the named tasks.
+    """Return the cases selected by `--task` and `--claim`, and the named tasks.
 
     Raises:
         UserError: a task or claim is unknown.
@@ -46,7 +46,7 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     chosen = select_cases(options.claim or (), tasks)
-    if getattr(options, "checkpoint", None) is not None:  # it is judged on its own task
+    if getattr(options, "checkpoint", None) is not None:  # a checkpoint is judged on its own task
         chosen = [case for case in chosen if case.task in tasks]
     return chosen, tasks
 
@@ -54,10 +54,10 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 def joined(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
 ) -> list["Case"]:
-    """Return the chosen cases without those that need new measurements on tasks that the user did not name.
+    """Return the chosen cases, except those that need new measurements on tasks that the user did not name.
 
     Args:
-        tell: gets a line about these.
+        tell: Function that is called with a line about the excluded cases.
     """
     from bertsecrets.jobs.prepare import joining, left_out_line
 
@@ -75,12 +75,12 @@ def skipped(names: Sequence[str], reason: str) -> str:
 
 
 def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[str]) -> tuple["Session", "JudgedRun"]:
-    """Return a session, and a run of those chosen cases that the model and the data allow.
+    """Return a session, and a run of the chosen cases that can be judged with the model and data.
 
-    Prints a line for cases that lack something else.
+    Cases with other missing inputs are printed.
 
     Args:
-        tasks: the tasks that the user named.
+        tasks: Tasks that the user named.
 
     Raises:
         UserError: nothing can be judged, or a named task has no data.
@@ -122,15 +122,15 @@ def judge_cases(
     jobs: int = 1,
     trained_at_once: int | None = 1,
 ) -> None:
-    """Judge the cases of a run; if the session adds seeds, until each case is decided.
+    """Judge the cases of a run. If the session adds seeds, continue until each case is decided.
 
-    Cases whose measurements are stored come first. If something has to be measured, each verdict is printed at once.
+    Cases with stored measurements are judged first. If anything must be measured, verdicts are printed as they come.
 
     Args:
-        prepare: makes the measurements of some cases on some seeds.
-        jobs: the number of parallel jobs.
-        trained_at_once: the number of checkpoints that have weights at the same time if weights are dropped; None
-            for all.
+        prepare: Function that makes the measurements for the given cases and seeds.
+        jobs: Number of parallel jobs.
+        trained_at_once: If weights are dropped, the maximum number of checkpoints with weights at any time. None
+            for no limit.
     """
     from bertsecrets.claims.plan import measure_case
     from bertsecrets.jobs.estimates import announce, seed_cost
@@ -169,12 +169,12 @@ def judge_cases(
 
 
 def add_examples(options: argparse.Namespace, session: "Session", run: "JudgedRun") -> None:
-    """Measure the maps of the page's attention viewer, if a page is requested and the run is complete."""
+    """Measure the maps for the page's attention viewer if a page is requested and the run is complete."""
     if not options.html or not options.examples or run.ended is not None:
         return
     from bertsecrets.report.viewer import Examples, subjects_shown
 
     try:
         run.examples = Examples(*session.example_maps(subjects_shown(run.verdicts)), options.examples)
-    except KeyboardInterrupt as error:  # the verdicts are still shown and written
+    except KeyboardInterrupt as error:  # verdicts are still shown and written
         run.ended = error

@@ -1,4 +1,4 @@
-"""The command line. Each command imports what it needs when it runs, which keeps `--help` fast."""
+"""The command line. Commands import their dependencies lazily, which keeps `--help` fast."""
 
 import argparse
 import errno
@@ -41,18 +41,18 @@ RENAMED = {
     "gallery": "report --model A --model B --html FILE",
     **{name: f"lab {name}" for name in MOVED_TO_LAB},
 }
-# Errors of writing to standard output when it is a file or a device; they name no path.
+# Errors when writing to standard output if it is a file or a device. They do not contain a path.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-LONGEST_LINE = 2000  # characters of a message
+LONGEST_LINE = 2000  # maximum characters of a message
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports invalid usage in one line, and whose subcommands may be loaded on use."""
+    """A parser that reports invalid usage in one line and can load its subcommands lazily."""
 
     def __init__(self, *args: Any, add_commands: Callable[[Any], None] | None = None, **named: Any):
         """
         Args:
-            add_commands: adds subcommands; called when this command is used, so that nothing is imported earlier.
+            add_commands: Function that adds subcommands. Called only when this command is used, to defer imports.
         """
         super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **named})
         self._add_commands = add_commands
@@ -81,7 +81,7 @@ class _Completion(argparse.Action):
 
 
 class _MainParser(Parser):
-    """The parser of all commands; its help lists them in groups."""
+    """The parser of all commands. Its help lists the commands in groups."""
 
     commands: Any
 
@@ -120,8 +120,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code.
 
     0: no unexpected deviation. 1: a claim deviates unexpectedly. 2: an error that the user can fix. 70: a bug.
-    128 plus a signal's number: interrupted. SIGTERM, SIGHUP and SIGQUIT are treated like Ctrl-C: unfinished work is
-    cleaned up.
+    128 + n: interrupted by signal n. SIGTERM, SIGHUP and SIGQUIT are handled like Ctrl-C: unfinished work is cleaned
+    up.
     """
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in RENAMED:
@@ -157,14 +157,14 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _tell(problem: object, code: int = USER_ERROR) -> int:
-    """Print a problem in one line to standard error, and return the exit code."""
-    with suppress(OSError):  # if standard error cannot be written, the exit code still reports the problem
+    """Print a one-line error message to standard error, and return the exit code."""
+    with suppress(OSError):  # if standard error is not writable, the exit code still signals the problem
         print(f"bertsecrets: {one_line(shortened(str(problem), LONGEST_LINE))}", file=sys.stderr)
     return code
 
 
 def _drop_output() -> None:
-    """Discard buffered output, so that it does not raise again at exit."""
+    """Discard buffered output, so that flushing it at exit does not raise again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

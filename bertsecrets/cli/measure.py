@@ -1,4 +1,4 @@
-"""The command that measures: `bertsecrets measure attention-change --task rte`."""
+"""The command `measure`, as in `bertsecrets measure attention-change --task rte`."""
 
 import argparse
 import json
@@ -109,10 +109,10 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> None:
-    """Report the disk space that a checkpoint to be trained and its measurements need.
+    """Report the disk space required by a checkpoint to be trained and by its measurements.
 
     Raises:
-        UserError: there is too little free.
+        UserError: there is not enough free disk space.
     """
     from bertsecrets.jobs.estimates import announce
     from bertsecrets.measures.registry import request
@@ -133,7 +133,7 @@ def _run(
     values: dict[str, Any],
     options: argparse.Namespace,
 ) -> None:
-    """Run a measure, and write or print its measurement."""
+    """Run a measure, and write or print the measurement."""
     from bertsecrets.store.entries import finite, write_json
     from bertsecrets.store.measurements import keep
 
@@ -153,8 +153,8 @@ def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", opti
     """Run every measure, even if others fail.
 
     Raises:
-        UserError: a measure failed; a line is printed for each.
-        Exception: a bug, after all measures have run.
+        UserError: a measure failed. A line is printed for each.
+        Exception: a measure has a bug. Raised after all measures have run.
     """
     failed: list[str] = []
     bug: Exception | None = None
@@ -175,10 +175,10 @@ def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", opti
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the measure itself.
+    """Return the measure-specific options.
 
     Raises:
-        UserError: an `--option` is not NAME=VALUE.
+        UserError: an `--option` does not have the form NAME=VALUE.
     """
     given: dict[str, Any] = {} if options.heads is None else {"heads": options.heads}
     for text in options.option:

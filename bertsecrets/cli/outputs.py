@@ -23,7 +23,7 @@ FILES = {
     "badge": "the number of claims that hold (JSON for shields.io)",
 }
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
-# Options that choose claims and outputs; a command that judges a single claim again leaves them out.
+# Options that select claims and outputs. They are dropped from a command that judges a single claim again.
 CHOOSING = ("--task", "--claim", *map(flag, FILES), "--eval-results", "--examples", *SWITCHES)
 
 
@@ -46,7 +46,7 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """Make sure, before anything is measured, that the requested files can be written.
+    """Check, before anything is measured, that the requested files can be written.
 
     Raises:
         UserError: a required package is missing, or a file cannot be written.
@@ -59,7 +59,7 @@ def check_outputs(options: argparse.Namespace) -> None:
 
 
 def check_files(files: Iterable[Path | None]) -> None:
-    """Make sure, before anything is measured, that files can be written in folders that exist; None is skipped.
+    """Check, before anything is measured, that files can be written to existing folders. None is skipped.
 
     Raises:
         UserError: a folder does not exist, or is not writable.
@@ -124,7 +124,7 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Write the requested files except for the page."""
+    """Write the requested files except the page."""
     from bertsecrets.report.json import as_file, badge, layer_rows, metrics
     from bertsecrets.report.markdown import summary
     from bertsecrets.settings import load_settings
@@ -157,7 +157,7 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:
-    """Write the page, with several models next to each other."""
+    """Write the page. Models are shown side by side."""
     from bertsecrets.report.html import page
     from bertsecrets.report.viewer import Examples
     from bertsecrets.settings import load_settings

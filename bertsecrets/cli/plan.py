@@ -1,4 +1,4 @@
-"""The commands for parallel jobs: `plan` lists jobs; `run` runs them, here or on Ray, and judges."""
+"""The commands `plan` (list jobs) and `run` (run them in parallel, locally or on Ray, and judge)."""
 
 import argparse
 import json
@@ -77,10 +77,10 @@ def plan(options: argparse.Namespace) -> None:
 
     chosen, tasks = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
-    if options.shell or options.slurm:  # each command runs one job, so none may drop weights that another needs
+    if options.shell or options.slurm:  # each command runs one job and must not drop weights that another job needs
         given = replace(given, keep_checkpoints="full")
     session = PlanningSession(given)
-    chosen = joined(session, chosen, tasks, log.info)  # standard output may be a script
+    chosen = joined(session, chosen, tasks, log.info)  # standard output may be the script
     problems = {str(case): missing(session, case) for case in chosen if session.applies_to(case)}
     possible = [case for case in chosen if problems.get(str(case), "") is None]
     if not possible:
@@ -111,7 +111,7 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def _decided(cases: Sequence["Case"], seeds: int, *, adds_seeds: bool) -> dict[str, float]:
-    """Return how many claims so many seeds decide on average if the model is as published, and of how many."""
+    """Return the number of simulated claims, and of those decided on average if the model is as published."""
     from bertsecrets.claims.prospects import prospect
 
     found = [one.decided(seeds, adds_seeds=adds_seeds) for case in cases if (one := prospect(case)) is not None]
@@ -120,7 +120,7 @@ def _decided(cases: Sequence["Case"], seeds: int, *, adds_seeds: bool) -> dict[s
 
 
 def _print_decided(session: "Session", cases: Sequence["Case"], estimates: Sequence["Estimate"], at_once: int) -> None:
-    """Print the claims that the budget decides if the model is as published.
+    """Print the claims that can be decided within the budget if the model is as published.
 
     Raises:
         UserError: no budget was given, or none of the claims was simulated.
@@ -160,12 +160,14 @@ def _print_script(session: "Session", estimates: Sequence["Estimate"], *, slurm:
 
     options, gpu = session.options, session.resources.device.type == "cuda"
     with guarded_writes(options.store_folder):
-        options.store_folder.mkdir(parents=True, exist_ok=True)  # the script fails on machines that do not share it
+        options.store_folder.mkdir(
+            parents=True, exist_ok=True
+        )  # the script fails on machines without access to this folder
     print(slurm_script(estimates, options, gpu=gpu) if slurm else shell_script(estimates, options), end="")
 
 
 def _facts(session: "Session", estimates: Sequence["Estimate"], jobs: int) -> dict[str, Any]:
-    """Return what a plan consists of, as JSON data."""
+    """Return the contents of a plan as JSON data."""
     from bertsecrets.jobs.estimates import disk
     from bertsecrets.jobs.table import totals
     from bertsecrets.provenance import device_name
@@ -234,7 +236,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the jobs that the chosen claims need, judge, print the verdicts, and return the exit code.
 
     Raises:
-        UserError: as `report`; or a number of jobs or GPUs, or a Ray cluster, cannot be used.
+        UserError: for the same reasons as `report`, or the number of jobs or GPUs or the Ray cluster cannot be used.
     """
     from bertsecrets.jobs.prepare import prepare as prepare_here
     from bertsecrets.jobs.prepare import with_share
@@ -256,7 +258,7 @@ def run(options: argparse.Namespace) -> int:
             return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus)
         return prepare_here(session, cases, seeds, jobs=options.jobs)
 
-    # Ray decides by itself which job comes first, so all checkpoints may exist at the same time.
+    # Ray schedules jobs in any order, so all checkpoints may exist at the same time.
     judge_cases(session, judged, prepare, options.jobs, trained_at_once=None if on_ray else options.jobs)
     add_examples(options, session, judged)
     return conclude(options, judged)

@@ -1,4 +1,4 @@
-"""The command that judges: `bertsecrets report --task rte --html report.html`."""
+"""The command `report`, as in `bertsecrets report --task rte --html report.html`."""
 
 import argparse
 import json
@@ -65,7 +65,7 @@ def report(options: argparse.Namespace) -> int:
     models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
         refuse(options, [*sorted({*FILES} - {"html"}), "eval_results", "checkpoint"], "is for a single --model")
-    # Every model is opened before anything is measured.
+    # Open all models before measuring anything.
     judging = [_judging(argparse.Namespace(**vars(options), model=model)) for model in models]
     runs: list[JudgedRun] = []
     for judge in judging:
@@ -76,7 +76,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
-    """Return the function that judges the chosen claims of one model, after checking what it needs.
+    """Check the inputs, and return a function that judges the chosen claims about one model.
 
     Raises:
         UserError: the model, its data or an option is invalid.
@@ -98,7 +98,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
 
 
 def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
-    """Return the verdicts on the measurements saved in a folder.
+    """Return the verdicts for measurements saved in a folder.
 
     Raises:
         UserError: an option has no effect on saved measurements, or there is nothing to judge.

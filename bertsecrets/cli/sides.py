@@ -1,4 +1,4 @@
-"""The sides of a comparison as named on the command line: a pin, stored measurements, a checkpoint or a model."""
+"""Sides of a comparison on the command line: a pin, stored measurements, a checkpoint or a model."""
 
 import json
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from bertsecrets.session import Session
     from bertsecrets.types import Measurement
 
-DEFAULT_TASK = "rte"  # the smallest
+DEFAULT_TASK = "rte"  # the smallest task
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The measures and tasks to compare; empty for all of a side, otherwise all measures on RTE."""
+    """The measures and tasks to compare. By default all that a side has, or else all measures on RTE."""
 
     tasks: Sequence[str] = ()
     measures: Sequence[str] = ()
@@ -33,13 +33,13 @@ class Choice:
                 raise UserError(f"measure {name!r} cannot be compared: {near_matches(name, MEASURES)}")
 
     def selects(self, wanted: "Wanted") -> bool:
-        """Return whether a measure on a task is to be compared."""
+        """Return whether a measure is compared on a task."""
         return (not self.tasks or wanted.task in self.tasks) and (not self.measures or wanted.measure in self.measures)
 
 
 @dataclass(frozen=True)
 class Source:
-    """What an argument of `bertsecrets compare` names; `model` is that of stored measurements, if given."""
+    """The source given by an argument of `bertsecrets compare`. `model` is set if MODEL@FOLDER names one."""
 
     argument: str
     kind: Literal["pin", "measurements", "checkpoint", "model"]
@@ -48,10 +48,11 @@ class Source:
 
     @classmethod
     def of(cls, argument: str) -> "Source":
-        """Return the source that an argument names.
+        """Parse an argument.
 
-        A file is a pin. MODEL@FOLDER or a folder of measurements names stored measurements. A folder with a sequence
-        classifier is a checkpoint, which is measured without training. Anything else is a model, which is fine-tuned.
+        A file is a pin. MODEL@FOLDER or a folder of measurements stands for stored measurements. A folder with a
+        sequence classifier is a checkpoint, which is measured without training. Anything else is a model, which is
+        fine-tuned.
         """
         path = Path(argument)
         model, _, store = argument.rpartition("@")
@@ -65,16 +66,16 @@ class Source:
 
 
 def _is_classifier(folder: Path) -> bool:
-    """Return whether a folder has the configuration of a sequence classifier."""
+    """Return whether a folder contains the configuration of a sequence classifier."""
     try:
         names = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
     except (OSError, ValueError, AttributeError):
-        return False  # a damaged configuration is reported when it is opened as a model
+        return False  # a damaged configuration is reported when the folder is opened as a model
     return any("ForSequenceClassification" in str(name) for name in names)
 
 
 def open_sides(arguments: Sequence[str], session: "Session", choice: Choice) -> list["Side"]:
-    """Return the named sides; models and checkpoints are measured for what the other side has.
+    """Return the named sides. Models and checkpoints are measured wherever the other side has measurements.
 
     Raises:
         UserError: a side cannot be read or measured.
@@ -91,13 +92,13 @@ def open_sides(arguments: Sequence[str], session: "Session", choice: Choice) -> 
 
 
 def wanted_of(session: "Session", choice: Choice, *, trains: bool = True) -> list["Wanted"]:
-    """Return what to measure: the available ones of the chosen measures, on each task.
+    """Return what to measure: on each task, the chosen measures that are available.
 
     Args:
-        trains: whether a side is fine-tuned for it, so that tasks need training rows.
+        trains: Whether a side is fine-tuned, which requires training rows.
 
     Raises:
-        UserError: a named measure is not available, or none is.
+        UserError: a named measure is not available, or no measure is.
     """
     from bertsecrets.compare.readings import MEASURES
     from bertsecrets.compare.sides import Wanted
@@ -118,7 +119,7 @@ def wanted_of(session: "Session", choice: Choice, *, trains: bool = True) -> lis
 
 
 def model_side(session: "Session", model: str, wanted: Sequence["Wanted"], *, collapsed_ends: bool = False) -> "Side":
-    """Return the side of a model, fine-tuned on the session's seeds; a collapsed one may end its measurements."""
+    """Fine-tune a model on the session's seeds and return its side. `collapsed_ends`: stop if a model collapsed."""
     from bertsecrets.compare.sides import measured_side
 
     def measure(of: "Wanted", seed: int) -> "Measurement":
@@ -148,10 +149,10 @@ def _measured(source: Source, session: "Session", wanted: Sequence["Wanted"]) ->
 
 
 def _stored(source: Source, session: "Session", choice: Choice) -> "Side | None":
-    """Return the side of a pin or of stored measurements; None if it has to be measured.
+    """Return the side of a pin or of stored measurements, or None if the side must be measured.
 
     Raises:
-        UserError: it cannot be read, or has nothing that was chosen.
+        UserError: the side cannot be read, or has none of the chosen measures and tasks.
     """
     if source.kind == "measurements":
         return _of_measurements(source, session, choice)
@@ -167,10 +168,10 @@ def _stored(source: Source, session: "Session", choice: Choice) -> "Side | None"
 
 
 def _of_measurements(source: Source, session: "Session", choice: Choice) -> "Side":
-    """Return the side of stored measurements: the latest of each subject, preferring those with the session's limits.
+    """Return the side of stored measurements: the latest of each subject, preferably with the session's limits.
 
     Raises:
-        UserError: no measurement is suitable, or several models have some.
+        UserError: no measurement is suitable, or measurements belong to more than one model.
     """
     from bertsecrets.compare.readings import MEASURES
     from bertsecrets.compare.sides import Side, Wanted, part_of
@@ -190,7 +191,7 @@ def _of_measurements(source: Source, session: "Session", choice: Choice) -> "Sid
             and (precision is None or stored.provenance.precision in (None, precision))
         )
 
-    root = source.path / "measurements"  # of a store; a folder of `measure --save` has none
+    root = source.path / "measurements"  # in a store; `measure --save` folders have no such subfolder
     root = root if root.is_dir() else source.path
     places = sorted(file.parent for file in root.rglob(VALUES))
     visible = [place for place in places if not any(part[0] == "." for part in place.relative_to(root).parts)]

@@ -87,7 +87,7 @@ def ls(options: argparse.Namespace) -> None:
 
 
 def verify(options: argparse.Namespace) -> None:
-    """Compare all files of the store with their digests.
+    """Verify the digests of all files in the store.
 
     Raises:
         UserError: an entry is damaged.
@@ -105,10 +105,10 @@ def verify(options: argparse.Namespace) -> None:
 
 
 def gc(options: argparse.Namespace) -> None:
-    """List what the store no longer needs, and delete it with `--yes`.
+    """List the entries that are no longer needed, and delete them with `--yes`.
 
     Raises:
-        UserError: the store does not exist, or no verdict would be kept.
+        UserError: the store does not exist, or no verdicts would be left.
     """
     given = RunOptions.of(options)
     if options.keep_verdicts is not None and options.keep_verdicts < 1:
@@ -137,9 +137,9 @@ def gc(options: argparse.Namespace) -> None:
 def _removals(
     given: RunOptions, *, older: bool, verdicts: int | None
 ) -> list[tuple[str, int, Callable[[], int | None]]]:
-    """Return a line, the bytes, and a function that removes them, for everything that is no longer needed.
+    """Return a line, the size in bytes, and a removal function for everything that is no longer needed.
 
-    The functions return the freed bytes; None if a running process uses the entry.
+    Each function returns the number of bytes freed, or None if a running process uses the entry.
     """
     from bertsecrets.models.retention import drop, weights_bytes
     from bertsecrets.store.contents import Unneeded, items, unneeded
@@ -161,7 +161,7 @@ def _removals(
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print the inputs of an entry's cache key, and why it does not match now.
+    """Print the inputs of an entry's cache key, and why the key no longer matches.
 
     Raises:
         UserError: the entry does not exist, or its manifest is damaged.
@@ -171,15 +171,15 @@ def explain(options: argparse.Namespace) -> None:
 
     given = RunOptions.of(options)
     entry = find_entry(given.store_folder, options.entry)
-    own_store: Path = entry.resolve().parents[1]  # also has the checkpoint of a measurement
+    own_store: Path = entry.resolve().parents[1]  # the store that also contains the measurement's checkpoint
     for line in explanation(entry, Session(replace(given, store=own_store))):
         print(line)
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:
-    """Return how the code and libraries that made an entry differ from the current ones; None if not, or unknown.
+    """Return how an entry's code and libraries differ from the current ones, or None if they do not or are unknown.
 
-    Devices are not compared, since a store may serve several.
+    Devices are not compared, because a store may be shared by different devices.
     """
     from bertsecrets.measures.registry import get_measure
     from bertsecrets.provenance import TRAINING, differences, made_by
@@ -191,7 +191,7 @@ def _older(kind: str, manifest: dict[str, Any]) -> str | None:
     try:
         trained = kind in (CHECKPOINTS, DROPPED)
         now = made_by(TRAINING, None) if trained else get_measure(manifest["measure"]).made_by(None)
-    except (UserError, KeyError):  # the measure of a plugin that is not installed here
+    except (UserError, KeyError):  # the measure belongs to a plugin that is not installed
         return None
     return ", ".join(differences(made, now)) or None
 
@@ -215,7 +215,7 @@ def _subject(item: "Item") -> str:
 
 
 def _versions(item: "Item") -> str:
-    """Return the code and versions that made an entry."""
+    """Return the code digest and versions recorded in an entry."""
     made_by = item.key.made_by if item.key else {}
     versions = [f"{name} {number}" for name, number in (made_by.get("software") or {}).items()]
     code = [f"code {made_by['code'][:8]}"] if made_by.get("code") else []
@@ -223,7 +223,7 @@ def _versions(item: "Item") -> str:
 
 
 def age(made: datetime) -> str:
-    """Return the time since something was made, in its largest unit."""
+    """Return an age as text, in the largest unit that fits."""
     seconds = max(0, int((datetime.now(UTC) - made).total_seconds()))
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:

@@ -1,4 +1,4 @@
-"""Verdicts as the report page shows them: cells of a matrix of claims by tasks, and a card for each."""
+"""Verdicts on the report page: a matrix of claims by tasks, and a card for each cell."""
 
 import math
 import shlex
@@ -36,11 +36,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Card:
-    """A verdict with what else the page shows of it.
+    """A verdict and everything else that the page shows about it.
 
     Args:
-        rerun: the command that judges the claim again.
-        strip: rows of its drawing on one axis (`charts.strip_spec`); empty without an observed value.
+        rerun: Command that judges the claim again.
+        strip: Rows for `charts.strip_spec`. Empty if there is no observed value.
     """
 
     verdict: Verdict
@@ -57,23 +57,23 @@ class Card:
 
     @property
     def sign(self) -> str:
-        """The outcome as a sign."""
+        """The symbol of the outcome."""
         return OUTCOMES[self.verdict.status].sign
 
     @property
     def number(self) -> str:
-        """The observed value; under the first reading if there are several."""
+        """The observed value, under the first reading if there are several."""
         observed = self.verdict.observed
         return "" if observed is None or not math.isfinite(observed) else format_number(observed)
 
     @property
     def kind(self) -> str:
-        """The outcome as a name for styles."""
+        """The CSS class of the outcome."""
         return self.verdict.status.replace(" ", "-")
 
     @property
     def by_seed(self) -> dict[str, list[tuple[int, str]]]:
-        """The observed value of every seed, by reading; the name is empty if there is only one."""
+        """The observed value of each seed, by reading. A single reading has an empty name."""
         return {
             name: [(seed, format_number(value)) for seed, value in zip(one.seeds, _of_seeds(one), strict=False)]
             for name, one in (self.verdict.readings or {"": self.verdict}).items()
@@ -105,11 +105,12 @@ def columns(cards: Iterable[Card]) -> list[Column]:
 
 
 def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = ()) -> list[Card]:
-    """Return a card for each verdict; its column names the model only if there are several.
+    """Return a card for each verdict. Columns name the model only if there are several models.
 
     Args:
-        runs: verdicts by model, as the user named it.
-        rerun: words of a command that judges again what `--claim` names; without `--model` if there are several.
+        runs: Verdicts by model name, as given by the user.
+        rerun: Words of a command to which `--claim` is added to judge a claim again. Without `--model` if there are
+            several models.
     """
     several = len(runs) > 1
     return [
@@ -130,7 +131,7 @@ def _again(verdict: Verdict, model: str, rerun: Sequence[str], *, several: bool)
 
 
 def _command(verdict: Verdict, model: str) -> list[str]:
-    """Return a command that judges the claim again, from what the verdict knows."""
+    """Return a command that judges the claim again, reconstructed from the verdict."""
     seeds, data = verdict.seeds, verdict.data
     limits = [word for name, rows in data.limits.items() for word in (f"--{name.replace('_', '-')}", str(rows))]
     whole = seeds == tuple(range(1, len(seeds) + 1))
@@ -157,7 +158,7 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
 
 
 def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
-    """Return a verdict's numbers as rows for `charts.strip_spec`; none without an observed value."""
+    """Return a verdict's numbers as rows for `charts.strip_spec`, or no rows if there is no observed value."""
     shown = verdict.readings or {"": verdict}
     observed = [one for one in shown.values() if one.observed is not None and math.isfinite(one.observed)]
     if not observed:
@@ -204,7 +205,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def _of_seeds(verdict: Verdict) -> list[float]:
-    """Return the observed value of every seed: the deciding part if the quantity is an extreme of several."""
+    """Return the observed value of each seed. For a quantity that is a minimum or maximum, return the deciding part."""
     if not verdict.by_seed:
         return []
     part = decisive(np.mean(verdict.by_seed, axis=0), verdict.extreme)
@@ -212,7 +213,7 @@ def _of_seeds(verdict: Verdict) -> list[float]:
 
 
 def evidence_lines(verdict: Verdict) -> list[str]:
-    """Return the measurements behind a verdict, those that differ only in their seeds in one line."""
+    """Return the measurements behind a verdict. Measurements that differ only in their seeds share a line."""
     groups: dict[str, list[Measurement]] = {}
     for one in verdict.measurements:
         subject = one.subject

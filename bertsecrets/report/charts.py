@@ -1,6 +1,7 @@
-"""Figures as Vega-Lite charts, each with its numbers as a table.
+"""Vega-Lite charts of figures, each with a table of the plotted numbers.
 
-Layers and heads count from 1. The colours suit colour-blind readers; text and lines take the colour of the page's text.
+Layers and heads are numbered from 1. The palette is safe for colour-blind readers. Text and lines inherit the page's
+text colour.
 """
 
 import functools
@@ -40,7 +41,7 @@ TITLE = {"titleFontWeight": 400, "titleFontSize": 11}
 CONFIG = {
     "background": None,
     "font": "system-ui, sans-serif",
-    "aria": False,  # the page describes each chart, and has its numbers as a table
+    "aria": False,  # the page has a description and a data table for each chart
     "view": {"stroke": None},
     "title": {"color": INK, "fontSize": 12, "fontWeight": 500, "anchor": "start"},
     "axis": {**AXIS, **TITLE, "tickOpacity": 0.3, "domainOpacity": 0.3, "gridOpacity": 0.12},
@@ -48,7 +49,7 @@ CONFIG = {
     "text": {"color": INK},
     "rule": {"color": INK},
 }
-NAMED = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # Vega numbers these across pictures
+NAMED = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # Vega numbers these across all charts
 CELL, BAR = 20, 26  # pixels: of a heat map's cells, of a layer in the other charts
 
 Number = float | int | str | None
@@ -56,7 +57,7 @@ Number = float | int | str | None
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure: its caption, its Vega-Lite specification, and its numbers as a table."""
+    """A figure: its caption, its Vega-Lite specification and its data table."""
 
     caption: str
     spec: dict[str, Any]
@@ -103,7 +104,7 @@ def _(figure: RankedHeads, settings: JudgeParams, caption: str) -> Chart:
         for i in np.argsort(values, kind="stable")
     ]
     first, last = range(0, min(6, len(table)), 2), range(len(table) - 1, max(5, len(table) - 6), -2)
-    ends = [*first, *last]  # every second one, since names are wider than the space between dots
+    ends = [*first, *last]  # every second one: names are wider than the gap between dots
     named = " : ".join(f"datum.value == {i} ? '{table[i][0]}'" for i in ends) + " : ''"
     names = alt.Axis(values=ends, labelExpr=named, labelAngle=-90, labelFlush=False, labelOverlap=False, grid=False)
     base = _intervals([{"place": i, "head": row[0]} for i, row in enumerate(table)], table).encode(
@@ -222,7 +223,7 @@ def _(figure: ClassMap, settings: JudgeParams, caption: str) -> Chart:
 
 @draw.register
 def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
-    """Place heads by `scaled` (Clark et al. 2019, figure 6)."""
+    """Plot heads in the plane with `scaled` (Clark et al. 2019, figure 6)."""
     places, share = scaled(figure.distances)
     header = ("layer", "head", "x", "y")
     table = [
@@ -244,10 +245,11 @@ def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
 
 
 def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"], float]:
-    """Return points on a plane whose distances approximate these, and the share of the distances that they show.
+    """Return 2-D points whose distances approximate the given ones, and the fraction of the distances they explain.
 
-    This is classical multidimensional scaling (Torgerson 1952): the two largest eigenvectors of the centred squared
-    distances, each with a positive largest entry; the share is that of their eigenvalues among the positive ones.
+    This is classical multidimensional scaling (Torgerson 1952): the top two eigenvectors of the double-centred squared
+    distances, signed so that the largest entry is positive. The explained fraction is the sum of their eigenvalues
+    divided by the sum of all positive eigenvalues.
     """
     squared = distances**2
     centred = -(squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean()) / 2
@@ -265,7 +267,7 @@ def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"
 
 
 def attention_map(tokens: Sequence[str], weights: Float[np.ndarray, "n n"], title: str) -> alt.TopLevelMixin:
-    """Return one head's attention map with the tokens on both axes."""
+    """Return a chart of one head's attention map with the tokens on both axes."""
     names = [f"{place:03d} {token}" for place, token in enumerate(tokens)]  # tokens may repeat
     rows = [
         {"from": names[i], "to": names[j], "weight": float(weights[i, j])}
@@ -292,15 +294,15 @@ def attention_map(tokens: Sequence[str], weights: Float[np.ndarray, "n n"], titl
 
 
 def as_altair(chart: Chart) -> alt.TopLevelMixin:
-    """Return a figure as an Altair chart with its caption as the title."""
+    """Return a figure as an Altair chart titled with its caption."""
     return alt.Chart.from_dict({**chart.spec, "title": chart.caption})
 
 
 def strip_spec() -> dict[str, Any]:
-    """Return the specification that draws any claim on one axis; `cards.strip_rows` makes its data.
+    """Return the specification of a one-axis chart for any claim. `cards.strip_rows` makes its data.
 
-    The band is a shade over all rows, the published figure a diamond, each observed value a dot with its interval, and
-    each seed a ring.
+    The band is shaded across all rows. The published figure is a diamond, observed values are dots with their
+    intervals, and seeds are rings.
     """
     y = alt.Y("row:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=160, labelPadding=8))
     x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickCount=6, format=".4~g"))
@@ -334,7 +336,7 @@ def _data(rows: Iterable[dict[str, Any]]) -> alt.Chart:
 
 
 def _intervals(places: Sequence[dict[str, Any]], table: Sequence[Sequence[Number]]) -> alt.Chart:
-    """Return the data of rows that end in a value and both ends of its interval."""
+    """Return chart data for rows whose last three entries are a value and the ends of its interval."""
     ends = ("value", "low", "high")
     return _data({**place, **dict(zip(ends, row[-3:], strict=True))} for place, row in zip(places, table, strict=True))
 
@@ -356,7 +358,7 @@ def _heads(count: int) -> list[str]:
 
 
 def rounded(value: float | np.floating) -> float | None:
-    """Return a number with four significant digits; None if it is not finite."""
+    """Return a number rounded to four significant digits, or None if it is not finite."""
     return float(f"{value:.4g}") if np.isfinite(value) else None
 
 
@@ -365,15 +367,15 @@ def _chart(chart: alt.TopLevelMixin, caption: str, header: tuple[str, ...], rows
 
 
 def plain(chart: alt.TopLevelMixin) -> dict[str, Any]:
-    """Return a chart as data, without the parts that the page states once for all charts."""
+    """Return a chart as a dict without the configuration that all charts of the page share."""
     spec = chart.to_dict()
     return {name: part for name, part in spec.items() if name not in ("$schema", "config")}
 
 
 def svg(spec: dict[str, Any]) -> str:
-    """Return a Vega-Lite specification drawn as SVG text, reproducibly, in the colour of the surrounding text.
+    """Render a Vega-Lite specification as SVG, reproducibly, in the colour of the surrounding text.
 
-    Ids inside it are unique to the picture, so that several pictures can be on one page.
+    Ids are unique to the chart, so a page can have several.
     """
     with from_extra("vl-convert-python"):
         import vl_convert

@@ -1,4 +1,4 @@
-"""The wording of comparisons, and their one form: a title, tables and lines, as text, Markdown or a page."""
+"""Comparisons as text, Markdown or a page, all in the same form: a title, tables and lines."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ from bertsecrets.report.tables import fold, table
 from bertsecrets.report.text import task_title
 from bertsecrets.store.verdicts import KeptVerdict
 
-COMMENT = 40_000  # bytes of all tables in Markdown; a comment on GitHub has at most 65,536 characters
-NAMED = 5  # cells of a quantity that a message names
+COMMENT = 40_000  # bytes of all tables in Markdown; GitHub limits comments to 65,536 characters
+NAMED = 5  # maximum number of cells that a message names per quantity
 WIDTHS = {"quantity": 26, "largest difference": 44, "verdict": 30}
 REPLICATIONS = {"seeds": ("sd", "standard deviations over seeds"), "examples": ("se", "standard errors over examples")}
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of plain text; in a terminal, `widths` bounds the columns that it names."""
+    """A plain-text table. In a terminal, `widths` limits the width of the columns it names."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -40,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a comparison found, as text; `about` says what was compared."""
+    """The results of a comparison as text. `about` describes what was compared."""
 
     title: str
     about: str
@@ -53,7 +53,7 @@ class Findings:
         return "\n".join([self.title, self.about, *tables, "", *self.lines]).rstrip()
 
     def markdown(self) -> str:
-        """Return the findings as Markdown that fits into a comment and shows all names and values literally."""
+        """Return the findings as Markdown that fits into a comment. Names and values are escaped."""
         tables = [
             bounded(
                 found.header, [[code(cell, 240) for cell in row] for row in found.rows], COMMENT // len(self.tables)
@@ -68,7 +68,7 @@ class Findings:
 
 
 def drift_findings(comparison: Comparison) -> Findings:
-    """Return what the comparison of two sides found."""
+    """Return the findings of a comparison of two sides."""
     before, after = comparison.before, comparison.after
     drifted = [measure for measure in comparison.measures if measure.outcome == "drift"]
     units = dict.fromkeys(difference.unit for measure in comparison.measures for difference in measure.differences)
@@ -88,7 +88,7 @@ def drift_findings(comparison: Comparison) -> Findings:
 
 
 def drift_table(comparison: Comparison) -> Table:
-    """Return a table with a row for every quantity, or for a measure that cannot be compared."""
+    """Return a table with a row for each quantity. A measure that cannot be compared has a single row."""
     header = ("task", "measure", "quantity", "compared", "drifted", "same", "largest difference", "verdict")
     return Table(header, [row for measure in comparison.measures for row in _rows(measure)], WIDTHS)
 
@@ -105,7 +105,7 @@ def _rows(measure: Compared) -> Iterator[list[str]]:
 
 
 def cell_change(measure: Compared, difference: Difference, place: int) -> str:
-    """Return the difference of one cell: which head, from which value to which, by how many standard deviations."""
+    """Return the change of one cell as text: head, old and new value, difference in standard deviations."""
     name = cell_name(difference.shape, place)
     before, after = (format_number(float(cells[place])) for cells in (difference.before, difference.after))
     deviation = float(difference.deviations[place])
@@ -117,7 +117,7 @@ def cell_change(measure: Compared, difference: Difference, place: int) -> str:
 
 
 def cell_name(shape: tuple[int, ...], place: int) -> str:
-    """Return the name of a cell, counted from 1; "" for the only one.
+    """Return the name of a cell, numbered from 1, or "" for a scalar.
 
     >>> cell_name((6, 12), 17), cell_name((6,), 2), cell_name((), 0)
     ('2.6', 'layer 3', '')
@@ -129,7 +129,7 @@ def cell_name(shape: tuple[int, ...], place: int) -> str:
 
 
 def drift_message(measure: Compared) -> str:
-    """Return how a measure has drifted: for each quantity its heads, with their differences."""
+    """Return a description of a measure's drift: the heads of each quantity that drifted and their differences."""
     if measure.reason:
         return f"{measure.wanted} has drifted: {measure.reason}"
     lines = [f"{measure.wanted} has drifted ({measure.basis}; {': '.join(REPLICATIONS[measure.counted])}):"]
@@ -149,7 +149,7 @@ def drift_message(measure: Compared) -> str:
 
 
 def verdict_line(comparison: Comparison) -> str:
-    """Return the outcome of a comparison in one line."""
+    """Return a one-line outcome of a comparison."""
     compared = [measure for measure in comparison.measures if measure.outcome != "not comparable"]
     drifted = [measure for measure in compared if measure.outcome == "drift"]
     count = f"{len(compared)} measure{'s' if len(compared) > 1 else ''}"
@@ -219,7 +219,7 @@ def _run(run: VerdictsFile) -> str:
 
 
 def history_findings(series: Sequence[KeptVerdict]) -> Findings:
-    """Return a series of verdicts as a table, and where the observed value moved."""
+    """Return a table of a series of verdicts, and the points where the observed value changed."""
     first, moved = series[0], moves(series)
     after = [move.after for move in moved]
     header = ("date", "commit", "seeds", "observed", "band", "verdict")
@@ -256,7 +256,7 @@ def _times(verdict: KeptVerdict) -> str:
 
 
 def seed_ranges(seeds: Iterable[int]) -> str:
-    """Return seeds in short.
+    """Return seeds in compact form.
 
     >>> seed_ranges([1, 2, 3, 7])
     '1-3, 7'

@@ -1,6 +1,6 @@
-"""Scores of table 1 as the hub's evaluation results: the files of a model repository's folder `.eval_results`.
+"""Table 1's scores as evaluation results for the Hugging Face hub: files for a model repository's `.eval_results`.
 
-The format is huggingface_hub's own (https://huggingface.co/docs/hub/eval-results).
+The format is defined by huggingface_hub (https://huggingface.co/docs/hub/eval-results).
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ CLAIM = "D1-pretrained"  # table 1's accuracy (on STS-B the Pearson correlation)
 
 
 def eval_results(verdicts: Sequence[Verdict], run: VerdictsFile) -> tuple[dict[str, str], list[str]]:
-    """Return the files of scores by name, and a line for each score that may not be written.
+    """Return score files by name, and a line for each score that does not qualify.
 
-    Scores must come from a pretrained model fine-tuned on all rows, and measured on all of GLUE's own validation set.
+    Only pretrained models that were fine-tuned on all rows and evaluated on GLUE's full validation set qualify.
 
     Args:
         run: the same verdicts as data.
@@ -40,7 +40,7 @@ def eval_results(verdicts: Sequence[Verdict], run: VerdictsFile) -> tuple[dict[s
 
 
 def _problem(verdict: Verdict) -> str | None:
-    """Return why a score is not comparable with others; None if it is."""
+    """Return why a score is not comparable with other published scores, or None if it is."""
     data = verdict.data
     if data.observed is None or data.verdict in ("degenerate", "not applicable"):
         return f"{verdict.status}: {data.reason}"

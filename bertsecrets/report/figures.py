@@ -1,4 +1,4 @@
-"""The figures of a report: the paper's next to ours, what else was measured, and table 1."""
+"""The figures of a report: the paper's next to ours, further measurements, and table 1."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ METRICS = {"accuracy": "accuracy", "pearson": "Pearson", "f1": "F1"}
 
 @dataclass(frozen=True)
 class OnTask:
-    """One of the paper's figures on one task next to ours, and what else the same measurements show."""
+    """One of the paper's figures next to ours on one task, and more charts of the same measurements."""
 
     task: str
     panels: Sequence[Chart]
@@ -42,13 +42,13 @@ class Replica:
 
 
 def figures_of(measurement: Measurement, settings: JudgeParams) -> list[Chart]:
-    """Return all figures of a measurement: those that replicate the paper's first."""
+    """Return all figures of a measurement, starting with those that replicate the paper's."""
     alone = Repeats([measurement])
     return [*_beside(alone, settings), *_own(alone, settings)]
 
 
 def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Replica]:
-    """Return the paper's figures of which there is a measurement, each next to ours: means over seeds."""
+    """Return the paper's figures that were measured, each next to ours, averaged over seeds."""
     replicas = []
     for measure in dict.fromkeys(one.measure for one in measurements):
         if (paper := get_measure(measure).paper) is None:
@@ -58,7 +58,7 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
             on_task = [one for one in repeats if one.task == name]
             panels = [chart for one in on_task for chart in _beside(one, settings)]
             more = [chart for one in on_task for chart in _own(one, settings)]
-            if panels:  # the paper's is shown once for all models
+            if panels:  # the paper's figure is shown once for all models
                 on_tasks.append(OnTask(name, list({chart.caption: chart for chart in panels}.values()), more))
         if on_tasks:
             replicas.append(Replica(paper, on_tasks))
@@ -66,7 +66,7 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
 
 
 def other_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return the figures of measures that replicate none of the paper's, of the first seed."""
+    """Return the first seed's figures of measures that do not replicate a figure of the paper."""
     others = [name for name in dict.fromkeys(one.measure for one in measurements) if get_measure(name).paper is None]
     return [chart for name in others for one in _repeats(measurements, name) for chart in _own(one, settings)]
 
@@ -77,7 +77,7 @@ def _repeats(measurements: Sequence[Measurement], measure: str) -> list[Repeats]
         subject = one.subject
         if one.measure == measure and subject.initialisation == "pretrained":
             groups.setdefault((subject.model, subject.task, str(sorted(one.options.items()))), []).append(one)
-    padded_first = sorted(groups.values(), key=lambda group: not group[0].options.get("padded_to"))  # as the paper's
+    padded_first = sorted(groups.values(), key=lambda group: not group[0].options.get("padded_to"))  # as in the paper
     return [Repeats(group) for group in padded_first]
 
 
@@ -91,7 +91,7 @@ def _own(repeats: Repeats, settings: JudgeParams) -> list[Chart]:
 
 
 def _drawn(figures: Iterable[Figure], shown: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return figures as charts; without those that need samples if the measurements come without them."""
+    """Return figures as charts. If the measurements have no samples, figures that need them are left out."""
     who, charts = _who(shown), []
     try:
         for figure in figures:
@@ -116,9 +116,9 @@ def _who(shown: Sequence[Measurement]) -> str:
 
 
 def table_1(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[Any]]]:
-    """Return header and rows of table 1: the paper's scores and ours, for every model and task that has one.
+    """Return header and rows of table 1: the paper's scores and ours, for each model and task with a score.
 
-    Scores of a constant answer are marked up.
+    Scores of a constant answer are highlighted.
     """
     scores = [one for one in measurements if one.measure == "scores" and not one.options and one.subject.task in TASKS]
     models = list(dict.fromkeys(one.subject.model for one in scores))
@@ -138,12 +138,12 @@ def table_1(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[A
 
 
 def _sources(initialisation: str) -> tuple[str, ...]:
-    """Return whose scores a column of table 1 has: the paper has none of frozen encoders."""
+    """Return the sources of a table 1 column: the paper reports no scores for frozen encoders."""
     return ("",) if initialisation == "frozen" else (", K19", ", ours")
 
 
 def _scores(scores: Sequence[Measurement], task_name: str, initialisation: str, metric: str) -> list[str]:
-    """Return the paper's score and ours with one initialisation, in points."""
+    """Return the paper's score and ours for one initialisation, in points."""
     ours = [one for one in scores if one.subject.initialisation == initialisation]
     shown = "–"
     if ours:

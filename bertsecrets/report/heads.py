@@ -15,7 +15,7 @@ from bertsecrets.provenance import best_device
 
 
 class _OneHead:
-    """Observer of one model that keeps the map of one head."""
+    """An observer that keeps the attention map of one head."""
 
     pairs = False
 
@@ -36,12 +36,13 @@ class _OneHead:
 def head_map(
     model: str, text: str, text2: str | None = None, *, layer: int = 1, head: int = 1, offline: bool = False
 ) -> tuple[list[str], Float[np.ndarray, "tokens tokens"]]:
-    """Return the tokens of a text, and a head's attention from each (row) to each (column).
+    """Return the tokens of a text and one head's attention from each token (row) to each token (column).
 
     Args:
-        model: a hub name, a folder, or a packaged encoder.
-        text2: the second text of a pair.
-        layer: counted from 1; `head` likewise.
+        model: Hub name, folder, or packaged encoder.
+        text2: Second text of a pair.
+        layer: Layer number, starting at 1.
+        head: Head number, starting at 1.
 
     Raises:
         UserError: the model is not available, has no such head, or does not expose its attention.
@@ -61,10 +62,10 @@ def head_map(
 def show_head(
     model: str, text: str, text2: str | None = None, *, layer: int = 1, head: int = 1, offline: bool = False
 ) -> Any:
-    """Return a head's attention over a text as an Altair chart; the arguments are those of `head_map`.
+    """Return a head's attention over a text as an Altair chart. Takes the same arguments as `head_map`.
 
     Raises:
-        UserError: as `head_map`.
+        UserError: for the same reasons as `head_map`.
         MissingError: the extra `report` is not installed.
     """
     from bertsecrets.report.charts import attention_map

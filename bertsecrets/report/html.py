@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page: verdicts, figures, provenance; and the parts that notebooks show."""
+"""The report as a self-contained HTML page with verdicts, figures and provenance, and its parts for notebooks."""
 
 import functools
 import shlex
@@ -42,8 +42,8 @@ with from_extra("jinja2"):
     from markupsafe import Markup
 
 NO_EXAMPLES = Examples()
-MOST = 5_000_000  # bytes of a page, which maps of examples must not exceed
-OF_VIEWER = 20_000  # bytes of the viewer's own parts
+MOST = 5_000_000  # maximum bytes of a page with maps of examples
+OF_VIEWER = 20_000  # bytes of the viewer itself
 
 
 def page(
@@ -55,15 +55,16 @@ def page(
     rerun: Sequence[str] = (),
     examples: Examples = NO_EXAMPLES,
 ) -> str:
-    """Return the page of these verdicts, with the paper's figures next to those of their measurements.
+    """Return a page with verdicts, and with the paper's figures next to ours.
 
     Args:
-        runs: verdicts by model, as named by the user.
-        settings: of the intervals in the figures and the statistics of the run.
-        note: what is missing if the page is incomplete.
-        command: the words of the command that made the page.
-        rerun: words of the command that judges the claims of `--claim` again; without `--model` if there are several.
-        examples: for the attention viewer.
+        runs: Verdicts by model name, as given by the user.
+        settings: Settings for the intervals in the figures and the statistics of the run.
+        note: What is missing if the page is incomplete.
+        command: Words of the command that made the page.
+        rerun: Words of a command to which `--claim` is added to judge a claim again. Without `--model` if there are
+            several models.
+        examples: Data for the attention viewer.
     """
     verdicts = [verdict for of_model in runs.values() for verdict in of_model]
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
@@ -108,34 +109,34 @@ def _with_maps(render: Callable[..., str], maps: Sequence[dict[str, Any]], probl
 
 
 class _Drawn:
-    """The charts of a page, by the name of the place where each is drawn."""
+    """The charts of a page, by the name of their placeholder."""
 
     def __init__(self, known: dict[str, Any]):
         self.charts = dict(known)
 
     def place(self, chart: Any) -> str:
-        """Keep a chart, and return its name."""
+        """Add a chart and return its name."""
         name = f"c{len(self.charts)}"
         self.charts[name] = chart
         return name
 
     def as_json(self) -> Markup:
-        """Return all charts as JSON that can stand inside a script element."""
+        """Return all charts as JSON that is safe inside a script element."""
         return _json(self.charts)
 
 
 def _json(data: Any) -> Markup:
-    """Return data as JSON that can stand inside a script element."""
+    """Return data as JSON that is safe inside a script element."""
     return htmlsafe_json_dumps(data, separators=(",", ":"), allow_nan=False)
 
 
 @functools.cache
 def _vega() -> Markup:
-    """Return the script that draws charts: Vega, Vega-Lite and vega-embed, with all that they need."""
+    """Return the script that draws charts: Vega, Vega-Lite and vega-embed with their dependencies."""
     with from_extra("vl-convert-python"):
         import vl_convert
 
-    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script"))  # nosec B704  # the library's own
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script"))  # nosec B704  # the library's code
 
 
 def _by_section(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -165,7 +166,7 @@ def _made_by(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[
 
 
 def _scalars(measurement: Measurement) -> list[tuple[str, str]]:
-    """Return the values that are single numbers, as text."""
+    """Return the scalar values of a measurement as text."""
     return [
         (name, f"{value:.4g}" if isinstance(value, float) else str(value))
         for name, value in measurement.values.items()
@@ -177,7 +178,7 @@ def _scalars(measurement: Measurement) -> list[tuple[str, str]]:
 
 
 def measurement_part(measurement: Measurement) -> str:
-    """Return a measurement as a piece of HTML: its values, figures and provenance."""
+    """Return a measurement as an HTML fragment with its values, figures and provenance."""
     facts = measurement.provenance
     official, device = "" if facts.official_data else " (unofficial)", facts.made_by.get("device") or ""
     return _render(
@@ -192,7 +193,7 @@ def measurement_part(measurement: Measurement) -> str:
 
 
 def verdict_part(verdict: Verdict) -> str:
-    """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
+    """Return a verdict as an HTML fragment with its row, its reason, and the figures of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
     outcome = outcome_text(said(verdict), verdict.against, verdict.within)
     settings = load_settings().judge
@@ -222,7 +223,7 @@ def _svg(spec: dict[str, Any]) -> Markup:
 
 @functools.cache
 def _environment() -> Environment:
-    """Return the templates, with the functions that they use."""
+    """Return the template environment with the functions that templates use."""
     environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
     environment.globals.update(
         outcomes=OUTCOMES,

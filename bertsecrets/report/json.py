@@ -1,4 +1,4 @@
-"""Verdicts as data for other programs: those of a run, flat metrics, and curves by layer."""
+"""Verdicts as data for other programs: all verdicts of a run, flat metrics, and curves by layer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +16,12 @@ from bertsecrets.types import Measurement
 
 
 def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: str = "") -> VerdictsFile:
-    """Return the verdicts of a run in the published format, with its settings and software.
+    """Return the verdicts of a run in the published format, with settings and software versions.
 
     Args:
-        model: as the user named it.
-        settings: of the run; the precision is replaced by that of the measured checkpoints if any were trained.
-        note: what is missing, if the run ended early.
+        model: Model name, as given by the user.
+        settings: Settings of the run. If any checkpoints were trained, their precision replaces that of the settings.
+        note: What is missing if the run ended early.
     """
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
@@ -42,9 +42,9 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
 
 
 def badge(run: VerdictsFile) -> dict[str, Any]:
-    """Return a badge as an endpoint of shields.io: the number of claims that hold and that fail.
+    """Return a shields.io endpoint badge with the number of claims that hold and that fail.
 
-    It is an error badge if the run ended early or a claim could not be measured: the counts are then too low.
+    If the run ended early or a claim could not be measured, the counts are too low, and an error badge is returned.
     """
     outcomes = [one.verdict for one in run.verdicts]
     failed = [one for one in run.verdicts if one.verdict in FAILURES]
@@ -68,7 +68,7 @@ def badge(run: VerdictsFile) -> dict[str, Any]:
 
 
 def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
-    """Return the count of each outcome, observed value and outcome of each case, and the statistics of the run."""
+    """Return the number of cases per outcome, each case's observed value and outcome, and statistics of the run."""
     outcomes = [verdict.status for verdict in verdicts]
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
@@ -79,7 +79,7 @@ def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
 
 
 def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return one row per layer (from 1) with each measure's curves, averaged over heads and fine-tuned subjects."""
+    """Return a row per layer (from 1) with each measure's value, averaged over heads and fine-tuned subjects."""
     curves: dict[str, list[np.ndarray]] = {}
     for measurement in unique([m for verdict in verdicts for m in verdict.measurements]):
         if measurement.subject.initialisation == "pretrained" and not measurement.options:
@@ -91,7 +91,7 @@ def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 
 def unique(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return the measurements without repetitions, in order."""
+    """Return the measurements without duplicates, in order."""
     seen: dict[str, Measurement] = {}
     for measurement in measurements:
         name = f"{measurement.measure} {measurement.subject} {sorted(measurement.options.items())}"

@@ -1,7 +1,7 @@
-"""Markdown: the summary of a run, and functions that escape foreign text.
+"""Markdown: the summary of a run, and functions that escape untrusted text.
 
-Text from users, files and other libraries is shown literally: `prose` escapes markup, and `code` also keeps GitHub from
-turning names into mentions and addresses into links.
+Text from users, files and other libraries is shown literally. `prose` escapes markup. `code` also prevents GitHub from
+turning names into mentions and URLs into links.
 """
 
 import re
@@ -23,12 +23,12 @@ from bertsecrets.report.text import (
 )
 from bertsecrets.texts.tasks import ALL_TASKS
 
-LIMIT = 1_000_000  # bytes; GitHub takes 1 MiB of summary from each step
-LONGEST = 600  # characters of a cell
+LIMIT = 1_000_000  # bytes; GitHub limits each step's summary to 1 MiB
+LONGEST = 600  # characters per cell
 
 
 def prose(words: object, most: int = LONGEST) -> str:
-    r"""Return text as Markdown that shows it literally, on one line.
+    r"""Escape text so that Markdown shows it literally, on one line.
 
     >>> prose("a*b* <c> [d](e)")
     'a\\*b\\* \\<c\\> \\[d\\](e)'
@@ -37,7 +37,7 @@ def prose(words: object, most: int = LONGEST) -> str:
 
 
 def code(words: object, most: int = 120) -> str:
-    """Return text as a code span that nothing in it can end: no markup, mention or link.
+    """Return text as a code span that its content cannot close: no markup, mentions or links.
 
     >>> code("@name | `www.example.org`")
     "`@name ¦ 'www.example.org'`"
@@ -46,7 +46,7 @@ def code(words: object, most: int = 120) -> str:
 
 
 def bounded(header: Sequence[str], rows: Iterable[Sequence[str]], most_bytes: int) -> str:
-    """Return a table of cells that are Markdown already; rows beyond the limit are counted in a line below it."""
+    """Return a table of Markdown cells. A line below it gives the number of rows cut by the size limit."""
     every, size = list(rows), 0
     for count, row in enumerate(every):
         size += len(table(row, [], "markdown").split("\n", 1)[0].encode()) + 1
@@ -64,10 +64,10 @@ def details(summary: str, content: str) -> str:
 
 
 def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
-    """Return the summary of a run for `$GITHUB_STEP_SUMMARY`: failures first, all verdicts collapsed.
+    """Return the summary of a run for `$GITHUB_STEP_SUMMARY`: failures first, then a collapsed list of all verdicts.
 
     Args:
-        run: the same verdicts as data.
+        run: The same verdicts as data.
     """
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
     unexpected = sorted(failed, key=lambda verdict: (verdict.known_deviation, verdict.outcome == "degenerate"))
@@ -89,7 +89,7 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
 
 
 def _about(run: VerdictsFile) -> str:
-    """Return the model, data, seeds and software of a run as a sentence."""
+    """Return a sentence with the model, data, seeds and software of a run."""
     names = dict.fromkeys(one.task for one in run.verdicts if one.task != ALL_TASKS)
     measured = [one for one in run.verdicts if one.models]
     limits = {f"{name} {number}" for one in measured for name, number in one.limits.items()}
@@ -118,7 +118,7 @@ def _failures(failed: Sequence[Verdict]) -> str:
 
 
 def _grid(verdicts: Sequence[Verdict]) -> str:
-    """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task."""
+    """Return a table of claims by tasks with outcomes and observed values, or "" if there is only one task."""
     header, *rows = grid_rows(verdicts)
     if len(header) < 3:
         return ""

@@ -1,4 +1,4 @@
-"""How the outcomes of claims are reported: one table of their signs, colours, plurals and meanings."""
+"""The symbols, colours, plurals and meanings of outcomes, for all reports."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from bertsecrets.formats import ERROR
 
 @dataclass(frozen=True)
 class Look:
-    """How one outcome is reported.
+    """The presentation of an outcome.
 
     Attributes:
-        sign: one character, so that the outcome is legible without colours.
-        style: of the terminal, as rich names it.
-        tint: background on the page, in light and dark mode.
-        ink: text colour on the page, in light and dark mode.
-        meaning: for the legend.
-        plural: if it differs from the outcome.
+        sign: Single-character symbol, legible without colours.
+        style: Terminal style, as a rich style name.
+        tint: Background colour on the page, in light and dark mode.
+        ink: Text colour on the page, in light and dark mode.
+        meaning: Explanation for the legend.
+        plural: Plural form, if different from the outcome.
     """
 
     sign: str
@@ -27,7 +27,7 @@ class Look:
     plural: str = ""
 
 
-OUTCOMES: dict[str, Look] = {  # in the order of every report; the error of a claim that has no outcome is last
+OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim that has no outcome
     "reproduced": Look(
         "✓",
         "green",
@@ -76,7 +76,7 @@ OUTCOMES: dict[str, Look] = {  # in the order of every report; the error of a cl
 
 
 def label(outcome: str) -> str:
-    """Return an outcome with its sign.
+    """Return an outcome with its symbol.
 
     >>> label("deviates")
     '✗ deviates'
@@ -85,16 +85,16 @@ def label(outcome: str) -> str:
 
 
 def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
-    """Return how many claims have each outcome, in the order of `OUTCOMES`, without zeros except those in `always`."""
+    """Return the number of claims per outcome, ordered as in `OUTCOMES`. Only those in `always` may be zero."""
     counts: dict[str, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 
 def counted(outcomes: Sequence[str], known: int = 0) -> str:
-    """Return how many claims have each outcome, as text.
+    """Return the number of claims per outcome as text.
 
     Args:
-        known: how many of the deviations are known.
+        known: Number of deviations that are known.
 
     >>> counted(["reproduced", "inconclusive", "reproduced"])
     '2 reproduced, 0 deviate, 1 inconclusive'

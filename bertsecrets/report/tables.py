@@ -1,4 +1,4 @@
-"""Every table of the suite, as text for a terminal, as Markdown or as HTML: all are laid out by tabulate."""
+"""Tables as text for a terminal, as Markdown or as HTML, laid out by tabulate."""
 
 import re
 import textwrap
@@ -10,15 +10,15 @@ from tabulate import Line, TableFormat, tabulate
 
 Format = Literal["text", "markdown", "html"]
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-GAP = 2  # columns of a terminal between two columns of a table of text
+GAP = 2  # spaces between the columns of a text table
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Format = "text") -> str:
-    """Return a table; None is an empty cell.
+    """Return a table. None makes an empty cell.
 
     Args:
-        rows: cells of Markdown are Markdown already (`markdown.prose`); those of HTML are escaped, unless they are
-            `Markup`. Cells of text may have several lines, and colours.
+        rows: Cells by row. Markdown cells are not escaped (use `markdown.prose`); HTML cells are, unless they are
+            `Markup`. Text cells may contain line breaks and colours.
     """
     clean = [[_cell(cell, form) for cell in row] for row in (header, *rows)]
     if form == "text":
@@ -30,7 +30,7 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Form
 
 
 def sectioned(header: Sequence[str], sections: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """Return a table as text, in which each section of rows has a line with its title above and an empty line below."""
+    """Return a text table whose sections each have a title line above and an empty line below."""
     rows = [row for of_section in sections.values() for row in of_section]
     first, rule, *body = table(header, rows).splitlines()
     lines, rest = [first, rule], iter(body)
@@ -41,7 +41,7 @@ def sectioned(header: Sequence[str], sections: Mapping[str, Sequence[Sequence[st
 
 
 def fold(text: str, width: int, indent: int = 2) -> str:
-    """Return a text wrapped to a width; continuation lines are indented."""
+    """Wrap a text to a width. Continuation lines are indented."""
     wrapped = (
         textwrap.wrap(line, width, subsequent_indent=" " * indent, break_on_hyphens=False) for line in text.splitlines()
     )

@@ -1,4 +1,4 @@
-"""Verdicts on a terminal or in a log: a table in 80 columns with notes below it, and details on request."""
+"""Verdicts on a terminal or in a log: an 80-column table with notes, and details on request."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,37 +33,37 @@ from bertsecrets.store.verdicts import KeptVerdict
 from bertsecrets.texts.tasks import TASKS
 
 HEADER = ("id", "task", "published", "observed", "verdict")
-TASKS_WIDTH = 16  # of the column of a claim's tasks, at most
-NARROWEST = 80  # columns; also those of a file or a pipe
+TASKS_WIDTH = 16  # maximum width of the column of tasks
+NARROWEST = 80  # columns; also the width of files and pipes
 LONGEST = max(map(len, map(label, OUTCOMES)))
-LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # of the notes
-UNITS = {"percent": "%"}  # shorter
+LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # labels of the notes
+UNITS = {"percent": "%"}  # abbreviated
 
 
 @dataclass(frozen=True)
 class Screen:
-    """The output device of a table: its width, and whether it has colours."""
+    """An output device: its width, and whether it supports colours."""
 
     width: int = NARROWEST
     colour: bool = False
 
     @classmethod
     def of(cls, stream: Any) -> "Screen":
-        """Return the screen behind a stream: a file has 80 columns and no colours, and NO_COLOR is respected."""
+        """Return the screen of a stream. Files have 80 columns and no colours. NO_COLOR is respected."""
         console = Console(file=stream)
         if not console.is_terminal:
             return cls()
         return cls(max(NARROWEST, console.width), console.color_system is not None and not console.no_color)
 
     def paint(self, text: str, style: str) -> str:
-        """Return a text in a style of rich, line by line; unchanged without colours."""
+        """Apply a rich style to each line of a text, if the screen supports colours."""
         if not self.colour or not text:
             return text
         drawn = Style.parse(style)
         return "\n".join(drawn.render(line, color_system=ColorSystem.STANDARD) for line in text.split("\n"))
 
     def sections(self, header: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-        """Return a table whose rows stand under the title of their section of the paper."""
+        """Return a table whose rows are grouped under the titles of the paper's sections."""
         sections: dict[str, list[Sequence[str]]] = {}
         for title, cells in rows:
             sections.setdefault(self.paint(title, "bold"), []).append(cells)
@@ -72,10 +72,10 @@ class Screen:
 
 
 def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, verbose: bool = False) -> str:
-    """Return verdicts as a table by section of the paper, with notes, a grid by task and a count of the outcomes.
+    """Return a table of verdicts by section of the paper, with notes, a grid by task, and the number of each outcome.
 
     Args:
-        verbose: put everything known about each verdict first.
+        verbose: Start with everything known about each verdict.
     """
     screen = screen or Screen()
     verdicts = sorted(verdicts, key=lambda verdict: verdict.case.claim.family)
@@ -94,12 +94,12 @@ def claim_table(
     kept: Sequence[Sequence[KeptVerdict]] = (),
     verbose: bool = False,
 ) -> str:
-    """Return a table of claims by section of the paper: tasks, statement and what is known about each.
+    """Return a table of claims by section of the paper, with tasks, statements and known outcomes.
 
     Args:
-        model: show the known outcomes of this model only.
-        kept: for each claim, its verdicts in a store (`store.verdicts`).
-        verbose: add the source and the measure of each claim, and name all tasks.
+        model: Show known outcomes of this model only.
+        kept: For each claim, its verdicts in a store (`store.verdicts`).
+        verbose: Add the source and the measure of each claim, and list all tasks.
     """
     screen = screen or Screen()
     cells = [_claim_cells(claim, model, known, verbose=verbose)
@@ -115,7 +115,7 @@ def claim_table(
 
 
 def _claim_cells(claim: Claim, model: str | None, kept: Sequence[KeptVerdict], *, verbose: bool) -> tuple[str, ...]:
-    """Return a claim's name, tasks and statement, and more about it in lines."""
+    """Return the table cells of a claim: name, tasks, statement, and further lines such as its known outcomes."""
     tasks = ", ".join(task_title(name) for name in claim.tasks)
     known = status(claim, model)
     more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose and claim.implemented else []
@@ -126,7 +126,7 @@ def _claim_cells(claim: Claim, model: str | None, kept: Sequence[KeptVerdict], *
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """Return a verdict in one line."""
+    """Return a one-line verdict."""
     parts = [f"{verdict.case}: {_outcome(verdict)}"]
     if verdict.observed is not None:
         parts.append(f"{', '.join(observed_lines(verdict))} {UNITS.get(verdict.unit, verdict.unit)}")
@@ -135,7 +135,7 @@ def verdict_line(verdict: Verdict) -> str:
 
 
 def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
-    """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task."""
+    """Return a table of claims by tasks with outcomes and observed values, or "" if there is only one task."""
     screen = screen or Screen()
     header, *rows = grid_rows(verdicts)
     if len(header) < 3:
@@ -151,7 +151,7 @@ def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
 
 
 def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen) -> str:
-    """Return the table of verdicts; the last two columns are wrapped if it is too wide."""
+    """Return the table of verdicts. If it is too wide, the last two columns are wrapped."""
     cells = [_cells(verdict, notes) for verdict in verdicts]
     *first, observed, verdict = (
         max(len(line) for row in (HEADER, *cells) for line in row[place].split("\n")) for place in range(len(HEADER))
@@ -168,7 +168,7 @@ def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen
 
 
 def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
-    """Return one verdict as the cells of `HEADER`."""
+    """Return a verdict as cells for the columns of `HEADER`."""
     case = verdict.case
     unit = UNITS.get(verdict.unit, verdict.unit)
     observed = [f"{line} {unit}" if verdict.observed is not None else line for line in observed_lines(verdict)]
@@ -187,7 +187,7 @@ def _outcome(verdict: Verdict) -> str:
 
 
 def _own(verdict: Verdict) -> list[str]:
-    """Return the notes of a verdict: what it deviates from, its reason if the numbers do not show it, remarks."""
+    """Return the notes on a verdict: what it deviates from, the reason if not evident from the numbers, and remarks."""
     notes = []
     if verdict.against:
         notes.append(f"from {verdict.against}")

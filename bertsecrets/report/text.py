@@ -1,4 +1,4 @@
-"""The wording of verdicts and claims, shared by all reports, and the message of a failing benchmark."""
+"""Text of verdicts and claims for all reports, and the message of a failing benchmark."""
 
 import os
 import re
@@ -26,7 +26,7 @@ from bertsecrets.report.outcomes import OUTCOMES, counted, label
 from bertsecrets.store.verdicts import KeptVerdict
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
-SECTIONS = {  # of K19, and what goes beyond it, by the letters of claims' ids
+SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
     "A": "4.1 Attention patterns",
     "B": "4.2 Frame-semantic heads",
     "C": "4.3 Change in attention after fine-tuning",
@@ -40,8 +40,8 @@ SECTIONS = {  # of K19, and what goes beyond it, by the letters of claims' ids
 }
 MADE_UP = "the sentence pairs are synthetic: these verdicts show that the suite works and say nothing about the paper"
 NEXT = "next, your model on GLUE's RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
-NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly everything
-BRIEF = {  # parts of inconclusive verdicts' reasons, and the same in at most eight words
+NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
+BRIEF = {  # parts of reasons of inconclusive verdicts -> at most eight words
     "a figure is reproduced only after": "a figure is reproduced only after all seeds",
     "whole validation set": "constant answers need the whole validation set",
     "constant answer; this model": "the published figure is a constant answer's",
@@ -49,7 +49,7 @@ BRIEF = {  # parts of inconclusive verdicts' reasons, and the same in at most ei
     "partly outside": "interval lies partly outside the band",
     "how far runs differ": "variation between seeds is unknown",
 }
-PAPERS = {  # by their short names in claims
+PAPERS = {  # by the short names used in claims
     "K19": "Kovaleva et al. 2019",
     "P20": "Prasanna et al. 2020",
     "R20": "Rogers et al. 2020",
@@ -57,7 +57,7 @@ PAPERS = {  # by their short names in claims
 
 
 def cite(text: str) -> str:
-    """Return a text with each paper's short name explained at its first occurrence.
+    """Expand each paper's short name at its first occurrence in a text.
 
     >>> cite("K19 section 4.2; K19 figure 3")
     'K19 (Kovaleva et al. 2019) section 4.2; K19 figure 3'
@@ -71,7 +71,7 @@ def check(verdict: Verdict) -> None:
     """Check that a claim does not fail.
 
     Raises:
-        AssertionError: it fails; the message shows claim, published figure, band and observation.
+        AssertionError: the claim fails. The message contains the claim, published figure, band and observed value.
     """
     __tracebackhide__ = True
     if verdict.outcome in FAILURES:
@@ -79,7 +79,7 @@ def check(verdict: Verdict) -> None:
 
 
 def describe(verdict: Verdict) -> str:
-    """Return a verdict in a few lines: statement, published figure, band, observed value, reason."""
+    """Return a few lines about a verdict: statement, published figure, band, observed value, reason."""
     case, remarks = verdict.case, verdict.remarks
     lines = [
         f"{case} {said(verdict)}: {case.claim.statement} ({cite(case.claim.source)})",
@@ -136,7 +136,7 @@ def band_text(case: Case, confidence: float) -> str:
 
 
 def show_band(case: Case, limits: tuple[float, float] | None) -> str:
-    """Return a verdict's band, or that no value could decide the claim."""
+    """Return a verdict's band, or a note that no value could decide the claim."""
     return NOT_DECIDABLE if limits is not None and not decidable(case, limits) else format_interval(limits)
 
 
@@ -161,12 +161,12 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def said(verdict: Verdict) -> str:
-    """Return the outcome as text, marked if the deviation is known."""
+    """Return the outcome as text. Known deviations are marked."""
     return f"{verdict.status} (known)" if verdict.known_deviation else verdict.status
 
 
 def brief(reason: str) -> str:
-    """Return the first clause of an inconclusive verdict's reason in at most eight words, without its numbers.
+    """Return the first clause of an inconclusive verdict's reason, in at most eight words and without numbers.
 
     >>> brief("[-0.344, 0.155] includes the limit; seed 2: constant")
     'interval includes the limit'
@@ -179,7 +179,7 @@ def brief(reason: str) -> str:
 
 
 def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Yield a line for each unexpected failure that GitHub Actions shows as an annotation; nothing elsewhere."""
+    """Yield a GitHub Actions annotation for each unexpected failure. Outside GitHub Actions, yield nothing."""
     for verdict in verdicts if os.environ.get("GITHUB_ACTIONS") == "true" else ():
         if verdict.outcome in FAILURES and not verdict.known_deviation:
             reason = "; ".join(filter(None, (f"{verdict.status}: {verdict.reason}", verdict.against)))
@@ -187,12 +187,12 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def observed_lines(verdict: Verdict) -> list[str]:
-    """Return the observed value with its interval; a line for each reading if there are several."""
+    """Return the observed value with its interval, on a line for each reading if there are several."""
     return [f"{name} {in_figures(one)}" for name, one in verdict.readings.items()] or [in_figures(verdict)]
 
 
 def outcome_text(outcome: str, against: str, within: str = "") -> str:
-    """Return an outcome with what the result deviates from, or how close to the published figure it must be.
+    """Return an outcome with the source it deviates from, or the tolerance around the published figure.
 
     >>> outcome_text("deviates", "the paper's figure")
     "deviates from the paper's figure"
@@ -203,7 +203,7 @@ def outcome_text(outcome: str, against: str, within: str = "") -> str:
 
 
 def shows(verdict: Verdict) -> bool:
-    """Return whether the interval explains the outcome; not if an order deviates although it includes the threshold."""
+    """Return whether the interval explains the outcome. An order can deviate although it includes the threshold."""
     interval, limits = verdict.interval, verdict.band
     if verdict.outcome != "deviates" or interval is None or limits is None:
         return True
@@ -211,7 +211,7 @@ def shows(verdict: Verdict) -> bool:
 
 
 def section_title(claim: Claim) -> str:
-    """Return the section of the paper that a claim belongs to, with its number."""
+    """Return the number and title of the paper's section that a claim belongs to."""
     return SECTIONS.get(claim.family, claim.family)
 
 
@@ -225,9 +225,9 @@ def task_title(name: str) -> str:
 
 
 def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """Return claims by tasks with sign and observed value of each verdict; the first row is a header.
+    """Return a grid of claims by tasks with each verdict's symbol and observed value. The first row is the header.
 
-    Claims across all tasks are left out, and so are cases that were not judged.
+    Claims about all tasks together and cases that were not judged are left out.
     """
     cells: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
@@ -241,13 +241,13 @@ def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
 
 
 def grid_legend(rows: Sequence[Sequence[str]]) -> str:
-    """Return the meaning of the signs in the rows of a grid."""
+    """Return a legend for the symbols in a grid."""
     signs = {cell[:1] for row in rows for cell in row[1:]}
     return ", ".join(label(outcome) for outcome, look in OUTCOMES.items() if look.sign in signs)
 
 
 def count_line(verdicts: Sequence[Verdict]) -> str:
-    """Return how many claims have each outcome, in one line."""
+    """Return one line with the number of claims per outcome."""
     number, known = len(verdicts), sum(verdict.known_deviation for verdict in verdicts)
     return f"{number} claim{'' if number == 1 else 's'}: {counted([verdict.status for verdict in verdicts], known)}"
 
@@ -265,13 +265,13 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
-    """Return lines about a run as a whole: claims over tasks, false alarms, surviving deviations, synthetic data."""
+    """Return lines about the entire run: claims over tasks, false alarms, surviving deviations, synthetic data."""
     of_tasks = [_over_tasks_line(one, confidence) for one in over_tasks(verdicts, confidence)]
     return [*of_tasks, *_together_lines(together(verdicts, confidence)), *made_up_lines(verdicts)]
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return that verdicts rest on the suite's own corpus, and what to run next; nothing if none do."""
+    """Return a note if verdicts are based on the synthetic corpus, with the command to run next."""
     measured = [one for verdict in verdicts for one in verdict.measurements]
     return [MADE_UP, NEXT] if any(one.provenance.made_up_data for one in measured) else []
 
@@ -302,7 +302,7 @@ def _percent(share: float) -> str:
 
 
 def last_ones(kept: Sequence[KeptVerdict]) -> str:
-    """Return how many of a claim's last verdicts have each outcome; "" if there are none."""
+    """Return the number of a claim's latest verdicts per outcome, or "" if there are none."""
     outcomes = [f"{verdict.verdict}{' (limited run)' if verdict.limited else ''}" for verdict in kept]
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
     return f"last verdicts: {counts}" if counts else ""
@@ -322,13 +322,13 @@ def status(claim: Claim, model: str | None = None) -> str:
 
 
 def _readings(case: Case) -> str:
-    """Return the readings of the paper's text that a claim is judged under; empty if it is unambiguous."""
+    """Return the readings of the paper's text under which a claim is judged, or "" if the text is unambiguous."""
     names = " and ".join(under_readings(case))
     return f'the readings {names} of "vertical"; inconclusive if they disagree' if names else ""
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return the smallest effect of interest where it matters: for an equality, and an order against 0."""
+    """Return the smallest effect of interest if it matters: for equalities, and for orders against 0."""
     expect, (size, reason) = case.claim.expect, smallest_effect(case)
     matters = expect is not None and (expect.kind == "equal" or (expect.kind != "around" and expect.value == 0))
     if not size or not matters:
@@ -341,11 +341,11 @@ def _plain(value: object) -> str:
 
 
 def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVerdict] = ()) -> Iterator[str]:
-    """Yield all lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
+    """Yield all lines about one claim: its statement, figures, bands, known outcomes and latest verdicts.
 
     Args:
-        cases: of one claim, on the tasks to report.
-        kept: their verdicts in a store (`store.verdicts`).
+        cases: Cases of one claim, on the tasks to report.
+        kept: Their verdicts in a store (`store.verdicts`).
     """
     claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{claim.name}: {claim.statement}"
@@ -379,7 +379,7 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
 
 
 def kept_line(verdict: KeptVerdict) -> str:
-    """Return a kept verdict in one line."""
+    """Return one line about a stored verdict."""
     ends = [float("nan") if end is None else end for end in verdict.interval or ()]
     interval = f" {format_interval((ends[0], ends[1]))}" if ends else ""
     seeds = ", ".join(str(seed) for seed in verdict.seeds)

@@ -1,6 +1,6 @@
 """The page's attention viewer: one example, layer and head at a time, before and after fine-tuning.
 
-The charts are specifications; a script on the page fills in the data of the chosen example.
+Charts are specifications without data. A script on the page fills in the data of the selected example.
 """
 
 import base64
@@ -25,19 +25,19 @@ with from_extra("altair"):
     import altair as alt
 
 MEASURE = "example-maps"
-LEVELS = 127  # of the square root of a weight
+LEVELS = 127  # quantization levels of the square root of a weight
 NAMES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
 RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word-pieces among those read, one of each label in turn"
 
 
 @dataclass(frozen=True)
 class Examples:
-    """The data of the viewer, and why some are missing.
+    """The data of the viewer.
 
     Args:
-        measurements: of `example-maps`.
-        problems: a line for each checkpoint without maps.
-        rows: maximum number of examples of each.
+        measurements: Measurements of `example-maps`.
+        problems: A line for each checkpoint without maps.
+        rows: Maximum number of examples per checkpoint.
     """
 
     measurements: Sequence[Measurement] = ()
@@ -46,7 +46,7 @@ class Examples:
 
 
 def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
-    """Return the subjects to show: the fine-tuned checkpoint of the lowest seed of each model and task."""
+    """Return the subjects to show: for each model and task, the fine-tuned checkpoint with the lowest seed."""
     measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
     tuned = sorted(
         {one.subject for one in measured if one.subject.initialisation == "pretrained"}, key=lambda one: one.seed
@@ -59,10 +59,10 @@ def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
 
 
 def viewer_data(examples: Examples, space: int) -> list[dict[str, Any]]:
-    """Return the viewer's data of each checkpoint; examples are added in turn while there is space.
+    """Return the viewer's data for each checkpoint. Examples are added round-robin until the space is used up.
 
     Args:
-        space: remaining characters of the page.
+        space: Remaining space on the page, in characters.
     """
     several = len({one.subject.model for one in examples.measurements}) > 1
     shown = [_checkpoint(one, several=several) for one in examples.measurements]
@@ -110,10 +110,10 @@ def _example(measurement: Measurement, place: int, kinds: Sequence[int]) -> dict
 
 
 def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
-    """Return weights from 0 to 1 as text: their square roots in 127ths, one byte each, in gzip and base64.
+    """Encode weights from 0 to 1 as text: square roots quantized to 127ths, one byte each, gzip and base64.
 
-    Square roots, because most weights are small: near 0.04, steps are 0.003. The second side is stored as the
-    difference from the first, modulo 256: fine-tuning changes most maps little, so this halves the size.
+    Most weights are small, and square roots resolve these better: the step is 0.003 near 0.04. The second side is
+    stored as the difference from the first, modulo 256. Fine-tuning barely changes most maps, so this halves the size.
     """
     steps = np.rint(LEVELS * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
     changes = np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1]))
@@ -121,7 +121,7 @@ def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
 
 
 def _size(data: dict[str, Any]) -> int:
-    """Return an upper bound of the characters that data take on the page: some are escaped."""
+    """Return an upper bound on the size of data on the page, in characters, including escapes."""
     return len(json.dumps(data, separators=(",", ":"))) + 6 * len(data.get("text", ""))
 
 
@@ -133,12 +133,12 @@ def _rounded(values: np.ndarray, digits: int = 3) -> list[Any]:
 
 
 def viewer_specs() -> dict[str, Any]:
-    """Return the specifications of the viewer's charts, by name; each takes its data as `data`."""
+    """Return the specifications of the viewer's charts, by name. Each reads its data from `data`."""
     return {"heads": plain(_heads()), "map": plain(_map()), "targets": plain(_targets())}
 
 
 def _heads() -> alt.TopLevelMixin:
-    """Return the map of all heads, for choosing one."""
+    """Return the heat map of all heads in which the user selects one."""
     base = alt.Chart(alt.NamedData(name="heads")).encode(
         x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0)), y=alt.Y("layer:O", title="layer")
     )
@@ -158,7 +158,7 @@ def _heads() -> alt.TopLevelMixin:
 
 
 def _map() -> alt.TopLevelMixin:
-    """Return one map; names of tokens begin with their two-digit index and a space, which labels omit."""
+    """Return an attention map. Token names have a two-digit index and a space as prefix, which labels omit."""
     words: dict[str, Any] = {
         "labelExpr": "slice(datum.label, 3)",
         "labelLimit": 90,
