@@ -1,4 +1,4 @@
-"""Bands: the limits between which a quantity must lie. They are computed from spreads, never typed in."""
+"""Bands: the limits between which a quantity must lie, always computed from spreads."""
 
 from collections.abc import Iterable, Sequence
 from math import floor, log10
@@ -21,26 +21,26 @@ SMALLEST = {
     "r": (0.01, "a hundredth of perfect likeness; panels of two tasks may correlate .98"),
     "standard deviations": (0.1, "a tenth of the heads' own spread"),
 }
-CONFIDENCE = 0.95  # at which a case is called undecidable, before anything is measured
-OF_ANSWERS = (  # quantities that are a share of changed answers, in points
+CONFIDENCE = 0.95  # for declaring a case undecidable before measuring
+OF_ANSWERS = (  # quantities that are bounded by the proportion of changed answers, in points
     "best-head-gain", "worst-head-gain", "named-heads-gain", "first-layer-gain", "best-layer-gain", "score-difference",
 )  # fmt: skip
-WIDEST = {"points": 50.0, "percent": 50.0}  # half of all values: a wider prediction interval is met by nearly anything
+WIDEST = {"points": 50.0, "percent": 50.0}  # half of all values; wider prediction intervals include almost anything
 
 
 def smallest(unit: str) -> tuple[float, str]:
-    """Return the smallest effect of interest in a unit, and why; 0 for a unit that has none."""
+    """Return the smallest effect of interest in a unit and its reason; 0 if the unit has none."""
     return SMALLEST.get(unit, (0.0, ""))
 
 
 def smallest_effect(case: Case) -> tuple[float, str]:
-    """Return the smallest effect of interest of a case, and why: that of the claim, otherwise that of its unit."""
+    """Return a case's smallest effect of interest and its reason: those of the claim, otherwise of its unit."""
     own = case.claim.smallest_effect
     return (own.size, own.reason) if own else smallest(case.unit)
 
 
 def too_wide(band: tuple[float, float], unit: str) -> bool:
-    """Return whether a band around a figure is so wide that nearly anything lies inside, so that it decides nothing.
+    """Return whether a band around a figure is too wide to decide anything, because it includes most values.
 
     >>> too_wide((32.5, 72.9), "points"), too_wide((-20.0, 82.7), "points")
     (False, True)
@@ -52,19 +52,19 @@ def too_wide(band: tuple[float, float], unit: str) -> bool:
 def band(
     case: Case, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
 ) -> tuple[float, float] | None:
-    """Return the band of a claim on a task, in the claim's unit; an infinite end for a claim about an order.
+    """Return the band of a case in the claim's unit; one end is infinite if the claim is about an order.
 
-    Around a published figure it is a prediction interval: where the mean of so many seeds lies if the published figure
-    is one more run of the same procedure, or is as doubtful as it says. The spread is that of this run's
-    seeds, or a cited spread if there are fewer than three. If both sides were measured on the
-    same examples, as the claim says, the choice of examples adds nothing.
+    Around a published figure, the band is a prediction interval for the mean over seeds, assuming that the figure comes
+    from one more run of the same procedure or has the uncertainty on record (`doubt`). The seed variance is estimated
+    from the observed seeds, or cited if there are fewer than three. If the claim says that both values were measured on
+    the same examples, these add no sampling error.
 
     Args:
-        observed: the estimate that is compared; without one, the band of very many seeds.
-        published_error: the sampling error of the published figure, if it was measured on other examples.
+        observed: Estimate to compare. If None, the band for the limit of many seeds is returned.
+        published_error: Sampling error of the published figure, if it was measured on different examples.
 
     Returns:
-        None if the spread over seeds is unknown.
+        The limits, or None if the seed variance is unknown.
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -77,7 +77,7 @@ def band(
         return expect.value - least, expect.value + least
     assert figure.published is not None
     spread, doubt = (observed and observed.spread) or cited_spread(case), figure.doubt
-    seedless = spread is None and case.claim.seedless  # asked last, since it imports the measure
+    seedless = spread is None and case.claim.seedless  # evaluated last, because it imports the measure
     if spread is None and not seedless and doubt is None:
         return None
     parts: list[tuple[float, float]] = [(published_error, np.inf)]  # standard errors with their degrees of freedom
@@ -87,7 +87,7 @@ def band(
         parts.append((doubt, figure.doubt_degrees))
     if spread is not None and not seedless:
         own = 1 / observed.seeds if observed is not None else 0.0
-        one_more = 0.0 if doubt is not None else 1.0  # whether the published figure is one more run
+        one_more = 0.0 if doubt is not None else 1.0  # whether the published figure counts as one more run
         parts.append((float(spread.std * np.sqrt(one_more + own)), spread.degrees))
     half = reach(parts, confidence) + figure.rounding
     ends = np.clip(
@@ -97,15 +97,15 @@ def band(
 
 
 def decidable(case: Case, limits: tuple[float, float]) -> bool:
-    """Return whether a case can be decided by where a quantity lies: not inside a band that holds nearly everything."""
+    """Return whether a band can decide a case; a band around a figure must not be too wide."""
     assert case.claim.expect is not None
     return case.claim.expect.kind != "around" or not too_wide(limits, case.unit)
 
 
 def undecidable(case: Case) -> str:
-    """Return why no data whatever can reproduce a claim on its task; empty if some can.
+    """Return why no data could reproduce a claim on its task; empty if some could.
 
-    A published figure may be so doubtful that nearly everything lies within its prediction interval.
+    A published figure may be so uncertain that its prediction interval includes most values.
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -120,10 +120,10 @@ def undecidable(case: Case) -> str:
 
 
 def examples_needed(case: Case) -> int | None:
-    """Return how many examples an effect of the published size needs at least; None if the task has them.
+    """Return the minimum number of examples needed to detect the published effect; None if the task has enough.
 
-    An effect of d changes at least a share d of the answers, so that one example has a variance of d (1 - d) or more.
-    With fewer examples than this, the interval around the effect includes the limit in more than half of all runs.
+    An effect of d changes at least a proportion d of the answers, so the variance per example is at least d (1 - d).
+    With fewer examples, the interval around the effect includes the limit in more than half of all runs.
     """
     expect, published = case.claim.expect, case.figure.published
     if case.claim.quantity not in OF_ANSWERS or published is None or expect is None or case.task not in TASKS:
@@ -137,7 +137,7 @@ def examples_needed(case: Case) -> int | None:
 
 
 def cited_spread(case: Case) -> Spread | None:
-    """Return the seed-to-seed spread cited with the published figure, or None."""
+    """Return the seed-to-seed spread cited with the published figure; None if there is none."""
     figure = case.figure
     if figure.seed_std is None:
         return None
@@ -145,10 +145,10 @@ def cited_spread(case: Case) -> Spread | None:
 
 
 def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
-    """Return the half-width for a sum of independent errors, with Welch-Satterthwaite degrees of freedom.
+    """Return the half-width of the interval for a sum of independent errors (Welch-Satterthwaite degrees of freedom).
 
     Args:
-        parts: standard errors, each with its degrees of freedom.
+        parts: Standard errors with their degrees of freedom.
 
     >>> round(reach([(1.0, float("inf"))], 0.95), 2)
     1.96
@@ -163,7 +163,7 @@ def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
 
 
 def at_published_size(case: Case, observed: Estimate, measurements: Iterable[Measurement]) -> float:
-    """Return the sampling error of a published figure that was made on other examples than the observed one."""
+    """Return the sampling error of a published figure if it was measured on different examples; otherwise 0."""
     assert case.claim.expect is not None
     if case.claim.expect.sampling != "own":
         return 0.0
@@ -174,9 +174,9 @@ def at_published_size(case: Case, observed: Estimate, measurements: Iterable[Mea
 
 
 def share_of_other_rows(case: Case, measurements: Iterable[Measurement]) -> float:
-    """Return how much of the error that examples bring is left, where the published figure has the same examples.
+    """Return the factor for the sampling error when comparing with a published figure on the same validation set.
 
-    0 where both were made on the whole validation set; 1 where the published one was made on others.
+    It is 0 if the full validation set was measured, and 1 if the published figure was measured on different examples.
     """
     assert case.claim.expect is not None
     if case.claim.expect.sampling != "score":
@@ -187,7 +187,7 @@ def share_of_other_rows(case: Case, measurements: Iterable[Measurement]) -> floa
 
 
 def format_number(number: float | None) -> str:
-    """Return a number with one decimal from 10 on and three significant digits below; `-` for None.
+    """Format a number with one decimal if it is 10 or more, otherwise with three significant digits; `-` for None.
 
     >>> format_number(12.345), format_number(0.0004), format_number(None)
     ('12.3', '0.0004', '-')
@@ -199,7 +199,7 @@ def format_number(number: float | None) -> str:
 
 
 def format_interval(interval: tuple[float, float] | None) -> str:
-    """Return an interval as `[low, high]`, `> low` or `< high`; a narrow one with two digits of its width.
+    """Format an interval as `[low, high]`, `> low` or `< high`; narrow ones with two significant digits of the width.
 
     >>> format_interval((0, float("inf"))), format_interval((0.2085, 0.2095))
     ('> 0', '[0.2085, 0.2095]')

@@ -1,6 +1,6 @@
-"""The bootstrap: means of rows drawn with replacement, and intervals from them.
+"""The bootstrap: means of rows drawn with replacement, and confidence intervals from them.
 
-Pure numpy. All intervals of the suite come from here: those of verdicts, figures, classifiers and annotators.
+Used for all intervals: those of verdicts, figures, classifiers and annotators.
 """
 
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
-MOST_BIAS = 0.5  # in standard errors, that BCa can correct with a few thousand resamples
+MOST_BIAS = 0.5  # standard errors; BCa cannot correct a larger bias with a few thousand resamples
 AT_ONCE = 100  # resamples drawn at a time, to bound memory
 
 
 def column_means(
     block: Float[np.ndarray, "rows k"], weights: Float[np.ndarray, "draws rows"] | None = None
 ) -> Float[np.ndarray, "draws k"]:
-    """Return the weighted mean of each column, leaving out NaN; NaN for a column that has nothing else.
+    """Return the weighted mean of each column, ignoring NaN; NaN for all-NaN columns.
 
     Args:
-        weights: of each row in each draw; by default, one draw with equal weights.
+        weights: Weight of each row in each draw; by default, one draw with equal weights.
 
     >>> column_means(np.array([[1.0, np.nan], [3.0, 5.0]]))
     array([[2., 5.]])
@@ -40,13 +40,13 @@ def resample_counts(
     shares: Float[np.ndarray, " rows"] | None = None,
     clusters: Int[np.ndarray, " rows"] | None = None,
 ) -> Iterator[Float[np.ndarray, "draws rows"]]:
-    """Yield how often each row is drawn in each resample, in portions of `AT_ONCE` resamples.
+    """Yield how often each row is drawn in each resample, in batches of `AT_ONCE` resamples.
 
     Args:
-        drawn: number of rows that a resample draws; by default, as many as there are.
-        shares: probability of each row (their sum is 1); by default, equal.
-        clusters: the number of each row's cluster, from 0; rows of a cluster are drawn together, as many clusters as
-            there are. Not with `drawn` or `shares`.
+        drawn: Number of rows to draw in each resample. Defaults to `rows`.
+        shares: Probability of each row; they sum to 1. Defaults to a uniform distribution.
+        clusters: Cluster index of each row, from 0. Clusters are then drawn instead of rows, as many as there are.
+            Cannot be combined with `drawn` or `shares`.
 
     >>> counts = next(resample_counts(np.random.default_rng(1), rows=4, resamples=2))
     >>> counts.sum(axis=1)
@@ -67,7 +67,7 @@ def resampled_means(
     drawn: int | None = None,
     clusters: Int[np.ndarray, " rows"] | None = None,
 ) -> Float[np.ndarray, "resamples k"]:
-    """Return the column means of each resample of a block's rows; rows that are NaN in a column are left out there."""
+    """Return the column means of each resample of a block's rows, ignoring NaN."""
     counts = resample_counts(rng, len(block), resamples, drawn=drawn, clusters=clusters)
     return np.concatenate([column_means(block, portion) for portion in counts])
 
@@ -75,7 +75,7 @@ def resampled_means(
 def means_without(
     block: Float[np.ndarray, "rows k"], clusters: Int[np.ndarray, " rows"] | None = None
 ) -> Float[np.ndarray, "units k"]:
-    """Return the column means without each row, or without each cluster of rows: the jackknife.
+    """Return the leave-one-out (jackknife) column means, over rows or clusters of rows.
 
     >>> means_without(np.array([[1.0], [3.0], [8.0]]))
     array([[5.5],
@@ -98,14 +98,15 @@ def means_without(
 def bias_corrected(
     replicates: Float[np.ndarray, " resamples"], value: float, influence: Float[np.ndarray, " units"]
 ) -> Float[np.ndarray, " resamples"]:
-    """Return replicates whose central intervals are BCa intervals (Efron 1987): corrected for bias and skewness.
+    """Return replicates corrected for bias and skewness; their central intervals are BCa intervals (Efron 1987).
 
-    BCa counts how many replicates lie below the value. Where almost all do, such as with a correlation near 1, there is
-    nothing left to count, and the replicates are moved by twice the distance of their median instead.
+    BCa estimates the bias from the number of replicates below the observed value. If almost all are below, as for a
+    correlation near 1, this estimate is unstable. The replicates are then shifted by twice the distance between their
+    median and the value.
 
     Args:
-        value: of the statistic on all rows.
-        influence: by how much each row raises the statistic, up to a common factor: the jackknife's differences.
+        value: Statistic on all rows.
+        influence: Influence of each row on the statistic, up to a common factor: the jackknife differences.
     """
     from scipy.special import ndtr, ndtri  # scipy.stats would take five times as long to import
 
@@ -131,7 +132,7 @@ def bias_corrected(
 def central_interval(
     replicates: Float[np.ndarray, " resamples *rest"], confidence: float
 ) -> tuple[Float[np.ndarray, " *rest"], Float[np.ndarray, " *rest"]]:
-    """Return both ends of the central interval that holds this share of the replicates, column by column.
+    """Return both ends of the central interval of each column at a confidence level.
 
     >>> [float(end) for end in central_interval(np.arange(101.0), 0.5)]
     [25.0, 75.0]

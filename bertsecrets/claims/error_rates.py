@@ -1,4 +1,4 @@
-"""Error rates of a verdict: the p-values against a claim and for it, and the power of more seeds or examples."""
+"""p-values against and for a claim, and the number of seeds or examples needed to decide it."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,19 +7,19 @@ import numpy as np
 from bertsecrets.claims.band import reach
 from bertsecrets.claims.estimate import FEWEST_SEEDS, Estimate
 
-CHANCE = 0.8  # of deciding, with that many seeds or examples
-MOST_SEEDS = 1000  # the largest number that a statement considers
-LEAST = 1e-6  # the smallest p-value: neither resampling nor a few seeds support a smaller one
-PRECISION = 1.05  # the result may exceed the smallest rate by this factor: every step costs an interval
-DRAWS = 5  # in each tail; with fewer, the tail of Student's t is used
+CHANCE = 0.8  # target power
+MOST_SEEDS = 1000  # the largest number of seeds considered
+LEAST = 1e-6  # the smallest p-value; neither resampling nor a few seeds can support a smaller one
+PRECISION = 1.05  # relative tolerance of p-values; each bisection step computes an interval
+DRAWS = 5  # minimum number of draws in each tail; otherwise the tail of Student's t is used
 
 
 def smallest_rate(decided: Callable[[float], bool], rate: float) -> float:
-    """Return the smallest error rate at which something is decided; `LEAST` if it always is, 1 if it never is.
+    """Return the smallest error rate at which a decision is made; `LEAST` if it always is, 1 if it never is.
 
     Args:
-        decided: whether it is, at an error rate; if at one, then at every larger one.
-        rate: the one that the run decides at. The result is not above it exactly if something is decided there.
+        decided: Whether a decision is made at an error rate. Must be monotonic: true for all larger rates as well.
+        rate: Error rate of the run. The result is at most `rate` if and only if `decided(rate)`.
 
     >>> 0.012 <= smallest_rate(lambda rate: rate > 0.012, 0.05) <= 0.0126
     True
@@ -36,10 +36,11 @@ def smallest_rate(decided: Callable[[float], bool], rate: float) -> float:
 def interval_at(observed: Estimate, rate: float, run: float) -> tuple[float, float]:
     """Return an estimate's central interval at an error rate.
 
-    If too few draws lie beyond its ends, it is that of a larger error rate, stretched by the ratio of Student's t.
+    If there are too few draws in the tails, the interval at a larger error rate is stretched by the ratio of the
+    quantiles of Student's t.
 
     Args:
-        run: the error rate of the run, for which there are always enough draws.
+        run: Error rate of the run, for which the number of draws always suffices.
     """
     edge = min(run, 2 * DRAWS / len(observed.replicates))
     if rate >= edge:
@@ -57,14 +58,14 @@ def interval_at(observed: Estimate, rate: float, run: float) -> tuple[float, flo
 
 
 def power(observed: Estimate, limits: Sequence[float], confidence: float, least: float = 0.0) -> str:
-    """Return how many seeds decide a claim with 80 % power if the observed value is the truth, as text.
+    """Return, as text, how many seeds decide a claim with 80 % power if the observed value is the true one.
 
-    More seeds reduce their part of the error, but not that of the examples. If that alone is too large, the text gives
-    the number of examples instead.
+    More seeds reduce the seed variance but not the sampling error of the examples. If the sampling error is already too
+    large, the text gives the number of examples instead.
 
     Args:
-        limits: values that the interval must exclude; infinite ones do not count.
-        least: the smallest effect of interest, if the limit is 0: an interval inside it is a decision too.
+        limits: Values that the interval must exclude; infinite values are ignored.
+        least: Smallest effect of interest, if the limit is 0. An interval inside it is also a decision.
     """
     from scipy.special import ndtri, stdtrit  # scipy.stats would take five times as long to import
 

@@ -1,7 +1,7 @@
-"""Estimands: the one number that a claim is about, as a function of means over examples.
+"""Estimands: the number that a claim is about, as a function of means over examples.
 
-An estimand has blocks of per-example numbers, and a statistic of the blocks' means. That one form is all that
-resampling needs, and resampling is then a matrix product.
+An estimand consists of blocks of per-example values and a statistic of the block means. In this form, the bootstrap is
+a matrix product.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,37 +15,37 @@ from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.texts.metrics import Number
 from bertsecrets.types import Measurement
 
-FEWEST = 30  # examples; with fewer, bootstrap intervals miss the truth too often
-Statistic = Callable[..., Number]  # means of blocks to one value per resample, or to a single one
+FEWEST = 30  # examples; with fewer, bootstrap intervals have poor coverage
+Statistic = Callable[..., Number]  # maps block means to one value per resample, or to a single value
 Extreme = Literal["least", "most"]
 Clusters = Int[np.ndarray, " rows"] | None  # the number of each row's cluster, from 0
 
 
 @dataclass(frozen=True)
 class Estimand:
-    """One scalar, ready to be resampled.
+    """A scalar that can be resampled.
 
     Args:
-        blocks: independent samples, such as one per task. The rows of a block are examples and are resampled together;
-            blocks are resampled independently. NaN means that an example lacks this column; its mean leaves it out.
-        statistic: takes the mean of each block ([..., k]) and returns [...].
-        notes: shown with the outcome.
-        sampled: False where the examples are not a sample of anything larger, such as the paper's own sentences; they
-            are then not resampled.
-        drawn: for each block, how many of its rows a resample draws; None, or an empty tuple, for all.
-        clusters: for each block, the number of each row's cluster; rows of a cluster are resampled together. None, or
-            an empty tuple, where every row stands for itself.
-        extreme: the statistic returns [..., parts], and the claim is about the least or the most of them. Parts are
-            judged one by one, since the extreme of several noisy numbers is biased.
-        published: with how many published runs, such as panels of a figure, the quantity compares what was measured;
-            each of them brings the spread of one more seed.
-        map: the mean map that the quantity compares with a published one, head by head; the first part is then their
-            correlation (see `likeness.with_ceiling`).
-        of_ceiling: the share of the correlation between the seeds' own maps that the first part must reach.
-        nothing: the value that a published figure must exclude, and `nothing_is` what it is: by default that of a model
-            that has learned nothing, such as the score of a constant answer.
-        constant: the measured model gives the same answer to every example.
-        refuted: why no resampling can speak for the claim, if so; a value outside the band then deviates.
+        blocks: Independent samples, such as one per task. The rows of a block are examples and are resampled together;
+            blocks are resampled independently. NaN marks a missing value and is excluded from the column mean.
+        statistic: Function from the mean of each block ([..., k]) to [...].
+        notes: Notes shown next to the outcome.
+        sampled: False if the examples are the population, such as the paper's own sentences. They are then not
+            resampled.
+        drawn: Number of rows that a resample draws from each block. None, or an empty tuple, draws as many as it has.
+        clusters: For each block, the cluster index of each row; rows of a cluster are resampled together. None, or an
+            empty tuple, treats rows as independent.
+        extreme: Set if the statistic returns [..., parts] and the claim is about the smallest or the largest part.
+            Parts are judged separately, since the extreme of several noisy estimates is biased.
+        published: Number of published runs, such as panels of a figure, that the quantity compares with. Each adds the
+            variance of one more seed.
+        map: Mean map that is correlated with a published one across heads. The first part is then this correlation
+            (see `likeness.with_ceiling`).
+        of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
+        nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes it; by
+            default, it belongs to a model that has learned nothing, such as the score of a constant answer.
+        constant: Whether the measured model gives the same answer to every example.
+        refuted: Why no resample could support the claim; empty if one could. If set, a value outside the band deviates.
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -72,22 +72,22 @@ class Estimand:
 
     @property
     def parts(self) -> Float[np.ndarray, " parts"]:
-        """The statistic on the examples themselves, without resampling; a single part where it is one number."""
+        """The statistic on the original examples, as an array with a single element if it is a scalar."""
         return np.atleast_1d(np.asarray(self.statistic(*(column_means(b)[0] for b in self.blocks)), dtype=np.float64))
 
     @property
     def value(self) -> float:
-        """The number on the examples themselves, without resampling."""
+        """The point estimate, computed on the original examples."""
         return float(self.parts[decisive(self.parts, self.extreme)])
 
 
 def decisive(parts: Float[np.ndarray, " parts"], extreme: Extreme | None) -> int:
-    """Return the place of the part that decides: the most of them or the least, or the only one."""
+    """Return the index of the part that decides: the largest, the smallest or the only one."""
     return int(parts.argmax() if extreme == "most" else parts.argmin())
 
 
 def flat(measurement: Measurement, name: str) -> Float[np.ndarray, "examples heads"]:
-    """Return a sample [example, layer, head] with the heads of all layers in one row."""
+    """Return a sample [example, layer, head], flattened to one row of heads per example."""
     sample = measurement.sample(name)
     return sample.reshape(len(sample), -1).astype(np.float64)
 
@@ -98,17 +98,17 @@ def by_layer(measurement: Measurement, name: str) -> Float[np.ndarray, "examples
 
 
 def clusters_of(measurement: Measurement) -> Clusters:
-    """Return the number of each row's cluster, from 0; None where every row stands for itself.
+    """Return the cluster index of each row, from 0; None if rows are independent.
 
-    Rows of a cluster share a text, directly or through others.
+    Rows that share a text, directly or through other rows, belong to the same cluster.
     """
     return measurement.samples.get("cluster")
 
 
 def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
-    """Return which rows belong to the first of two halves that share no cluster: one to choose by, one to judge by.
+    """Return which rows belong to the first half of a split in two for cross-fitting; no cluster is in both halves.
 
-    Each cluster, in the order of first rows, goes to the smaller half; so single rows alternate.
+    Each cluster, in the order of first rows, goes to the smaller half, so independent rows alternate.
 
     >>> halves(4).tolist(), halves(5, np.array([0, 0, 1, 2, 3])).tolist()
     ([True, False, True, False], [True, True, False, False, True])
@@ -117,7 +117,7 @@ def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
     _, at, sizes = np.unique(numbers, return_index=True, return_counts=True)
     size = dict(zip(numbers[at].tolist(), sizes.tolist(), strict=True))
     of_cluster: dict[int, bool] = {}
-    lead = 0  # of the first half, in rows
+    lead = 0  # rows by which the first half is larger
     for number in numbers[np.sort(at)].tolist():
         of_cluster[number] = lead <= 0
         lead += size[number] if lead <= 0 else -size[number]
@@ -127,24 +127,25 @@ def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
 def cross_fitted(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
 ) -> tuple[Float[np.ndarray, " examples"], tuple[int, int]]:
-    """Return each example's number in the column that is largest on the half it is not in, and both columns.
+    """Return each example's value in the column selected on the other half, and both selected columns.
 
-    The largest of many noisy columns is so by luck too; on examples that had no part in the choice it is not.
+    The mean of the largest of many noisy columns is biased upwards on the examples that selected it. It is unbiased on
+    the other half.
 
     Args:
-        first: which examples belong to the first half (`halves`).
+        first: Mask of the examples in the first half (`halves`).
     """
     by_first, by_second = (largest(column_means(sample[half])[0]) if half.any() else 0 for half in (first, ~first))
     return np.where(first, sample[:, by_second], sample[:, by_first]), (by_first, by_second)
 
 
 def largest(means: Float[np.ndarray, " k"]) -> int:
-    """Return the place of the largest mean; NaN never is."""
+    """Return the index of the largest mean, ignoring NaN."""
     return int(np.where(np.isnan(means), -np.inf, means).argmax())
 
 
 def both(choices: Sequence[str]) -> str:
-    """Return the choices of two halves as text, once if they agree.
+    """Return the selections of both halves as text; only one if they agree.
 
     >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
     ('layer 1', 'layer 1 and layer 2')

@@ -1,7 +1,8 @@
-"""Estimates from estimands: of the procedure that seeds and examples are drawn for, not of one run of it.
+"""Estimates for a training procedure, from one estimand per seed.
 
-Examples and seeds are crossed: every seed has seen the same examples (the multi-bootstrap of Sellam et al. 2022).
-Resampling a few seeds would give intervals that are far too narrow, so they add Student's t by their own spread.
+Seeds and examples are crossed: every seed is evaluated on the same examples, as in the multi-bootstrap (Sellam et al.
+2022). Resampling only a few seeds would give intervals that are far too narrow, so the seed variance is added as
+Student's t noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,21 +23,21 @@ from bertsecrets.claims.bootstrap import (
 from bertsecrets.claims.estimand import Clusters, Estimand, Extreme, decisive
 from bertsecrets.settings import JudgeParams
 
-FEWEST_SEEDS = 3  # of a training; fewer do not show how far seeds differ
-FIRST = 0.1  # of the error: for telling which parts may be the least (Romano, Shaikh and Wolf 2014)
-KEPT = 2_000_000  # numbers of draws that are kept for the next estimate from as many examples: 16 MB
+FEWEST_SEEDS = 3  # fewer are not enough to estimate the seed variance
+FIRST = 0.1  # fraction of the error spent on selecting the parts that may be smallest (Romano, Shaikh and Wolf 2014)
+KEPT = 2_000_000  # maximum number of cached draws per block (16 MB), for estimates with as many examples
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A seed-to-seed standard deviation in the quantity's unit, known as well as from `degrees` + 1 seeds."""
+    """A seed-to-seed standard deviation in the quantity's unit, with its degrees of freedom."""
 
     std: float
     degrees: float
     source: str = ""
 
     def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, " count"]:
-        """Return so many draws of Student's t with these degrees of freedom, spread evenly, in the quantity's unit."""
+        """Return `count` stratified draws of Student's t with these degrees of freedom, in the quantity's unit."""
         return self.std * rng.permutation(_students(self.degrees, count))
 
 
@@ -53,23 +54,24 @@ BySeed = Float[np.ndarray, "seeds draws parts"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """An observed quantity: its mean over seeds, draws of what it may truly be, and what they were made of.
+    """Mean of a quantity over seeds, with bootstrap replicates.
 
     Args:
-        value: the mean over seeds; of several parts, the extreme one.
-        parts: the mean over seeds of each part; a single one for most quantities.
-        replicates: draws of each part.
-        extreme: whether the quantity is the least or the most of its parts.
-        seeds: how many; `examples` likewise.
-        spread: of the seeds; None for fewer than `FEWEST_SEEDS`, so that the estimate is of these checkpoints alone.
-        sampling_error: the standard error that comes from the choice of samples, without that of the seeds.
-        examples_error: the part of it that comes from the examples, without the annotated heads from which a
-            classifier's errors are known.
-        fewest: the number of examples, or clusters of them, behind the column of a block with the fewest; infinite
-            where none is a sample of something larger.
-        published: with how many published runs the quantity compares what was measured.
-        seedless: seeds do not matter: nothing is trained, or the question is about one checkpoint.
-        within: the ends of the range that the quantity cannot leave.
+        value: Mean over seeds; if there are several parts, that of the extreme one.
+        parts: Mean over seeds of each part. Most quantities have one.
+        replicates: Bootstrap replicates of each part.
+        extreme: Whether the quantity is the smallest or the largest of its parts.
+        seeds: Number of seeds.
+        examples: Number of examples.
+        spread: Seed-to-seed spread. None for fewer than `FEWEST_SEEDS` seeds; the estimate then applies only to these
+            checkpoints.
+        sampling_error: Standard error due to sampling, without the seed variance.
+        examples_error: Standard error due to the sampled examples, without the annotated heads used to estimate
+            classifier errors.
+        fewest: Smallest number of examples, or clusters of examples, in any column; infinite if no block is sampled.
+        published: Number of published runs that the quantity compares with.
+        seedless: Whether seeds do not matter: nothing is trained, or the question is about one checkpoint.
+        within: Range of possible values.
     """
 
     value: float
@@ -88,22 +90,23 @@ class Estimate:
 
     @property
     def computable(self) -> bool:
-        """Whether the quantity has a value on the examples and on every resample."""
+        """Whether the quantity is finite on the examples and on every resample."""
         return bool(np.isfinite(self.value) and np.isfinite(self.replicates).all())
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Return the central interval of this confidence, clipped to the quantity's range.
+        """Return the central interval at this confidence level, clipped to the quantity's range.
 
-        It includes the observed value even if resamples rarely reach it, such as a head that is best by a hair.
+        It always contains the observed value, even if resamples rarely reach it, as for a head that is only narrowly
+        the best.
         """
         low, high = np.clip(self._unbounded(confidence), *self.within)
         return min(float(low), self.value), max(float(high), self.value)
 
     def _unbounded(self, confidence: float) -> tuple[float, float]:
-        """Return the central interval of this confidence.
+        """Return the central interval at this confidence level, without clipping.
 
-        Of the least of several parts, the lower end is that of the part with the lowest; the upper end must hold for
-        all parts at once that may be the least (and the other way round for the most).
+        For the smallest of several parts, the lower end is the lowest one of any part. The upper end is a simultaneous
+        bound over all parts that may be the smallest. For the largest part, the ends are swapped.
         """
         if self.extreme is None:
             ends = central_interval(self.replicates[:, 0], confidence)
@@ -134,13 +137,13 @@ def estimate(
 ) -> Estimate:
     """Return the estimate from one estimand per seed.
 
-    Every seed gets the same resamples of a block, since all seeds saw the same examples; blocks are resampled
-    independently. What a seed does to single examples is counted once, in the spread over seeds.
+    All seeds use the same resamples of a block, since they were evaluated on the same examples. Blocks are resampled
+    independently. The interaction of seeds and examples is counted once, as part of the seed variance.
 
     Args:
-        seedless: seeds do not matter: nothing is trained, or the question is about one checkpoint.
-        examples_share: how much of the error that the examples bring is counted; 0 if the estimate is of these alone.
-        within: the ends of the range that the quantity cannot leave.
+        seedless: Whether seeds do not matter: nothing is trained, or the question is about one checkpoint.
+        examples_share: Factor for the sampling error of the examples; 0 if the estimate is only for these examples.
+        within: Range of possible values.
     """
     rng = np.random.default_rng(settings.seed)
     count = len(estimands)
@@ -192,9 +195,9 @@ def estimate(
 
 
 def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
-    """Return the variance that the choice of examples brings to the mean because it moves all seeds together.
+    """Return the variance of the mean over seeds due to example effects shared by all seeds.
 
-    The rest is what each seed does to single examples, which is part of the spread over seeds.
+    The rest is the interaction of seeds and examples, which is part of the seed variance.
     """
     count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
     return np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
@@ -215,7 +218,7 @@ def _corrected(replicates: Replicates, estimands: Sequence[Estimand], parts: Flo
 
 
 def _without(estimands: Sequence[Estimand], place: int) -> BySeed:
-    """Return the statistic without each row, or cluster of rows, of one block."""
+    """Return the leave-one-out statistic over the rows, or clusters of rows, of one block."""
     left = means_without(_joined(estimands, place), _clusters(estimands, place))
     means = [column_means(_joined(estimands, other)) for other in range(len(estimands[0].blocks))]
     means[place] = left
@@ -223,7 +226,7 @@ def _without(estimands: Sequence[Estimand], place: int) -> BySeed:
 
 
 def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
-    """Return the number of rows, or clusters of rows, in the column that has the fewest of those that have any."""
+    """Return the smallest number of rows, or clusters of rows, in any nonempty column."""
     present = ~np.isnan(block)
     if clusters is not None:
         together = np.zeros((int(clusters.max()) + 1, block.shape[1]), dtype=bool)
@@ -234,10 +237,10 @@ def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
 
 
 def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated: bool = True) -> BySeed:
-    """Return the statistic of each resample; the draws depend on a block's position and size, not on the model.
+    """Return the statistic on each resample. Draws depend on a block's position and size, not on the model.
 
     Args:
-        annotated: if False, blocks that say how many rows to draw (`drawn`) are not resampled.
+        annotated: Whether to resample blocks with a fixed number of rows to draw (`drawn`).
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):
@@ -255,13 +258,13 @@ def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated:
 
 @lru_cache(maxsize=4)
 def _draws(settings: JudgeParams, place: int, rows: int, drawn: int | None) -> Float[np.ndarray, "resamples rows"]:
-    """Return how often each row is drawn in each resample, which many estimates have in common."""
+    """Return how often each row is drawn in each resample, cached because many estimates use the same draws."""
     rng = np.random.default_rng([settings.seed, place])
     return np.concatenate(list(resample_counts(rng, rows, settings.resamples, drawn=drawn)))
 
 
 def _joined(estimands: Sequence[Estimand], place: int) -> Float[np.ndarray, "rows columns"]:
-    """Return the columns of all seeds side by side, since all saw the same examples."""
+    """Return the columns of all seeds side by side."""
     return np.hstack([estimand.blocks[place] for estimand in estimands])
 
 
@@ -270,7 +273,7 @@ def _clusters(estimands: Sequence[Estimand], place: int) -> Int[np.ndarray, " ro
 
 
 def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws: int) -> BySeed:
-    """Return each seed's statistic of its columns among those of all seeds."""
+    """Return each seed's statistic, computed from its columns of the joined means."""
     found, starts = [], [0] * len(means)
     for estimand in estimands:
         ends = [start + block.shape[1] for start, block in zip(starts, estimand.blocks, strict=True)]
@@ -285,9 +288,9 @@ def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws:
 def with_interval(
     block: Float[np.ndarray, "examples k"], statistic: Callable[[np.ndarray], np.ndarray], settings: JudgeParams
 ) -> tuple[Float[np.ndarray, " heads"], Float[np.ndarray, " heads"], Float[np.ndarray, " heads"]]:
-    """Return each head's number with both ends of its 95 % bootstrap interval over examples.
+    """Return the statistic of each head with both ends of its 95 % bootstrap interval over examples.
 
-    The intervals are not corrected for their number: of 144 intervals at 95 %, about seven miss the truth.
+    The intervals are not corrected for multiplicity: about seven of 144 intervals miss the true value.
     """
     values = statistic(column_means(block)[0])
     replicates = resampled_means(block, np.random.default_rng(settings.seed), settings.resamples)

@@ -1,6 +1,6 @@
-"""What a claim expects, and its published figures: typed in `expected/`, or taken by reference from P20 or a claim.
+"""Expectations and published figures of claims: given in `expected/`, or taken by reference from P20 or a claim.
 
-References are names: of a claim (`D1-pretrained`), `P20`, `P20 mean` and `readers`.
+A reference is the name of a claim (`D1-pretrained`), `P20`, `P20 mean` or `readers`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ from bertsecrets.texts.published import (
 )
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
-P20 = "P20"  # its mean over five seeds and, as a spread, their standard deviation
-P20_MEAN = "P20 mean"  # as a spread: the standard error of that mean
-READERS = "readers"  # as a spread: the disagreement of readers on a class's share, for the paper's maps and ours
+P20 = "P20"  # mean over five seeds and, as a spread, their standard deviation
+P20_MEAN = "P20 mean"  # as a spread: standard error of that mean
+READERS = "readers"  # as a spread: differences between annotators' class proportions, for the paper's and ours
 F1_QUANTITIES = ("f1", "figure-8-score")
 WITHOUT_ATTENTION = "score-without-attention"
 SCORE_QUANTITIES = (
@@ -44,12 +44,12 @@ SCORE_QUANTITIES = (
 class Expectation(Section):
     """The claim's prediction for its quantity.
 
-    `above` and `below` are orders: the quantity lies beyond `value`. With a `comparable` published figure, an order
-    against 0 is judged by its size too. `around` is a figure: the quantity lies within a band around the published one.
-    The band's width is always computed (`band.band`): from the sampling error of the published `score`, or of the
-    measurement's `own` examples, and from the figure's seed spread and rounding. `examples` is the largest number of
-    examples behind the published figure, if not whole validation sets. `equal` says that the quantity is `value`, up to
-    the smallest effect of interest.
+    `above` and `below` are orders: the quantity lies beyond `value`. If the published figure is `comparable`, orders
+    with a limit of 0 are also judged by effect size. `around` means that the quantity lies within a band around the
+    published figure. The width of the band is computed (`band.band`) from the seed spread, the rounding and the
+    sampling error. `sampling` is `score` if the figure was measured on the same validation set, and `own` if it was
+    measured on different examples. `examples` limits their number, if the published figure did not use full validation
+    sets. `equal` means that the quantity is `value`, up to the smallest effect of interest.
     """
 
     kind: Literal["above", "below", "around", "equal"]
@@ -60,7 +60,7 @@ class Expectation(Section):
 
 
 class SmallestEffect(Section):
-    """The smallest effect of interest of one claim, in its unit, and why; by default that of the unit (`band`)."""
+    """A claim's smallest effect of interest, in its unit, with the reason; overrides that of the unit (`band`)."""
 
     size: PositiveFloat
     reason: str = Field(min_length=10)
@@ -69,11 +69,11 @@ class SmallestEffect(Section):
 class TaskFigure(Section):
     """The published figure of a claim on one task.
 
-    `published` is in the claim's unit, None where the source gives only an order. `rounding` is half a unit of the last
-    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`, with so many degrees of freedom
-    (4 for five seeds). `doubt` is the standard error of the published figure itself, where it is not one more run of
-    what is measured. `second` is the figure of a second source. `constant_answer` marks a figure that equals the score
-    of giving every example the same answer.
+    `published` is in the claim's unit, and None if the source gives only an order. `rounding` is half a unit of the
+    last published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees`
+    degrees of freedom (4 for five seeds). `doubt` is the standard error of the published figure, if the figure is not
+    comparable to one more run. `second` is the figure from a second source. `constant_answer` marks figures that equal
+    the score of a constant prediction.
     """
 
     published: float | None = None
@@ -115,11 +115,12 @@ def in_words(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Cited:
-    """Resolves the references of one claim.
+    """Resolves the references of a claim.
 
     Args:
-        quantity: of the claim; with `arguments` it says which of P20's numbers is the same.
-        figures: the typed figures of all claims, by name and task.
+        quantity: Quantity of the claim. Together with `arguments`, it selects the corresponding value of P20.
+        arguments: Arguments of the claim.
+        figures: Figures in the files for all claims, by claim name and task.
     """
 
     quantity: str
@@ -136,10 +137,10 @@ class Cited:
         doubt_of: Sequence[str],
         second: bool,
     ) -> TaskFigure:
-        """Return a task's figure with what the claim takes by reference.
+        """Return a task's figure with the claim's references resolved.
 
         Raises:
-            ValueError: a reference is wrong, or a number is typed as well.
+            ValueError: A reference is invalid, or the file also gives the number.
         """  # fmt: skip
         more: dict[str, Any] = {}
         if published is not None:
@@ -165,10 +166,10 @@ class Cited:
         return figure.model_copy(update=more)
 
     def p20(self, task_name: str) -> tuple[float, float | None]:
-        """Return P20's number that is of the same kind, and its standard deviation over seeds if there is one.
+        """Return P20's value of the quantity, and its standard deviation over seeds if there is one.
 
         Raises:
-            ValueError: P20 has none.
+            ValueError: P20 does not report this quantity.
         """
         if self.quantity == "class-share":
             shares = p20_shares(task_name)
@@ -200,10 +201,10 @@ class Cited:
         return score
 
     def published(self, reference: str, task_name: str) -> tuple[float, float]:
-        """Return the figure that `A`, or `A - B`, refers to, and its rounding.
+        """Return the figure that `A` or `A - B` refers to, and its rounding.
 
         Raises:
-            ValueError: a reference is wrong.
+            ValueError: A reference is invalid.
         """
         (value, rounding), *rest = (self._value(name, task_name) for name in reference.split(" - "))
         for less, its_rounding in rest:
@@ -219,13 +220,13 @@ class Cited:
         return figure.published, figure.rounding
 
     def spread(self, names: Sequence[str], task_name: str) -> tuple[float, float]:
-        """Return the root of the sum of squares of several spreads, and its degrees of freedom.
+        """Return the root of the sum of squares of some spreads, and its degrees of freedom.
 
-        Across all tasks it is that of their mean. Spreads of the same source are known no better together than alone
-        (Welch and Satterthwaite for those of different ones).
+        If the task is `all`, it is the spread of the mean over tasks. Combining spreads from the same source adds no
+        degrees of freedom; those of different sources are combined by Welch-Satterthwaite.
 
         Raises:
-            ValueError: a reference is wrong.
+            ValueError: A reference is invalid.
         """
         over_tasks = SEVEN_TASKS if task_name == ALL_TASKS else (task_name,)
         by_source: dict[tuple[str, str], tuple[float, float]] = {}

@@ -1,7 +1,7 @@
-"""What a verdict may rest on: whether a claim applies to a model, and which seeds count.
+"""Checks before a verdict: whether a claim applies to a model, and which seeds are usable.
 
-A seed that has collapsed, or has learned nothing, says nothing about the procedure that is judged, so it is left out
-and named. Copies of a seed are refused: they would look like seeds with almost no spread.
+Seeds that collapsed or learned nothing are uninformative about the training procedure, so they are excluded and listed
+in the verdict. Duplicate seeds are rejected because they would make the seed variance look too small.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,22 +21,22 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 GIVEN = ("target", "errors", "cluster")  # samples that do not come from the subject
-MANY = 100  # examples; with fewer, what a model has learned and whether it is a copy cannot be told
-LEARNED = 1.645  # standard errors by which more answers must be right than by chance: 5 %, one-sided
-VARIED = 0.05  # of the answers, at least, are not the most frequent one of a model that gives several
-SHARED_ERRORS = 50  # errors for each answer that differs: two seeds share far fewer of their errors
-DUST = 1e-5  # of a sample's standard deviation: seeds differ by more
+MANY = 100  # examples; fewer are not enough to detect a model that learned nothing, or a copy
+LEARNED = 1.645  # standard errors above chance that count as having learned (5 %, one-sided)
+VARIED = 0.05  # minimum fraction of predictions outside the most frequent class for non-constant output
+SHARED_ERRORS = 50  # errors per differing prediction; real seeds have far fewer errors in common
+DUST = 1e-5  # in standard deviations of a sample; real seeds differ by more
 
 
 @dataclass(frozen=True)
 class Usable:
-    """The seeds that count.
+    """The usable seeds.
 
     Args:
-        by_seed: their measurements.
-        left_out: why each of the others does not count.
-        problem: why no claim can be judged on them; empty if one can.
-        more: further seeds could change that.
+        by_seed: Measurements of each usable seed.
+        left_out: Reason for each excluded seed.
+        problem: Why these seeds cannot be judged; empty if they can.
+        more: Whether more seeds could solve the problem.
     """
 
     by_seed: Sequence[Mapping[str, Needed]]
@@ -46,15 +46,15 @@ class Usable:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, as a note of the verdict."""
+        """A note for the verdict that lists the excluded seeds."""
         return [f"{len(self.left_out)} left out: {', '.join(self.left_out)}"] if self.left_out else []
 
 
 def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
-    """Return the seeds that count.
+    """Return the usable seeds.
 
     Args:
-        by_seed: per seed, what the claim's quantity needs, by name.
+        by_seed: For each seed, the measurements that the claim's quantity needs, by name.
     """
     problems = [seed_problem(needed) for needed in by_seed]
     kept = [needed for needed, problem in zip(by_seed, problems, strict=True) if not problem]
@@ -75,7 +75,7 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
 
 
 def seed_problem(needed: Mapping[str, Needed]) -> str:
-    """Return which subject of a seed has collapsed or learned nothing, and how; empty if none has."""
+    """Return which subject of a seed collapsed or learned nothing, and how; empty if all are fine."""
     for measurement in all_of(needed):
         problem = get_measure(measurement.measure).degenerate(measurement) or not_learned(measurement)
         if problem:
@@ -84,11 +84,11 @@ def seed_problem(needed: Mapping[str, Needed]) -> str:
 
 
 def not_learned(measurement: Measurement) -> str:
-    """Return that the answers of a fine-tuned model have nothing to do with the examples; empty if they have.
+    """Return a message if a fine-tuned model predicts no better than chance; empty otherwise.
 
-    More answers must be right than if they were shuffled, by `LEARNED` standard errors (for scores, the correlation
-    with the true ones). That cannot be told of few examples. Models that are not meant to learn are never asked, nor
-    are answers to inputs that were changed.
+    Accuracy must be `LEARNED` standard errors above its expectation under shuffled predictions. For regression, the
+    correlation with the targets must be that far above 0. The check is skipped for small samples, for models that are
+    not fine-tuned from pre-trained weights, and for modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")
@@ -107,7 +107,7 @@ def not_learned(measurement: Measurement) -> str:
 
 
 def right_if_shuffled(predicted: Int[np.ndarray, " rows"], target: Int[np.ndarray, " rows"]) -> tuple[float, float]:
-    """Return how many answers are right on average if they are shuffled, and the standard deviation; both are exact.
+    """Return the exact mean and standard deviation of the number of correct answers after shuffling the predictions.
 
     >>> right_if_shuffled(np.array([0, 1]), np.array([0, 1]))  # both or none
     (1.0, 1.0)
@@ -120,10 +120,10 @@ def right_if_shuffled(predicted: Int[np.ndarray, " rows"], target: Int[np.ndarra
 
 
 def is_copy(one: Measurement, other: Measurement) -> bool:
-    """Return whether two trained subjects are closer to each other than two trainings ever are.
+    """Return whether two trained subjects are too similar to come from independent training runs.
 
-    Predicted classes are compared if there are many, and not nearly all of one class: two seeds may end in the same
-    constant answer. On a frozen encoder two trainings may be close, so only equal numbers are refused.
+    Predicted classes are compared only for large samples with varied predictions, because two seeds may both collapse
+    to the same constant answer. Runs on a frozen encoder can be very similar, so only identical numbers are rejected.
     """
     initialisation = get_initialisation(one.subject.initialisation)
     if not initialisation.trains:
@@ -145,7 +145,7 @@ def is_copy(one: Measurement, other: Measurement) -> bool:
 
 
 def _differ(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the root mean square difference of two samples; infinite if they lack different numbers."""
+    """Return the root mean square difference of two samples; infinite if their NaNs are in different places."""
     if not np.array_equal(np.isnan(one), np.isnan(other)):
         return np.inf
     difference = one.astype(np.float64) - other
@@ -162,7 +162,7 @@ def _varied(answers: np.ndarray) -> bool:
 
 
 def model_problem(case: Case, measurement: Measurement) -> str | None:
-    """Return why a claim does not speak of models of this architecture or shape; None if it does."""
+    """Return why a claim does not apply to the measured model; None if it does."""
     architecture = measurement.provenance.architecture
     if not case.speaks_of(architecture):
         return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
@@ -173,10 +173,10 @@ def model_problem(case: Case, measurement: Measurement) -> str | None:
 
 
 def weights_problem(case: Case, weights: str | None) -> str | None:
-    """Return why a claim does not speak of an encoder with these weights; None if it does, or they are unknown.
+    """Return why a claim does not apply to an encoder with these weights; None if it does, or they are unknown.
 
     Args:
-        weights: their identity (`ModelRef.identity`).
+        weights: Identity of the weights (`ModelRef.identity`).
     """
     wanted = case.claim.needs_weights
     if wanted is None or weights is None or weights in published_identities(wanted):
@@ -186,10 +186,10 @@ def weights_problem(case: Case, weights: str | None) -> str | None:
 
 
 def shape_problem(case: Case, shape: Sequence[int] | None) -> str | None:
-    """Return why a claim does not speak of models with so many layers and heads; None if it does, or they are unknown.
+    """Return why a claim does not apply to models of this shape; None if it does, or the shape is unknown.
 
     Args:
-        shape: the numbers of layers and of the heads in each.
+        shape: Number of layers and number of heads per layer.
     """
     wanted = case.claim.needs_shape
     if wanted is None or shape is None or tuple(shape) == tuple(wanted):

@@ -1,11 +1,11 @@
-"""The judge: whether a measurement agrees with a claim, by comparing the interval that is printed with a band.
+"""The judge: decides whether measurements agree with a claim by comparing a confidence interval with a band.
 
-An order (`above`, `below`) holds if the interval lies beyond its limit; where the paper has a figure, the interval must
-not lie below half of it either, nor within the smallest effect of interest. A figure (`around`) deviates if the
-observed one lies outside the prediction interval around it, and is reproduced inside of it if a model that has learned
-nothing is excluded. A constant answer is reproduced by the same constant answer alone. An equality (`equal`) holds if
-the interval lies within the smallest effect of interest. Fewer than three seeds decide nothing. A claim that depends on
-how a word is read is judged under each reading.
+An order (`above`, `below`) holds if the interval lies beyond the limit. It deviates if the interval is below the
+smallest effect of interest, or below half of the published effect. A figure (`around`) deviates if the observed value
+lies outside the prediction interval around the published one. It is reproduced if the value lies inside and the
+confidence interval excludes a model that has learned nothing. A constant answer is reproduced only by the same constant
+answer. An equality (`equal`) holds if the interval lies within the smallest effect of interest. At least three seeds
+are needed for a decision. Claims that depend on how a word is read are judged under each reading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,10 +40,10 @@ from bertsecrets.formats import Outcome
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
-ENOUGH = 0.5  # of a published effect: an order with a significantly smaller effect does not reproduce it
+ENOUGH = 0.5  # fraction of a published effect; orders with significantly smaller effects are not reproduced
 ALONE = ("the interval is of this checkpoint alone", "the interval is of these checkpoints alone")
 SEVERAL = "the published figure is that of a constant answer, and this model gives several"
-DUST = 1e-9  # points: two scores that are the same number
+DUST = 1e-9  # points; tolerance for equal scores
 Ends = tuple[float, float]
 
 
@@ -53,8 +53,9 @@ def judge(
     """Return the verdict on a claim from the measurements of each seed.
 
     Args:
-        by_seed: per seed, what the claim's quantity needs, by name (`plan.measure_case`).
-        checkpoint: judge one finished checkpoint, not the procedure that made it: the interval is of examples alone.
+        by_seed: For each seed, the measurements that the claim's quantity needs, by name (`plan.measure_case`).
+        checkpoint: Whether to judge a single checkpoint instead of the training procedure. The interval then accounts
+            only for the sampling of examples.
     """
     readings = under_readings(case)
     if readings:
@@ -66,7 +67,7 @@ def judge(
 
 
 def _judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool) -> Verdict:
-    """Return the verdict on a claim under the reading that it names, if it depends on one."""
+    """Return the verdict on a claim, under the reading that its arguments name if it depends on one."""
     claim = case.claim
     assert claim.quantity is not None
     assert claim.expect is not None
@@ -120,10 +121,10 @@ def _measurements(by_seed: Sequence[Mapping[str, Needed]]) -> tuple[Measurement,
 
 @dataclass(frozen=True)
 class Weighed:
-    """A case with what was found: an estimand for each seed that counts, and their estimate.
+    """A case with its evidence: an estimand for each usable seed, and their estimate.
 
     Args:
-        published_error: the sampling error of the published figure, if it was measured on other examples.
+        published_error: Sampling error of the published figure, if it was measured on different examples.
     """
 
     case: Case
@@ -140,7 +141,7 @@ class Weighed:
 
     @cached_property
     def constant(self) -> bool:
-        """Whether the published figure is that of a constant answer, and every seed gives one too."""
+        """Whether the published figure is that of a constant answer and every seed also gives a constant answer."""
         return self.case.figure.constant_answer and all(estimand.constant for estimand in self.estimands)
 
     @cached_property
@@ -149,7 +150,7 @@ class Weighed:
         return self._band(self.confidence)
 
     def _band(self, confidence: float) -> Ends | None:
-        """Return the band; around a constant answer there is nothing but rounding."""
+        """Return the band; around a constant answer, it includes only rounding."""
         published, rounding = self.case.figure.published, self.case.figure.rounding
         if self.constant and published is not None:
             return published - rounding, published + rounding
@@ -183,20 +184,20 @@ class Weighed:
 
     @cached_property
     def _refuted(self) -> bool:
-        """Whether no resample can support the claim, and the observed value is outside its band."""
+        """Whether no resample can support the claim and the observed value is outside its band."""
         value, limits = self.observed.value, self.limits
         outside = limits is not None and (value <= limits[0] or value >= limits[1])
         return outside and all(estimand.refuted for estimand in self.estimands)
 
     @property
     def seeds_matter(self) -> bool:
-        """Whether further seeds could decide the claim; not that a model with several answers gives a constant one."""
+        """Whether more seeds could decide the claim. They cannot if only the published model is constant."""
         if self.observed.seedless or not self.observed.computable or self.observed.fewest < FEWEST:
             return False
         return not self.case.figure.constant_answer or (self.constant and self._same_constant != [False, True])
 
     def _decide(self, confidence: float, interval: Ends) -> tuple[Outcome, str]:
-        """Return outcome and reason by an interval of this confidence; a refuted claim needs none."""
+        """Return outcome and reason for an interval at this confidence level; a refuted claim deviates regardless."""
         if self._refuted:
             return "deviates", f"{self.estimands[0].refuted}, whatever the examples: the interval decides nothing here"
         limits, least = self._band(confidence), smallest_effect(self.case)
@@ -212,15 +213,15 @@ class Weighed:
 
     @cached_property
     def _same_constant(self) -> list[bool]:
-        """Which of "no" and "yes" the seeds answer to whether they give the published constant answer."""
+        """Sorted distinct values, over seeds, of whether a seed gives the published constant answer."""
         low, high = self.limits or (np.nan, np.nan)
         return sorted({bool(low - DUST <= estimand.value <= high + DUST) for estimand in self.estimands})
 
     def _of_constant(self, confidence: float) -> tuple[Outcome, str]:
-        """Return outcome and reason if the published figure is a constant answer's, and every seed gives one.
+        """Return outcome and reason if the published figure is a constant answer's and every seed gives one.
 
-        Which constant a training ends in may be chance. If it gives the published one with chance q, the published run
-        does and N others do not with a chance of q (1 - q)^N, which is largest at q = 1 / (N + 1).
+        Which constant a training run collapses to may be random. If it is the published one with probability q, only
+        the published run and none of N others gives it with probability q (1 - q)^N. The maximum is at q = 1 / (N + 1).
         """
         if self._same_constant == [True]:
             return "reproduced", "every seed gives the published constant answer"
@@ -257,9 +258,9 @@ class Weighed:
 
     @cached_property
     def p_values(self) -> tuple[float | None, float | None]:
-        """The smallest error rates at which the claim would still deviate, and still be reproduced.
+        """The smallest error rates at which the claim would still deviate, and would still be reproduced.
 
-        A reproduced figure has none: lying inside a prediction interval does not rule out other values.
+        The second is None for a figure: lying inside a prediction interval is no evidence against other values.
         """
         run, outcome = 1 - self.confidence, self.outcome[0]
         if self._nothing_decides:
@@ -297,13 +298,15 @@ def decide_order(
     published: float | None = None,
     least: tuple[float, str] = (0.0, ""),
 ) -> tuple[Outcome, str]:
-    """Return outcome and reason of an order: the quantity lies beyond a limit.
+    """Return outcome and reason for an order: the quantity lies beyond a limit.
 
     Args:
-        published: the paper's figure; an effect of less than half of it does not reproduce it. Only for orders that
-            compare with 0: any other limit is itself the size that the claim names.
-        least: the smallest effect of interest, and why; for orders that ask for more than 0, or than this effect. They
-            deviate if the whole interval is below it.
+        interval: Confidence interval of the quantity.
+        limits: Limits, one of them infinite.
+        published: Published value. An effect significantly smaller than half of it deviates. Ignored if the limit is
+            not 0, since the limit is then the effect size that the claim states.
+        least: Smallest effect of interest and its reason. A claim whose limit is between 0 and this effect deviates if
+            the interval is below the effect.
     """
     low, high = interval
     above = np.isinf(limits[1])
@@ -329,11 +332,12 @@ def decide_order(
 
 
 def decide_equal(interval: tuple[float, float], limits: tuple[float, float], why: str) -> tuple[Outcome, str]:
-    """Return outcome and reason of an equality: the interval lies within what is of no interest (two one-sided tests).
+    """Return outcome and reason for an equality: the interval lies inside the equivalence limits (two one-sided tests).
 
     Args:
-        limits: so far from the value that any other is of interest.
-        why: these are the limits.
+        interval: Confidence interval of the quantity.
+        limits: Equivalence limits; differences beyond them are of interest.
+        why: Reason for these limits.
     """
     (low, high), shown = interval, format_interval(interval)
     if limits[0] < low and high < limits[1]:
@@ -344,7 +348,7 @@ def decide_equal(interval: tuple[float, float], limits: tuple[float, float], why
 
 
 def _notes(estimands: Sequence[Estimand]) -> list[str]:
-    """Return the notes of the estimands; seed by seed where they differ."""
+    """Return the notes of the estimands, listed by seed if they differ."""
     by_seed = [", ".join(estimand.notes) for estimand in estimands]
     if len(set(by_seed)) == 1:
         return [note for note in by_seed[:1] if note]

@@ -1,7 +1,6 @@
-"""Many claims at once: false alarms of a run, the deviations that survive them, and verdicts over tasks.
+"""Multiple testing: expected false alarms, deviations that remain after correction, and verdicts over tasks.
 
-A claim that is judged at 95 % deviates by chance in up to one of twenty cases in which it is true. Of many claims that
-are judged together, some do.
+At 95 % confidence, up to one in twenty true claims deviates by chance, so runs with many claims have false alarms.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,13 +18,13 @@ from bertsecrets.texts.tasks import TASKS
 
 @dataclass(frozen=True)
 class Together:
-    """What the verdicts of a run say together.
+    """Deviations of a run, corrected for multiple testing.
 
     Args:
-        judged: how many claims were judged, so that they could deviate.
-        rate: the error rate of each, and the false discovery rate of those that survive.
-        survive: the cases that deviate also among so many.
-        others: the cases whose deviation does not survive.
+        judged: Number of claims that were judged and could deviate.
+        rate: Error rate per claim, and false discovery rate after correction.
+        survive: Cases that still deviate after correction.
+        others: Cases that deviate only without correction.
     """
 
     judged: int
@@ -35,7 +34,7 @@ class Together:
 
     @property
     def false_alarms(self) -> float:
-        """How many claims deviate by chance at most, on average, if all are true."""
+        """Upper bound on the expected number of false alarms if all claims are true."""
         return self.judged * self.rate
 
     @property
@@ -51,11 +50,11 @@ class Together:
 
 
 def together(verdicts: Iterable[Verdict], confidence: float) -> Together:
-    """Return which deviations survive that so many claims were judged: their false discovery rate is held.
+    """Control the false discovery rate of the deviations of a run (Benjamini and Hochberg 1995).
 
-    By Benjamini and Hochberg (1995), which holds for independent claims and for those that depend positively. Claims
-    of a run share model, seeds and examples, so that they err together more than against each other; the correction
-    for any dependence whatever (Benjamini and Yekutieli 2001) would ask for p-values about six times as small.
+    The procedure is valid under independence or positive dependence. The claims of a run share model, seeds and
+    examples, so their errors tend to be positively dependent. A correction for arbitrary dependence (Benjamini and
+    Yekutieli 2001) would require p-values about six times as small.
     """
     from scipy.stats import false_discovery_control
 
@@ -80,13 +79,16 @@ def together(verdicts: Iterable[Verdict], confidence: float) -> Together:
 
 @dataclass(frozen=True)
 class OverTasks:
-    """The verdict on a claim that speaks of several tasks together, such as "on every task but QQP".
+    """The verdict on a claim about several tasks together, such as "on every task but QQP".
 
     Args:
-        words: of which tasks.
-        tasks: how many it speaks of; `judged`: on how many it was judged.
-        holds: on how many of those it holds at least, at the run's confidence; `fails`: on how many it does not.
-        p_for: the smallest error rate at which it would still be reproduced; `p_against`: at which it would deviate.
+        words: Tasks that the claim is about, as text.
+        tasks: Number of these tasks.
+        judged: Number of tasks on which the claim was judged.
+        holds: Lower confidence bound for the number of tasks on which it holds.
+        fails: Lower confidence bound for the number of tasks on which it fails.
+        p_for: Smallest error rate at which the claim would still be reproduced.
+        p_against: Smallest error rate at which the claim would still deviate.
     """
 
     claim: Claim
@@ -116,7 +118,7 @@ class OverTasks:
 
 
 def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasks]:
-    """Return the verdicts over tasks, of the claims that speak of several and were judged on at least two."""
+    """Return the verdicts on claims about several tasks together, if judged on at least two of them."""
     found = []
     for claim in dict.fromkeys(verdict.case.claim.name for verdict in verdicts):
         wanted = next(verdict.case.claim for verdict in verdicts if verdict.case.claim.name == claim)
@@ -155,9 +157,9 @@ def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) ->
 def at_least(p_values: Sequence[float]) -> Float[np.ndarray, " tasks"]:
     """Return the p-values of "on at least 1 task", "on at least 2 tasks" and so on, from those of each task.
 
-    Partial conjunction (Benjamini and Heller 2008) by Bonferroni's rule, which holds however tasks depend on each
-    other; each is at least as large as the one before it, so that their count is right with the same confidence
-    (Dror et al. 2017).
+    Uses partial conjunction tests (Benjamini and Heller 2008) with Bonferroni's rule, which is valid under any
+    dependence between tasks. The p-values are made monotonic, so that the number of rejections is a lower confidence
+    bound for the number of tasks (Dror et al. 2017).
 
     >>> [float(p) for p in at_least([0.01, 0.001, 0.5])]
     [0.003, 0.02, 0.5]
@@ -168,7 +170,7 @@ def at_least(p_values: Sequence[float]) -> Float[np.ndarray, " tasks"]:
 
 
 def _words(claim: Claim, exception: Claim | None) -> str:
-    """Return the tasks that a claim covers, as text."""
+    """Return the tasks that a claim is about, as text."""
     if claim.over_tasks == "most":
         return "most tasks"
     names = [*claim.tasks, *(exception.tasks if exception else ())]

@@ -1,4 +1,4 @@
-"""From a claim to its verdict: the measurements that it needs, for every seed, and their judgement."""
+"""Planning: the measurements that a claim needs for each seed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,28 +17,28 @@ from bertsecrets.types import InitialisationName, Measurement, Subject
 
 @runtime_checkable
 class Bench(Protocol):
-    """A source of measurements: a session that makes them, or a shelf that has them."""
+    """A source of measurements: a session that runs them, or a shelf of stored ones."""
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
         """Return a subject's measurement."""
         ...
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return why the measure cannot be had on a task; None if it can."""
+        """Return why the measure is unavailable on a task; None if it is available."""
         ...
 
     def shape(self, model: str) -> tuple[int, int] | None:
-        """Return the numbers of a model's layers and of the heads in each; None where only measuring tells."""
+        """Return a model's number of layers and heads per layer; None if unknown before measuring."""
         ...
 
     def weights(self, model: str) -> str | None:
-        """Return the identity of a model's weights; None where only measuring tells."""
+        """Return the identity of a model's weights; None if unknown before measuring."""
         ...
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One measurement that a case needs, without model and seed; `need` is the name of the quantity's need."""
+    """A measurement that a case needs, for any model and seed; `need` is the name of the quantity's need."""
 
     need: str
     measure: str
@@ -47,15 +47,15 @@ class Wanted:
     options: dict[str, Any]
 
     def subject(self, model: str, seed: int) -> Subject:
-        """Return the subject to measure; a measure without seeds is taken once, as seed 1."""
+        """Return the subject to measure. Measures without seeds use seed 1."""
         return Subject(model, self.task, self.initialisation, 1 if get_measure(self.measure).seedless else seed)
 
 
 def plan(bench: Bench, case: Case) -> list[Wanted]:
-    """Return the measurements that a case needs, in the order of its quantity's needs and, of each, of its tasks.
+    """Return the measurements that a case needs, ordered by need of the quantity and then by task.
 
     Raises:
-        MissingError: data or tools are missing for one that cannot be left out.
+        MissingError: Data or tools are missing for a required measurement.
     """
     claim = case.claim
     assert claim.quantity is not None
@@ -85,10 +85,10 @@ def _initialisation(claim: Claim, need: Need) -> InitialisationName:
 
 
 def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
-    """Return the tasks on which a need is measured: those with data.
+    """Return the tasks of a need that have data.
 
     Raises:
-        MissingError: too few tasks have data.
+        MissingError: Too few tasks have data.
     """
     names = need.tasks or (need.task or case.task,)
     problems = {name: bench.missing(need.measure, name) for name in names}
@@ -109,7 +109,7 @@ def missing(bench: Bench, case: Case) -> str | None:
 
 
 def reads_model(case: Case) -> bool:
-    """Return whether a case is about a model; others are about published numbers or the suite's own parts alone."""
+    """Return whether a case is about a model; others are only about published numbers or the suite itself."""
     return any(get_measure(measure).reads_model for measure in _measures(case))
 
 
@@ -124,14 +124,14 @@ def _measures(case: Case) -> set[str]:
 
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:
-    """Return, per seed, the measurements that a claim needs on a task, by the names of its quantity's needs.
+    """Return, for each seed, the measurements that a case needs, by name of the need.
 
-    An untrained subject has the same attention for every seed, but not the same classifier, so every seed is measured.
-    Measures without seeds are taken once.
+    Untrained subjects have the same attention for every seed but different classifiers, so every seed is measured.
+    Measures without seeds run once.
 
     Raises:
-        NotApplicableError: the claim does not speak of this model, or no data can decide it.
-        UserError: something that is needed is missing, or cannot be made.
+        NotApplicableError: The claim does not apply to this model, or no data can decide it.
+        UserError: A dependency is missing, or measuring fails.
     """
     if (problem := _model_problem(bench, case, model)) is not None:
         raise NotApplicableError(problem)
@@ -145,12 +145,12 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 def needed(
     bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]
 ) -> Iterator[tuple[Case, Wanted, Subject]]:
-    """Yield every measurement that the cases need, with its case and its subject; one may occur several times.
+    """Yield every measurement that some cases need, with its case and subject; shared measurements are repeated.
 
-    A case that does not speak of this model, or that no data can decide, needs none.
+    Cases that do not apply to this model, or that no data can decide, are skipped.
 
     Raises:
-        MissingError: data or tools are missing for one that cannot be left out.
+        MissingError: Data or tools are missing for a required measurement.
     """
     for case in cases:
         if _model_problem(bench, case, model) is not None:
@@ -160,7 +160,7 @@ def needed(
 
 
 def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
-    """Return why a claim is not judged on a model, if that is known before measuring."""
+    """Return why a case cannot be judged for a model, if that is known before measuring; otherwise None."""
     if no_data := undecidable(case):
         return no_data
     by_weights = weights_problem(case, bench.weights(model)) if case.claim.needs_weights else None
@@ -168,7 +168,7 @@ def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
 
 
 def _subjects(wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Iterator[list[tuple[Wanted, Subject]]]:
-    """Yield, per seed, the measurements wanted, each with its subject; only once if no measure depends on the seed."""
+    """Yield the measurements of each seed with their subjects; only one seed if no measure depends on it."""
     for seed in [1] if all(get_measure(one.measure).seedless for one in wanted) else seeds:
         yield [(one, one.subject(model, seed)) for one in wanted]
 
@@ -183,13 +183,13 @@ def _by_need(case: Case, measurements: Iterable[tuple[str, Measurement]]) -> dic
     return needed
 
 
-# ---------------------------------------------------------------------- over kept measurements
+# ---------------------------------------------------------------------- over stored measurements
 
 
 def plan_kept(
     shelf: Shelf, cases: Iterable[Case], model: str, seeds: Sequence[int] | None
 ) -> list[tuple[Case, Sequence[int]]]:
-    """Return the cases that can be judged from a shelf, each with its seeds: those given, or all that are complete."""
+    """Return the cases that can be judged from a shelf with their seeds: those given, or all complete ones."""
     if seeds is not None:
         return [(case, seeds) for case in cases if is_kept(shelf, case, model, seeds)]
     measured = shelf.seeds().get(model, [])
@@ -198,7 +198,7 @@ def plan_kept(
 
 
 def is_kept(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> bool:
-    """Return whether the shelf has everything that a case needs for these seeds."""
+    """Return whether the shelf contains all measurements that a case needs for these seeds."""
     if missing(shelf, case) is not None:
         return False
     return all(

@@ -1,6 +1,6 @@
-"""Quantities: named functions from measurements to an estimand, registered where they are defined.
+"""Registry of quantities: named functions from measurements to an estimand.
 
-A claim names its quantity; the quantity names the measurements from which it is computed.
+A claim names its quantity, and the quantity declares the measurements it needs.
 """
 
 import inspect
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.types import InitialisationName, Measurement
 
-Needed = Measurement | tuple[Measurement, ...]  # what one need gets: a tuple if it names several tasks
+Needed = Measurement | tuple[Measurement, ...]  # what fulfils a need: a tuple if it names several tasks
 Function = TypeVar("Function", bound=Callable[..., Estimand])
 
 Ends = tuple[float, float]
@@ -22,16 +22,16 @@ REGISTERED: dict[str, "Quantity"] = {}
 
 @dataclass(frozen=True)
 class Need:
-    """A measurement that a quantity is computed from, on one task or several.
+    """A measurement that a quantity needs, on one or more tasks.
 
     Args:
-        measure: its name.
-        whose: the initialisation of the subject: the claim's `own`, the one it is compared with (`against`), or a
+        measure: Name of the measure.
+        whose: Initialisation of the subject: that of the claim (`own`), the one it is compared with (`against`), or a
             fixed one.
-        options: of the measure, in addition to those of the claim.
-        task: the task; by default the claim's own.
-        tasks: several tasks instead; all of them are needed.
-        least: with `tasks`, how many of them are enough; those with data are then used.
+        options: Options for the measure, in addition to those of the claim.
+        task: Task to measure. Defaults to that of the case.
+        tasks: Tasks to measure instead of `task`; all are required unless `least` is set.
+        least: Minimum number of `tasks` that must have data. Tasks without data are then skipped.
     """
 
     measure: str
@@ -44,10 +44,15 @@ class Need:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A function that computes one estimand from the measurements it names; its other parameters are arguments.
+    """A registered function that computes an estimand from measurements and the arguments of a claim.
 
     Args:
-        within: the ends of the range that it cannot leave, on a task of this name.
+        name: Name that claims use.
+        unit: Unit of the quantity.
+        needs: Measurements to pass, by parameter name.
+        function: Function that computes the estimand.
+        arguments: Signature of the other parameters, whose values the claim gives.
+        within: Function from the name of a task to the range of possible values.
     """
 
     name: str
@@ -61,26 +66,26 @@ class Quantity:
         """Return the estimand.
 
         Args:
-            measurements: by the name of the need; a tuple, in the order of its tasks, where the need names `tasks`.
-            arguments: the claim's.
+            measurements: Measurements by name of the need. A need with `tasks` takes a tuple in the same order.
+            arguments: Arguments of the claim.
 
         Raises:
-            NotApplicableError: the model does not have this quantity.
-            UserError: a measurement is incomplete.
+            NotApplicableError: The quantity is undefined for the model.
+            UserError: A measurement is incomplete.
         """
         return self.function(**measurements, **arguments)
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> None:
-        """Make sure that the function takes a claim's arguments.
+        """Check that the function accepts a claim's arguments.
 
         Raises:
-            TypeError: an argument is unknown, or one is missing.
+            TypeError: An argument is unknown or missing.
         """
         self.arguments.bind(**arguments)
 
 
 def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
-    """Return all measurements of one seed, in the order of the needs and, of each, of its tasks."""
+    """Return all measurements of one seed, ordered by need and then by task."""
     return [
         measurement
         for of_need in needed.values()
@@ -91,19 +96,21 @@ def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
 def quantity(
     name: str, /, *, unit: str, within: Ends | Callable[[str], Ends] = ANY, **needs: Need
 ) -> Callable[[Function], Function]:
-    """Register a function as the quantity of this name; each further keyword names a measurement that it takes.
+    """Register a function as the quantity of this name. Keywords declare the measurements that it takes.
 
         @quantity("growth", unit="attention", after=Need("special-tokens"), before=Need("special-tokens", "against"))
         def growth(after: Measurement, before: Measurement) -> Estimand: ...
 
     Args:
-        unit: of the quantity.
-        within: the ends of a range that it cannot leave, such as those of a share; or a function that gives them for a
-            task. Intervals and bands are cut off there.
+        name: Name that claims use.
+        unit: Unit of the quantity.
+        within: Range of possible values, or a function that returns it for the name of a task. Intervals and bands are
+            clipped to it.
+        **needs: Measurements to pass, by parameter name.
 
     Raises:
-        TypeError: the function does not take a measurement by its need's name.
-        ValueError: another quantity already has this name.
+        TypeError: The function has no parameter for one of the needs.
+        ValueError: Another quantity already has this name.
     """  # fmt: skip
 
     def register(function: Function) -> Function:

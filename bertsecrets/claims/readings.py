@@ -1,7 +1,7 @@
-"""Claims that hang on a word: judged under each reading of what K19 calls vertical, and brought together.
+"""Claims that depend on what K19 calls vertical: judged under each reading, then combined.
 
-Section 4.1 and the authors' blog say different things (`patterns.readings`). Where both readings give the same verdict,
-that is the verdict; where not, the reading decides, and nothing is decided about the paper.
+K19 section 4.1 and the authors' blog define the word differently (`patterns.readings`). If both readings give the same
+verdict, it is the verdict on the claim. Otherwise, the claim is inconclusive.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from bertsecrets.patterns.readings import READINGS
 if TYPE_CHECKING:
     from bertsecrets.claims.verdict import Verdict
 
-ARGUMENT = "reading"  # of the quantities that take one
+ARGUMENT = "reading"  # argument of the quantities that depend on a reading
 
 
 def under_readings(case: Case) -> dict[str, Case]:
-    """Return a case under each reading, by name; none where the quantity takes no reading or the claim names one."""
+    """Return a case under each reading, by name; empty if the quantity takes no reading or the claim sets one."""
     claim = case.claim
     if claim.quantity is None or ARGUMENT in claim.arguments:
         return {}
@@ -30,21 +30,21 @@ def under_readings(case: Case) -> dict[str, Case]:
 
 
 def reading_of(case: Case) -> str:
-    """Return the reading that a case is judged under; empty where it hangs on none, or on each."""
+    """Return the reading that a case is judged under; empty if it depends on none, or is judged under each."""
     return str(case.claim.arguments.get(ARGUMENT, ""))
 
 
 def under(case: Case, reading: str) -> Case:
-    """Return a case under one reading alone."""
+    """Return a case that is judged under only one reading."""
     arguments = {**case.claim.arguments, ARGUMENT: reading}
     return Case(case.claim.model_copy(update={"arguments": arguments}), case.task)
 
 
 def together(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict":
-    """Return the verdict on a case from its verdicts under each reading.
+    """Combine the verdicts on a case under each reading.
 
-    Observed value, interval, band and what was found on every seed are those of the first reading, which is that of the
-    paper itself; `Verdict.readings` has all. It fails, or holds, at an error rate at which it does under every reading.
+    Observed value, interval, band and values by seed are those of the first reading, that of the paper;
+    `Verdict.readings` contains all verdicts. The p-values are the largest over all readings.
     """
     first = next(iter(verdicts.values()))
     outcomes = {verdict.outcome for verdict in verdicts.values()}
@@ -73,6 +73,6 @@ def together(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict":
 
 
 def in_figures(verdict: "Verdict") -> str:
-    """Return what was observed, with its interval."""
+    """Return the observed value with its interval, as text."""
     shown = format_number(verdict.observed)
     return f"{shown} {format_interval(verdict.interval)}" if verdict.interval else shown

@@ -1,6 +1,6 @@
-"""The claims of the paper as data, read from `expected/` and checked; mistakes are reported with file and line.
+"""The claims of the paper as data, loaded and validated from `expected/`; errors are reported with file and line.
 
-A claim is one YAML entry; a `Case` is that claim on one task, which is what a benchmark runs and a table shows.
+A claim is one YAML entry. A `Case` is a claim on one task: one benchmark, and one row of a table.
 """
 
 import functools
@@ -23,16 +23,16 @@ from bertsecrets.settings import Section, first_problem, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import InitialisationName
 
-OF_CLASSIFIER = (  # measures that depend on the classifier, which has random weights if it is untrained
+OF_CLASSIFIER = (  # measures that depend on the classifier, whose weights are random if it is untrained
     "scores", "head-ablation", "layer-ablation", "head-pruning", "weight-pruning", "attention-gradients",
 )  # fmt: skip
-ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
+ANY_MODEL = "any"  # for deviations that do not depend on the model, such as those of our pattern classifier
 
 
 class Known(Section):
-    """An outcome already known for a model on a task, with its evidence.
+    """A known outcome for a model on a task, with the evidence for it.
 
-    Where a deviation is known, the benchmark is expected to fail, and reports it when it does not.
+    A known deviation is an expected failure: the benchmark reports it if the claim does not deviate.
     """
 
     model: Annotated[str, AfterValidator(full_name)]
@@ -42,22 +42,22 @@ class Known(Section):
 
 
 class Claim(Section):
-    """One claim, as its entry in `expected/` says it.
+    """A claim, as defined by its entry in `expected/`.
 
-    `options` go to the measure (how it is measured), `arguments` to the quantity (how it is computed from that).
-    Numbers that have another source are taken from there by reference (`figure.Cited`), for every task: `published`
-    (`P20`, `D1-pretrained`, or the difference of two), `seeds_of` (whose spreads over seeds), `doubt_of` (whose spreads
-    make the published figure doubtful) and `second` (the second source).
-    `over_tasks` says of how many of its tasks the claim speaks, where it speaks of them together; those on which it
-    says the opposite are a claim of their own, whose variant ends in `not`.
-    `needs_shape` are the layers and heads of the only models for which a claim about numbered heads, or about a map of
-    all heads, has a meaning; `relative` is the claim, if there is one, that asks the same of a model of any shape.
-    `needs_weights` is the pinned hub model whose encoder the claim is about, if it is about numbers that only those
-    weights have; `needs_shape` then says the same of measurements that do not name their weights.
-    `existence` says that some head or layer has the property. A choice that does not transfer to other examples leaves
-    open whether another head has it, so such a claim can be reproduced but cannot deviate.
-    `on_request` says that the claim costs so much that it is judged only where a command names it.
-    `architectures` are those of which the claim speaks, as transformers names them (`gpt2`); by default every one.
+    `options` are passed to the measure and `arguments` to the quantity.
+    Some numbers are taken by reference for every task (`figure.Cited`): `published` (`P20`, `D1-pretrained`, or a
+    difference of two), `seeds_of` (sources of the seed-to-seed spread), `doubt_of` (sources of the uncertainty of the
+    published figure) and `second` (a second source).
+    `over_tasks` is set if the claim is about several tasks together: all of them, or most. Tasks for which it says the
+    opposite belong to a separate claim, whose variant ends in `not`.
+    `needs_shape` gives the required numbers of layers and heads for claims about numbered heads or a map of all heads.
+    `relative` names the equivalent claim for models of any shape, if there is one.
+    `needs_weights` names the pinned hub model if the claim is about numbers specific to its weights. `needs_shape` is
+    then the fallback for measurements that do not record their weights.
+    `existence` marks claims that some head or layer has a property. If the selected head fails on held-out examples,
+    another one may still have the property, so such a claim can be reproduced but cannot deviate.
+    `on_request` marks expensive claims, which are judged only if a command names them.
+    `architectures` limits the claim to these architectures, named as in transformers (`gpt2`). Defaults to all.
     """
 
     id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$")
@@ -126,13 +126,13 @@ class Claim(Section):
         return self
 
     def filled(self, figures: Mapping[str, Mapping[str, TaskFigure]]) -> "Claim":
-        """Return the claim with the numbers that it takes by reference.
+        """Return the claim with its references resolved.
 
         Args:
-            figures: the typed figures of all claims, by name and task.
+            figures: Figures in the files for all claims, by claim name and task.
 
         Raises:
-            ValueError: a reference is wrong, or a number is typed as well.
+            ValueError: A reference is invalid, or the file also gives the number.
         """
         if not (self.published or self.seeds_of or self.doubt_of or self.second):
             return self
@@ -152,14 +152,14 @@ class Claim(Section):
 
     @property
     def implemented(self) -> bool:
-        """True if the claim has a quantity, so that a benchmark of it can run and fail."""
+        """True if the claim has a quantity, so it can be benchmarked."""
         return self.quantity is not None
 
     @property
     def seedless(self) -> bool:
         """True if nothing that the claim needs is trained, so that seeds make no difference.
 
-        That is so for measures without seeds, and for those of an untrained model's encoder, not of its classifier.
+        This applies to measures without seeds, and to measures of an untrained encoder that do not use its classifier.
         """
         assert self.quantity is not None
         own = {"own": self.initialisation, "against": self.against}
@@ -176,7 +176,7 @@ class Claim(Section):
 
     @property
     def family(self) -> str:
-        """The letter with which the id begins; claims of one section of the paper share it."""
+        """The first letter of the id, shared by the claims of a section of the paper."""
         return self.id[0]
 
     @property
@@ -186,13 +186,13 @@ class Claim(Section):
 
     @property
     def case_ids(self) -> dict[str, str]:
-        """The ids of its cases, such as `D1-rte-untrained`, each with its task."""
+        """Mapping from the ids of its cases, such as `D1-rte-untrained`, to their tasks."""
         return {str(case): case.task for case in self.cases}
 
 
 @dataclass(frozen=True, repr=False)
 class Case:
-    """One claim on one task."""
+    """A claim on one task."""
 
     claim: Claim
     task: str
@@ -215,23 +215,22 @@ class Case:
 
     @property
     def on_tasks(self) -> tuple[str, ...]:
-        """The tasks on which it is measured; none if it is about the bare encoder or the suite's own parts."""
+        """The tasks on which it is measured; empty if it is about the bare encoder or the suite itself."""
         needs = QUANTITIES[self.claim.quantity].needs.values() if self.claim.quantity else ()
         names = (name for need in needs for name in need.tasks or (need.task or self.task,))
         return tuple(dict.fromkeys(name for name in names if name != ALL_TASKS))
 
     def belongs_to(self, tasks: Collection[str]) -> bool:
-        """Return whether the case is part of the replication on some tasks.
+        """Return whether the case is part of the replication on these tasks.
 
-        So are the cases of these tasks, those of the bare encoder, and those over several tasks that include one of
-        them.
+        This includes cases on the tasks, on the bare encoder, and over several tasks that include one of them.
         """
         if self.task in tasks:
             return True
         return self.task == ALL_TASKS and (not self.on_tasks or not set(self.on_tasks).isdisjoint(tasks))
 
     def speaks_of(self, architecture: str | None) -> bool:
-        """Return whether the claim is about models of an architecture, named as transformers does."""
+        """Return whether the claim applies to an architecture, named as in transformers."""
         return not self.claim.architectures or architecture in self.claim.architectures
 
     def known_deviation(self, model: str) -> Known | None:
@@ -242,12 +241,12 @@ class Case:
 
 @functools.cache
 def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
-    """Return every claim, in the order of the files' names and of their entries.
+    """Return all claims, in the order of file names and entries.
 
-    `BERTSECRETS_EXPECTED` names another folder.
+    The environment variable `BERTSECRETS_EXPECTED` overrides the default folder.
 
     Raises:
-        UserError: a malformed file (with its line), an id that is used twice, or a reference to what does not exist.
+        UserError: A file is malformed (with its line), an id is duplicated, or a reference does not exist.
     """
     folder = folder or Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
     files = sorted(folder.glob("*.yaml"))
@@ -275,10 +274,10 @@ def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFig
 
 
 def _read(file: Path) -> list[tuple[int, Claim]]:
-    """Return the claims of a file, each with its line.
+    """Return the claims of a file with their line numbers.
 
     Raises:
-        UserError: the file cannot be read, or an entry is not a claim.
+        UserError: The file cannot be read, or an entry is not a claim.
     """
     try:
         node, data = read_yaml(read_text(file, YAML_LIMIT))
@@ -298,7 +297,7 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
 
 
 def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
-    """Return the line of the deepest part of `path` that the file contains."""
+    """Return the line of the deepest node on `path` that exists in the file."""
     line = node.start_mark.line + 1
     for step in path:
         if isinstance(node, yaml.MappingNode):
@@ -313,7 +312,7 @@ def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
 
 
 def cases(measure: str | None = None) -> list[Case]:
-    """Return the implemented claims on each of their tasks, of one measure or of all."""
+    """Return all implemented cases, or only those of one measure."""
     return [
         case
         for claim in load_claims()
@@ -323,14 +322,14 @@ def cases(measure: str | None = None) -> list[Case]:
 
 
 def find_cases(wanted: str) -> list[Case]:
-    """Return the cases that a name stands for, as printed in any table or message; case-insensitive.
+    """Return the cases that a name refers to, in any spelling that we print; upper and lower case are equivalent.
 
-    It is a case's id (`D1-rte-pretrained`), otherwise a claim's id (`D1`, with all its variants) or name
-    (`D1-pretrained`), or either with a task at its end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`): all claims
-    whose ids begin with it, except those judged on request.
+    The name can be the id of a case (`D1-rte-pretrained`), the id (`D1`, for all variants) or name (`D1-pretrained`) of
+    a claim, either of them with a task at the end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`, for all its claims
+    except those judged on request).
 
     Raises:
-        UserError: nothing is called so.
+        UserError: The name is unknown.
     """
     name = wanted.lower()
     for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
@@ -351,15 +350,15 @@ def find_cases(wanted: str) -> list[Case]:
 
 
 def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
-    """Return the implemented cases of some claims and tasks; by default all but those that are judged on request.
+    """Return the implemented cases of some claims and tasks; by default, all except those judged on request.
 
     Args:
-        claims: names, as `find_cases` takes them.
-        tasks: names of tasks; claims about the bare encoder, and those over several tasks of which one is named, belong
-            to them. `all` is for these alone.
+        claims: Names that `find_cases` accepts.
+        tasks: Names of tasks. They also select claims about the bare encoder, and claims over several tasks that
+            include one of them. `all` selects only these two kinds.
 
     Raises:
-        UserError: a claim or task is unknown.
+        UserError: A claim or task is unknown.
     """
     named = {str(case) for name in claims for case in find_cases(name)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
@@ -371,14 +370,14 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
 
 
 def find_case(wanted: str, task_name: str | None = None) -> Case:
-    """Return one claim on one task.
+    """Return a single case.
 
     Args:
-        wanted: the claim's id (`C1`), with its variant if it has one (`D1-untrained`), or a case's (`C1-rte`).
-        task_name: one of the claim's tasks; may be left out where there is only one.
+        wanted: Id of a claim (`C1`), with its variant if it has one (`D1-untrained`), or of a case (`C1-rte`).
+        task_name: One of the claim's tasks. Can be omitted if there is only one.
 
     Raises:
-        UserError: no implemented claim fits, or several do.
+        UserError: No implemented case matches, or more than one does.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     found = find_cases(wanted)

@@ -1,8 +1,8 @@
-"""Interim analyses: seeds are added until a claim is decided, with the error rate of all analyses under control.
+"""Interim analyses: add seeds until a claim is decided, controlling the error rate over all analyses.
 
-An order is analysed after 3, 4 and 5 seeds, each time at the level at which all three together keep 95 % (Pocock 1977).
-A figure is judged after the last seed at 95 %; before that it may only deviate, at 99.5 %. Seeds that did not learn are
-replaced. The analyses are fixed in advance: an early end (a decision, a budget) can only reduce errors.
+Orders are analysed after 3, 4 and 5 seeds at a constant nominal level, for 95 % overall (Pocock 1977). Figures can
+deviate early at 99.5 %, and are reproduced only after the last seed, at 95 %. Seeds that did not learn are replaced.
+The schedule is fixed in advance, so stopping early (because of a decision or a budget) cannot increase error rates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.settings import JudgeParams
 
-ANALYSES = (3, 4, 5)  # seeds that learned
-MOST_SEEDS = 8  # trained, if some have to be replaced
-EARLY = 1 / 10  # of the error rate of the last analysis: that of a figure's deviation before it
-NODES = 96  # of the quadrature
+ANALYSES = (3, 4, 5)  # numbers of usable seeds
+MOST_SEEDS = 8  # maximum number of trained seeds, including those replaced
+EARLY = 1 / 10  # error rate of early deviations of a figure, relative to that of the last analysis
+NODES = 96  # quadrature nodes
 
 
 def judge_interim(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams) -> Verdict:
-    """Return the verdict of the interim analysis after these seeds; earlier analyses must have left the claim open.
+    """Return the verdict of the interim analysis after these seeds. The claim must still be open after earlier ones.
 
     Args:
-        by_seed: as for `judge`, in the order in which the seeds were added.
+        by_seed: Measurements as for `judge`, in the order in which seeds were added.
     """
     assert case.claim.expect is not None
     if case.claim.seedless:
@@ -62,7 +62,7 @@ def judge_interim(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings:
 
 
 def judge_in_sequence(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams) -> Verdict:
-    """Return the verdict of the first interim analysis that decides a claim, or that further seeds cannot change."""
+    """Return the verdict of the first interim analysis that closes a claim, or that of the last one."""
     for count in range(1, len(by_seed) + 1):
         verdict = judge_interim(case, by_seed[:count], settings)
         if not verdict.open:
@@ -71,7 +71,7 @@ def judge_in_sequence(case: Case, by_seed: Sequence[Mapping[str, Needed]], setti
 
 
 def overall_p_value(p_value: float | None, confidence: float) -> float | None:
-    """Return the p-value of all interim analyses of an order together from that of one.
+    """Return the overall p-value of an order over all interim analyses, given that of one analysis.
 
     >>> round(overall_p_value(1 - interim_confidence(0.95), 0.95), 3), overall_p_value(1.0, 0.95)
     (0.05, 1.0)
@@ -87,7 +87,7 @@ def overall_p_value(p_value: float | None, confidence: float) -> float | None:
 
 @cache
 def interim_confidence(confidence: float) -> float:
-    """Return the confidence of each interim analysis of an order at which all of them together have the one given.
+    """Return the nominal confidence level of each interim analysis of an order for a given overall level.
 
     >>> round(interim_confidence(0.95), 3)
     0.974
@@ -100,7 +100,7 @@ def interim_confidence(confidence: float) -> float:
 
 
 def _within(reach: float) -> float:
-    """Return the chance that a random walk is within `reach` of its standard deviations from 0 at all analyses."""
+    """Return the probability that a random walk stays within `reach` standard deviations of 0 at all analyses."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     first = reach * np.sqrt(ANALYSES[0])
     density = np.exp(-((first * nodes) ** 2) / (2 * ANALYSES[0])) / np.sqrt(2 * np.pi * ANALYSES[0])

@@ -16,7 +16,7 @@ from bertsecrets.texts.published import MODEL, is_papers_model
 from bertsecrets.types import Measurement, Subject, as_chart, as_html
 
 PAPERS = "the paper's text"
-WHOSE = {  # by the first word of a claim's source; others are named as they are
+WHOSE = {  # by the first word of a claim's source; other sources are shown unchanged
     "K19": PAPERS,
     "notebook": PAPERS,
     "ours": "what this suite expects",
@@ -31,16 +31,24 @@ class Verdict:
     """The outcome of a claim on a task, with its reason and the measurements behind it.
 
     Args:
-        outcome: None if the claim could not be measured; `reason` then says what went wrong.
-        by_seed: the quantity on every seed: its parts, where it is the least or the most of several, otherwise one.
-        extreme: which of several parts that is.
-        p_against: the smallest error rate at which the claim would still deviate; None where nothing was judged.
-        p_for: that at which it would still be reproduced; None also for a published figure, because
-            lying inside its prediction interval does not rule out other values.
-        open: nothing is decided, and further seeds could decide it.
-        readings: the verdicts under each reading, by its name, where the claim hangs on one (`readings.together`).
-        interim: which interim analysis it is of (`sequential.judge_interim`), or that it is of single checkpoints.
-        error: what went wrong, if the claim could not be measured; not a `UserError` if it is a bug.
+        case: The claim and task that were judged.
+        outcome: Outcome, or None if the claim could not be measured; `reason` then contains the error message.
+        reason: Explanation of the outcome.
+        observed: Mean of the quantity over seeds.
+        interval: Confidence interval of the quantity.
+        band: Limits between which the quantity must lie.
+        measurements: Measurements of all seeds.
+        power: What would decide an inconclusive claim, as text.
+        by_seed: Parts of the quantity for each seed. Most quantities have a single part.
+        extreme: Whether the quantity is the smallest or the largest of several parts.
+        p_against: Smallest error rate at which the claim would still deviate; None if it was not judged.
+        p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
+            lying inside its prediction interval is no evidence against other values.
+        open: Whether the claim is undecided and more seeds could decide it.
+        readings: Verdicts by name of the reading, if the claim depends on one (`readings.together`).
+        interim: Which interim analysis it belongs to (`sequential.judge_interim`), or a note that it is about single
+            checkpoints.
+        error: Exception, if the claim could not be measured. Anything but a `UserError` is a bug.
     """
 
     case: Case
@@ -80,13 +88,13 @@ class Verdict:
 
     @property
     def within(self) -> str:
-        """How close a reproduced figure is known to be: the published figure and half the width of its band."""
+        """The tolerance of a reproduced figure: the published value and half the width of its band."""
         expect, published = self.case.claim.expect, self.case.figure.published
         if self.outcome != "reproduced" or self.band is None or published is None or expect is None:
             return ""
         if expect.kind != "around":
             return ""
-        half = max(published - self.band[0], self.band[1] - published)  # one end may be cut off
+        half = max(published - self.band[0], self.band[1] - published)  # one end may be clipped
         return f"{format_number(published)} +- {format_number(half)}"
 
     @property
@@ -96,9 +104,9 @@ class Verdict:
 
     @property
     def known_deviation(self) -> bool:
-        """Whether the claim deviates, as is known for this model.
+        """Whether the claim deviates, and this deviation is on record for the model.
 
-        What is known holds for all rows, so it does not excuse a limited run. A collapsed model is never excused.
+        Known deviations were found on all rows, so they do not excuse a run on a subset, nor a collapsed model.
         """
         known = any(self.case.known_deviation(model) for model in self.models)
         return known and self.outcome == "deviates" and not self.limited
@@ -110,12 +118,12 @@ class Verdict:
 
     @property
     def reused(self) -> bool:
-        """Whether all measurements were in the store."""
+        """Whether all measurements came from the store."""
         return bool(self.measurements) and all(measurement.reused for measurement in self.measurements)
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks that qualify the outcome: limited or unofficial data, precision, reuse and so on."""
+        """Caveats to show with the outcome, such as limited or unofficial data, precision, and reuse."""
         remarks = [self.interim] if self.interim else []
         for measurement in self.measurements:
             provenance = measurement.provenance
@@ -142,13 +150,13 @@ class Verdict:
         """Return the main figure of the verdict's first measurement as an Altair chart.
 
         Raises:
-            UserError: the verdict has nothing to plot.
-            MissingError: the extra `report` is not installed.
+            UserError: There is no figure.
+            MissingError: The extra `report` is not installed.
         """
         return as_chart(self)
 
     def _repr_html_(self) -> str | None:
-        """Return the HTML that a notebook shows: the verdict, its reason, and the figures of its measurements."""
+        """Return the HTML for notebooks: the verdict, its reason, and the figures of its measurements."""
         return as_html(self)
 
     @property
@@ -159,7 +167,7 @@ class Verdict:
 
     @property
     def data(self) -> VerdictData:
-        """The verdict as data, for `--benchmark-json`, reports and other programs."""
+        """The verdict as serializable data, for `--benchmark-json`, reports and other programs."""
         claim, provenances = self.case.claim, [measurement.provenance for measurement in self.measurements]
         return VerdictData(
             id=str(self.case),
@@ -210,12 +218,12 @@ class Verdict:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the verdict as data that JSON can hold."""
+        """Return the verdict as a JSON-compatible dictionary."""
         return self.data.model_dump(mode="json")
 
 
 def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
-    """Return which subjects were measured on the weights of two trainings that did not give the same ones."""
+    """Return remarks on subjects that were measured on different weights, from separate training runs."""
     weights: dict[Subject, set[str]] = {}
     for one in measurements:
         if one.provenance.weights:
@@ -224,7 +232,7 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
 
 
 def _older(measurement: Measurement) -> list[str]:
-    """Return how code and libraries that made a measurement and its checkpoint differ from those that judge it."""
+    """Return differences between the current versions of code and libraries and those that made a measurement."""
     made_by = measurement.provenance.made_by
     own = differences(made_by, get_measure(measurement.measure).made_by(None)) if made_by else []
     return own + checkpoint_differences(measurement.provenance.checkpoint_made_by)
@@ -234,11 +242,12 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     """Return what an observed quantity deviates from, as text.
 
     The text says whether the paper's own figures contradict its claim, whether a second source agrees with the
-    observed value, and which models the paper did not have.
+    observed value, and which of the models are not in the paper.
 
     Args:
-        band: of the claim; a second source agrees within the same width.
-        models: that were measured.
+        observed: Observed value.
+        band: Band of the claim. A second source agrees if it is within half its width.
+        models: Models that were measured.
     """
     figure, expect = case.figure, case.claim.expect
     assert expect is not None
@@ -254,7 +263,7 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     else:
         parts.append(whose)
     if figure.second_value is not None and figure.published is not None and expect.kind == "around":
-        half = max(figure.published - band[0], band[1] - figure.published)  # one end may be cut off
+        half = max(figure.published - band[0], band[1] - figure.published)  # one end may be clipped
         agrees = abs(observed - figure.second_value) <= half
         parts.append(f"{'but it agrees with' if agrees else 'and from'} {figure.second}")
     others = [name for name in models if not is_papers_model(name)]
@@ -263,7 +272,7 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
 
 
 def contradicted(case: Case) -> bool:
-    """Return whether an order's own published figure contradicts it, as table 1 contradicts "well on all tasks"."""
+    """Return whether the published figure contradicts an order, as table 1 contradicts "well on all tasks"."""
     published, expect = case.figure.published, case.claim.expect
     if published is None or expect is None or expect.kind not in ("above", "below"):
         return False
