@@ -1,6 +1,6 @@
-"""The caches between a session and its store, which train every checkpoint and make every measurement once.
+"""Caches between a session and its store: each checkpoint is trained once, and each measurement is made once.
 
-Everything that changes a result is part of its cache key: data, weights, settings, limits, code, versions and device.
+A cache key covers everything that affects a result: data, weights, settings, limits, code, versions and device.
 """
 
 import platform
@@ -37,9 +37,9 @@ from bertsecrets.types import Measurement, Provenance, Request, Subject, slug
 
 @dataclass
 class CheckpointCache:
-    """The checkpoints of a store, found by model, task, initialisation, seed, settings and training rows.
+    """A cache of checkpoints, looked up by model, task, initialisation, seed, settings and training rows.
 
-    `ref` returns the reference to a model by its name.
+    `ref` maps a model's name to its reference.
     """
 
     store: Store
@@ -52,7 +52,7 @@ class CheckpointCache:
         """Return the key of a subject's checkpoint.
 
         Raises:
-            UserError: the model or the data are not available.
+            UserError: If the model or the data are not available.
         """
         trained, ref = get_initialisation(subject.initialisation).trains, self.ref(subject.model)
         device = self.resources.device if trained else torch.device("cpu")
@@ -69,7 +69,7 @@ class CheckpointCache:
         return Key(inputs, made_by(TRAINING, device))
 
     def training_facts(self, subject: Subject) -> dict[str, Any]:
-        """Return the origin and limit of a subject's training rows, as a manifest records them."""
+        """Return the origin and limit of a subject's training rows, as recorded in a manifest."""
         rows, trained = self.resources.rows, get_initialisation(subject.initialisation).trains
         return {
             "data": rows.facts(subject.task, ("train",)) if trained else None,
@@ -77,15 +77,15 @@ class CheckpointCache:
         }
 
     def stored(self, subject: Subject) -> Path | None:
-        """Return the entry of a subject's checkpoint, with or without weights, without checking its files; or None.
+        """Return a subject's checkpoint entry, with or without weights, or None. Its files are not verified.
 
         Raises:
-            UserError: the model or the data are not available.
+            UserError: If the model or the data are not available.
         """
         return self._search(subject, Store.named)
 
     def find(self, subject: Subject) -> Path | None:
-        """Return the entry of `stored` if it is undamaged."""
+        """Return the entry that `stored` finds if it is undamaged."""
         return self._search(subject, Store.find)
 
     def _search(self, subject: Subject, search: Callable[[Store, str, Key], Path | None]) -> Path | None:
@@ -95,7 +95,7 @@ class CheckpointCache:
         return next(filter(None, entries), None)
 
     def get(self, subject: Subject) -> Path:
-        """Return the folder of a subject's checkpoint, trained now unless stored with its weights."""
+        """Return the folder of a subject's checkpoint, training it if its weights are not stored."""
         key = self.key(subject)
         states = self.store.root / "training" / digest(key.as_json())
         exact = replace(self.store, accept_older=False)
@@ -111,7 +111,7 @@ class CheckpointCache:
 
         store = self.store if dropped is None else exact
         folder, reused = store.get_or_make(CHECKPOINTS, str(subject), key, make)
-        if folder.name.endswith(key.marks):  # not an older entry: this training has ended
+        if folder.name.endswith(key.marks):  # not an older entry: this training run has ended
             shutil.rmtree(states, ignore_errors=True)
         if not reused:
             if dropped is not None:
@@ -120,7 +120,7 @@ class CheckpointCache:
         return folder
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
-        """Train a checkpoint into a folder, resuming from a saved state; return facts for its manifest."""
+        """Train a checkpoint into a folder, resuming from a saved state, and return the facts for its manifest."""
         from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
 
         trained = get_initialisation(subject.initialisation).trains
@@ -157,7 +157,7 @@ class CheckpointCache:
 
 
 def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> None:
-    """Log whether retraining gave the dropped weights, and delete the dropped entry."""
+    """Log whether retraining reproduced the dropped weights, and delete the dropped entry."""
     if ModelRef.in_folder(dropped).identity() == ModelRef.in_folder(checkpoint).identity():
         log.info(f"{subject}: retraining gave the same weights")
     else:
@@ -166,9 +166,9 @@ def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> No
 
 
 class MeasurementCache:
-    """The measurements of a store, found by measure, options, checkpoint, rows and settings.
+    """A cache of measurements, looked up by measure, options, checkpoint, rows and settings.
 
-    `made` and `failed` are requests that other processes carried out (`note`).
+    `made` and `failed` are requests completed by other processes (see `note`).
     """
 
     def __init__(self, checkpoints: CheckpointCache):
@@ -178,11 +178,11 @@ class MeasurementCache:
         self._checks: dict[str, ModelChecks] = {}  # by model
 
     def key(self, request: Request) -> Key:
-        """Return the key of a measurement, without reading or making it.
+        """Return the cache key of a measurement without reading or making it.
 
         Raises:
-            MissingError: its checkpoint is not stored, so its key is unknown.
-            UserError: the model or the data are not available.
+            MissingError: If its checkpoint is not stored, so that the key is unknown.
+            UserError: If the model or the data are not available.
         """
         measure, subject = _measure(request), request.subject
         ref = self.checkpoints.ref(subject.model) if measure.reads_model else None
@@ -194,28 +194,28 @@ class MeasurementCache:
         return measure.key(Run(subject, measure.check_options(dict(request.options)), self.resources, ref, folder))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Record the outcome of a request in another process; `get` raises the error without retrying."""
+        """Record the outcome of a request handled by another process; `get` raises its error without retrying."""
         if error is not None:
             self.failed[request] = error
         elif made:
             self.made.add(request)
 
     def stored(self, request: Request) -> Path | None:
-        """Return the entry of a measurement, without checking its files, or None.
+        """Return the entry of a measurement, or None, without verifying its files.
 
         Raises:
-            UserError: as `key`.
+            UserError: If the model or the data are not available.
         """
         return self.store.named(MEASUREMENTS, self.key(request))
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
-        """Return a measurement, made now unless stored.
+        """Return a measurement, making it if it is not stored.
 
         Args:
-            checkpoint: a folder to measure instead of the subject's own checkpoint.
+            checkpoint: Folder to measure instead of the subject's checkpoint.
 
         Raises:
-            UserError: the measure or an option is unknown, or data, a model or a tool is missing.
+            UserError: If the measure or an option is unknown, or data, a model or a tool is missing.
         """
         own = canonical(request)
         try:
@@ -233,7 +233,7 @@ class MeasurementCache:
 
     @contextmanager
     def _prepared(self, request: Request, checkpoint: Path | None) -> Iterator[tuple[Run, Key]]:
-        """Yield a measurement's run and key, and keep other processes from dropping the weights during the block.
+        """Yield a measurement's run and key; inside the block, other processes cannot drop the weights.
 
         If neither the weights nor the measurement are stored, the checkpoint is trained first.
         """
@@ -262,17 +262,17 @@ class MeasurementCache:
         folder = checkpoint or self.checkpoints.find(subject)
         if folder is None:
             without = Run(subject, options, self.resources, ref)
-            self._check_possible(measure, without, None)  # before anything is trained for it
+            self._check_possible(measure, without, None)  # before training for it
             folder = self.checkpoints.get(subject)
         if checkpoint is not None or has_weights(folder):
             opening.open_checkpoint_config(folder, task(subject.task))
         return Run(subject, options, self.resources, ref, folder)
 
     def _check_possible(self, measure: Measure, run: Run, checkpoint: Path | None) -> None:
-        """Check that a measure is possible on a model, once for each model: on a checkpoint or, without one, its base.
+        """Check, once per model, that a measure applies to a checkpoint or, without one, to its base model.
 
         Raises:
-            UserError: it is not.
+            UserError: If it does not apply.
         """
 
         def open_with(kernel: str) -> opening.OpenModel:
@@ -308,7 +308,7 @@ class MeasurementCache:
     def _made(
         self, measure: Measure, run: Run, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
-        """Run a measure; return its measurement and those of companions from the same pass, with their keys."""
+        """Run a measure; return its measurement and those of its companions from the same pass, with their keys."""
         if measure.reads_model:
             self._check_possible(measure, run, checkpoint)
         runs = {measure: run}
@@ -350,9 +350,9 @@ class MeasurementCache:
     ) -> Measurement:
         """Return a stored measurement for the run's subject.
 
-        New measurements are read back too, because JSON has no float32 and later runs must judge the same numbers. The
-        same rows may come from other files, and the same weights from another checkpoint, so the provenance of a reused
-        measurement names the current ones.
+        New measurements are read back as well, because JSON has no float32 and later runs must judge the same numbers.
+        A reused measurement may come from different files with the same rows, or a different checkpoint with the same
+        weights, so its provenance is updated to the current ones.
         """
         stored = load(entry)
         facts = self._facts(measure, run, key, checkpoint) if reused else {}

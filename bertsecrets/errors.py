@@ -1,4 +1,4 @@
-"""Errors that the user can fix, one-line messages, and the optional packages that a message tells how to install."""
+"""Errors that the user can fix, helpers for one-line messages, and checks for optional packages."""
 
 import difflib
 import errno
@@ -25,9 +25,9 @@ OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to m
 
 
 class UserError(Exception):
-    """An error that the user can fix, in one line: what is wrong, the value, and what to do.
+    """An error that the user can fix. Its one-line message says what is wrong, the value, and what to do.
 
-    The command line prints it and exits with code 2. In a run of many claims, the others are judged first.
+    The command line prints the message and exits with code 2. In a run of several claims, the others are judged first.
     """
 
 
@@ -40,15 +40,15 @@ class NotApplicableError(UserError):
 
 
 class MisreadError(UserError, RuntimeError):
-    """A check failed: the suite does not see what the model computes, so nothing is measured."""
+    """A consistency check failed: the suite does not see what the model computes, so it refuses to measure."""
 
 
 class RunError(UserError):
-    """An error that concerns every measurement (no model, a full disk) and ends the run."""
+    """An error that affects every measurement, such as a full disk, and ends the run."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of another library's error, or its class if it has no message.
+    """Return the first line of another library's error, or its class name if it has no message.
 
     >>> first_line(ValueError("bad header:\\n  at byte 3"))
     'bad header'
@@ -59,7 +59,7 @@ def first_line(error: BaseException) -> str:
 
 
 def one_line(text: object) -> str:
-    r"""Return a message in one line, with unprintable characters escaped.
+    r"""Return a message on one line, with unprintable characters escaped.
 
     >>> one_line("not valid:\n  at byte\x1b[2J 3")
     'not valid: at byte\\x1b[2J 3'
@@ -69,7 +69,7 @@ def one_line(text: object) -> str:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Return a text for a message, without the middle if it is very long.
+    """Return a text for a message, with the middle removed if it is too long.
 
     >>> shortened("a" * 10, most=4)
     'aa...aa'
@@ -78,7 +78,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def excerpt(text: object, most: int = 300) -> str:
-    r"""Return a text for quoting in a message: in one line, without the middle if it is very long.
+    r"""Return a text to quote in a message: on one line, with the middle removed if it is too long.
 
     >>> excerpt("bad\n  value")
     'bad value'
@@ -87,7 +87,7 @@ def excerpt(text: object, most: int = 300) -> str:
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message: the known names most similar to `name`, or the first 20.
+    """Return a hint for an error message: the known names closest to `name`, or the first 20.
 
     >>> near_matches("rtee", ["mrpc", "rte", "sst2"])
     'did you mean rte?'
@@ -103,7 +103,7 @@ def near_matches(name: str, known: Iterable[str]) -> str:
 
 
 def of_the_machine(error: BaseException) -> str | None:
-    """Return a one-line message for an error of the machine (memory, files); None for other errors."""
+    """Return a one-line message for a system error (memory, files), or None for any other error."""
     if ran_out(error):
         return (
             f"not enough memory ({first_line(error)[:200]}): close other programs, use a smaller model, "
@@ -115,8 +115,8 @@ def of_the_machine(error: BaseException) -> str | None:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Return whether an error means out of memory; torch has a class for it on GPUs, and only messages on CPUs."""
-    torch = sys.modules.get("torch")  # if not loaded, the error is not of torch
+    """Return whether an error means out of memory; torch has a class for it on GPUs, but only messages on CPUs."""
+    torch = sys.modules.get("torch")  # if not loaded, torch cannot have raised the error
     said = str(error).lower()
     return (
         isinstance(error, MemoryError)
@@ -126,7 +126,7 @@ def ran_out(error: BaseException) -> bool:
 
 
 def in_short(error: BaseException) -> str:
-    """Return an unexpected error in one line.
+    """Return a one-line message for an unexpected error.
 
     >>> in_short(TypeError("no number"))
     'a bug in bertsecrets or a damaged file (TypeError: no number)'
@@ -140,10 +140,10 @@ def in_short(error: BaseException) -> str:
 
 @contextmanager
 def from_extra(package: str) -> Iterator[None]:
-    """Allow the block to import an optional package: `with from_extra("scikit-learn"): import sklearn`.
+    """Allow importing an optional package inside the block: `with from_extra("scikit-learn"): import sklearn`.
 
     Raises:
-        MissingError: the package is not installed.
+        MissingError: If the package is not installed.
     """
     try:
         yield
@@ -154,7 +154,7 @@ def from_extra(package: str) -> Iterator[None]:
 
 
 def extra_problem(package: str) -> str | None:
-    """Return the advice for a missing package, or None, without importing it."""
+    """Return how to install a missing package, or None if it is installed, without importing it."""
     return None if find_spec(PACKAGES[package][0]) else _advice(package)
 
 
@@ -162,7 +162,7 @@ def check_extra(extra: str) -> None:
     """Check that all packages of an extra are installed, without importing them.
 
     Raises:
-        MissingError: a package is missing.
+        MissingError: If a package is missing.
     """
     packages = (package for package, (_, own, _) in PACKAGES.items() if own == extra)
     if problem := next(filter(None, map(extra_problem, packages)), None):

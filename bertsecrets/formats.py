@@ -1,8 +1,8 @@
-"""The published format of verdicts, as models and as a JSON Schema: one verdict, and the verdicts of a run.
+"""The published format of verdicts, as pydantic models and as a JSON Schema.
 
-`report --json`, `--benchmark-json` and the store write it; the schema lies in `docs/schema/`. Within a major version
-fields are added, never removed, renamed or given another meaning, and readers ignore those that they do not know. A
-field that is added later may be missing from files of an earlier minor version, so it needs a default.
+`report --json`, `--benchmark-json` and the store write this format; the schema is in `docs/schema/`. Within a major
+version, fields may be added but never removed, renamed or redefined, and readers ignore unknown fields. Fields added
+later need a default, because files of earlier minor versions lack them.
 """
 
 import math
@@ -22,12 +22,12 @@ ERROR = "error"  # shown in place of an outcome if a claim could not be measured
 
 
 def _finite(value: Any) -> Any:
-    """Return None instead of NaN and infinity, which JSON does not have."""
+    """Replace NaN and infinity, which JSON does not support, by None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def current_outcome(outcome: Any) -> Any:
-    """Return an outcome of any version of the format as in the current one.
+    """Convert an outcome from any version of the format to the current one.
 
     >>> current_outcome("negligible"), current_outcome("not measured"), current_outcome("reproduced")
     ('deviates', None, 'reproduced')
@@ -36,7 +36,7 @@ def current_outcome(outcome: Any) -> Any:
 
 
 def _current_version(version: Any) -> Any:
-    """Return the version of a file once it is read: files of version 1 become version 2."""
+    """Return the version of a file after reading, which converts version 1 to version 2."""
     return VERSION if isinstance(version, str) and version.startswith("1.") else version
 
 

@@ -1,6 +1,6 @@
 """Downloads from the Hugging Face hub: a pinned revision, cached by the hub's library, checked against sha256 digests.
 
-Files that are complete in the hub's cache are used without any request.
+Files that are already in the hub's cache need no request.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository on the hub at a revision: a branch, a tag, a commit, or None for the main branch.
+    """A hub repository at a revision: a branch, tag or commit, or None for the main branch.
 
     Args:
-        title: its name in messages.
-        advice: what to do without it, for messages.
-        hint: a similar known name, for messages.
-        pins: published sha256 digests by file name; with them, no other file is downloaded.
+        title: Name of the repository for messages.
+        advice: What to do if the repository is unavailable, for messages.
+        hint: Known repository with a similar name, for messages.
+        pins: Published sha256 digests by file name. If given, no other files are downloaded.
     """
 
     name: str
@@ -41,10 +41,10 @@ class Repository:
     pins: Mapping[str, str] = field(default_factory=dict)
 
     def commit(self, marker: str) -> str:
-        """Return the commit of the revision: the cached one, or the current one, for which `marker` is downloaded.
+        """Return the revision's commit: the cached one, or the current one, found by downloading `marker`.
 
         Raises:
-            RunError: it is not cached and the hub does not provide it.
+            RunError: If the commit is neither cached nor available from the hub.
         """
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
@@ -58,13 +58,13 @@ class Repository:
         return Path(file).parent.name
 
     def folder(self, commit: str, patterns: Sequence[str], essential: Sequence[Sequence[str]]) -> Path:
-        """Return the cached folder of a commit with all files that match a pattern, downloading missing ones.
+        """Return the cache folder of a commit after downloading any missing files that match a pattern.
 
         Args:
-            essential: groups of patterns; at least one file per group is required.
+            essential: Groups of patterns; at least one file per group is required.
 
         Raises:
-            RunError: a file cannot be downloaded, or its content is not the published one.
+            RunError: If a file cannot be downloaded, or differs from the published one.
         """
         from huggingface_hub import HfApi
 
@@ -111,7 +111,7 @@ class Repository:
 
     @contextmanager
     def _errors_in_one_line(self) -> Iterator[None]:
-        """Turn every error of the hub's library into a RunError with the library's message."""
+        """Turn any error raised by the hub's library into a RunError with the same message."""
         from huggingface_hub.errors import LocalEntryNotFoundError
 
         try:
@@ -131,7 +131,7 @@ def _missing(folder: Path, essential: Sequence[Sequence[str]]) -> Sequence[str] 
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
-    """Return the files that match a pattern, without links to deleted blobs."""
+    """Return the files that match a pattern, except links to deleted blobs."""
     return [path for path in folder.glob(pattern) if path.is_file()]
 
 
@@ -151,12 +151,12 @@ def _progress_bars() -> Iterator[None]:
 
 
 def _check(file: Path, pinned: str | None, title: str) -> None:
-    """Check that a cached file has its published content.
+    """Check that a cached file is identical to the published one.
 
-    The cache names files by their sha256 or, small ones, by git's sha1; a cache without symbolic links does not.
+    The cache names large files by their sha256 and small ones by git's sha1, unless it lacks symbolic links.
 
     Raises:
-        RunError: its content differs.
+        RunError: If the content differs.
     """
     blob = file.resolve()
     expected = pinned or (blob.name if file.is_symlink() else "")

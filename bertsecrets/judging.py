@@ -1,7 +1,7 @@
-"""The judging loop that the command line, the pytest plugin and Python share.
+"""The judging loop shared by the command line, the pytest plugin and the Python API.
 
-Cases are judged once after each interim analysis, and seeds are added while they can decide a case. What goes wrong
-with one case does not end the run.
+Cases are judged at each interim analysis, and seeds are added as long as they could decide a case. An error in one case
+does not end the run.
 """
 
 import time
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A case that cannot be judged, since data or a tool is missing."""
+    """A case that cannot be judged because data or a tool is missing."""
 
     case: Case
     reason: str
@@ -39,13 +39,13 @@ Result = TypeVar("Result", bound=Verdict | Skipped)
 
 
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
-    """Return the verdict on a case, or what became of it if judging fails.
+    """Return the verdict on a case, or `Skipped` if data or a tool is missing.
 
-    Missing data skip it, and a model that cannot have the quantity makes it "not applicable". Any other error, a bug
-    included, gives a verdict without an outcome (`Verdict.error`).
+    If the model does not have the quantity, the outcome is "not applicable". Any other error, including a bug, results
+    in a verdict without an outcome (see `Verdict.error`).
 
     Raises:
-        RunError: the error concerns every case.
+        RunError: If the error affects every case.
     """
     try:
         return judge()
@@ -76,12 +76,12 @@ def judge_until_decided(
 ) -> Iterator[Result]:
     """Yield the results of each interim analysis; later results of a case replace earlier ones.
 
-    A seed is added for the cases that are still open, as long as the budget allows.
+    Seeds are added for cases that are still open, as long as the budget allows.
 
     Args:
-        judge: yields the results of cases on some seeds.
-        interims: the seeds of each analysis.
-        can_afford: whether the budget allows another seed for some cases.
+        judge: Function that yields the results of cases on the given seeds.
+        interims: Seeds of each interim analysis.
+        can_afford: Function that returns whether the budget allows another seed for the given cases.
     """
     for place, seeds in enumerate(interims):
         if place and not (cases and can_afford(cases, seeds[-1])):
@@ -98,7 +98,7 @@ class Verdicts(list[Verdict]):
     """Verdicts on several claims."""
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return one row per verdict with the fields of the JSON report that are scalars, and the interval's ends."""
+        """Return one row per verdict, with the scalar fields of the JSON report and the endpoints of the interval."""
         import pandas as pd
 
         rows = []
@@ -120,7 +120,7 @@ class Verdicts(list[Verdict]):
 
 
 class SeedBudget:
-    """A time budget for adding seeds, which starts now."""
+    """A time budget for adding seeds. The clock starts when it is created."""
 
     def __init__(
         self,
@@ -131,9 +131,10 @@ class SeedBudget:
     ):
         """
         Args:
-            seconds: None if unlimited.
-            cost: returns the seconds of another seed for some cases; by default, as long as the last seed took.
-            at_once: the number of parallel jobs.
+            seconds: Length of the budget. If None, it is unlimited.
+            cost: Function that estimates the seconds of another seed for some cases. By default, the time of the last
+                seed.
+            at_once: Number of parallel jobs.
         """
         self.seconds, self.cost, self.at_once = seconds, cost, at_once
         self.began = self.last = time.monotonic()
@@ -157,13 +158,13 @@ class SeedBudget:
 
 @dataclass
 class JudgedRun:
-    """The verdicts of a run, and what ended it early.
+    """The verdicts of a run, and the error that ended it early, if any.
 
     Args:
-        cases: those that can be measured.
-        asked: all requested cases whose tasks have data.
-        ended: what ended the run early.
-        examples: for the attention viewer of the page (`report.viewer.Examples`).
+        cases: Cases that can be measured.
+        asked: All requested cases whose tasks have data.
+        ended: Error that ended the run early, if any.
+        examples: Examples for the attention viewer of the report (`report.viewer.Examples`).
     """
 
     model: str
@@ -174,10 +175,10 @@ class JudgedRun:
     examples: Any = None
 
     def collect(self, results: Iterable[Verdict | Skipped], tell: Callable[[Verdict], None] | None = None) -> None:
-        """Collect results until the last one, or until an error ends the run.
+        """Collect all results, or those before an error ends the run.
 
         Args:
-            tell: receives each verdict.
+            tell: Callback for each verdict.
         """
         places = {str(case): place for place, case in enumerate(self.cases)}
         try:
@@ -194,7 +195,7 @@ class JudgedRun:
 
     @property
     def note(self) -> str:
-        """What is missing; empty if every case was judged."""
+        """A note on the missing results; empty if every case was judged."""
         if self.ended is None:
             return ""
         why = "it was interrupted" if isinstance(self.ended, KeyboardInterrupt) else str(self.ended)
@@ -202,7 +203,7 @@ class JudgedRun:
 
     @property
     def undecided(self) -> list[str]:
-        """The requested claims that neither hold nor fail, without those that do not apply to the model."""
+        """The requested claims that are undecided, except those that do not apply to the model."""
         outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
         names = [str(case) for case in self.asked or self.cases]
         return [name for name in names if outcomes.get(name, "inconclusive") == "inconclusive"]
@@ -210,15 +211,15 @@ class JudgedRun:
     def exit_code(self, *, strict: bool = False) -> int:
         """Return 1 if a claim deviates unexpectedly, otherwise 0.
 
-        Deviations count without correction for multiple testing, so that the outcome of a benchmark does not depend on
-        which other claims were requested.
+        Deviations are counted without correction for multiple testing, so that the outcome of a benchmark does not
+        depend on which other claims were requested.
 
         Args:
-            strict: return 1 also if a requested claim is undecided.
+            strict: Also return 1 if a requested claim is undecided.
 
         Raises:
-            BaseException: the error that ended the run early, or the first bug.
-            UserError: a claim could not be measured.
+            BaseException: If an error ended the run early, or a case failed because of a bug.
+            UserError: If a claim could not be measured.
         """
         errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
         bugs = [verdict.error for verdict in errors if not isinstance(verdict.error, UserError)]

@@ -23,12 +23,12 @@ STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB = "hub"  # as the GLUE folder
-# The options of every command that reads rows; some add those of frames and spaCy.
+# Options of every command that reads rows; some commands add those for frames and spaCy.
 ROW_OPTIONS = (
     *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
     *("offline", "allow_unofficial_data", "accept_older"),
 )
-# All options of a run, by their groups in `--help`.
+# All run options, grouped as in `--help`.
 HELP_GROUPS = {
     "model and data": (
         *("model", "glue", "frames", "spacy", "limit", "train_limit", "grid_limit", "offline"),
@@ -40,15 +40,15 @@ HELP_GROUPS = {
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
-MOST_SEEDS = 100  # each trains every checkpoint once more
+MOST_SEEDS = 100  # every checkpoint is trained once per seed
 MOST_EXAMPLES = 6  # as many as `example-maps` keeps
 
 
 def path(text: str) -> Path:
-    """Return an option's path.
+    """Parse a path.
 
     Raises:
-        argparse.ArgumentTypeError: it is empty, as from an unset shell variable, or too long.
+        argparse.ArgumentTypeError: If it is empty (for example, an unset shell variable) or too long.
     """
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
@@ -58,7 +58,7 @@ def path(text: str) -> Path:
 
 
 def _seeds(text: str) -> int | str:
-    """Return a number of seeds; other strings are unchanged, and `RunOptions` checks them."""
+    """Parse a number of seeds; other strings are returned unchanged for `RunOptions` to check."""
     try:
         return int(text)
     except ValueError:
@@ -66,10 +66,10 @@ def _seeds(text: str) -> int | str:
 
 
 def _examples(text: str) -> int:
-    """Return an option's number of examples.
+    """Parse a number of examples.
 
     Raises:
-        argparse.ArgumentTypeError: it is not a number, or is out of range.
+        argparse.ArgumentTypeError: If it is not a number or is out of range.
     """
     if not text.isdecimal() or int(text) > MOST_EXAMPLES:
         raise argparse.ArgumentTypeError(f"{shortened(text)} is out of range: give 0 to {MOST_EXAMPLES}")
@@ -98,18 +98,18 @@ EXAMPLES: dict[str, Any] = {
     "default": 3,
     "metavar": "N",
 }
-TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # without effect on a trained checkpoint
+TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect on a trained checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of a run; defaults come from the environment or `params.yaml`.
 
-    With `checkpoint`, only that folder is judged, fine-tuned on `checkpoint_task`; `model` is then the pretrained model
-    to compare it with.
+    If `checkpoint` is given, only that folder is judged. It must have been fine-tuned on `checkpoint_task`, and `model`
+    is the pretrained model to compare it with.
 
     Raises:
-        UserError: an option is out of range or unknown, or has no effect on `checkpoint`.
+        UserError: If an option is out of range or unknown, or has no effect on `checkpoint`.
     """
 
     model: str | None = _option("hub name, folder, minilm or mpnet; NAME@REVISION pins a commit")
@@ -206,7 +206,7 @@ class RunOptions:
 
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":
-        """Return the options of a run from a parsed command line; other options are ignored."""
+        """Create the options of a run from a parsed command line, ignoring any others."""
         known = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
         given = {name: value for name, value in known.items() if value is not None and value is not False}
         trained = getattr(namespace, "checkpoint", None) or getattr(namespace, "measurements", None)
@@ -218,10 +218,10 @@ class RunOptions:
         return cls(**{**defaults, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
-        """Return the options with a single checkpoint of the only task to judge, if given.
+        """Return the options for judging a single checkpoint on its task, if a checkpoint is given.
 
         Raises:
-            UserError: there is not exactly one task, or an option has no effect on a checkpoint.
+            UserError: If there is not exactly one task, or an option has no effect on a checkpoint.
         """
         if checkpoint is None:
             return self
@@ -244,7 +244,7 @@ class RunOptions:
         """Return the source of GLUE rows.
 
         Raises:
-            UserError: a GLUE folder does not exist.
+            UserError: If a GLUE folder does not exist.
         """
         from bertsecrets.texts.glue import Source, check_glue  # slow to import, and few commands read rows
 
@@ -260,7 +260,7 @@ class RunOptions:
 
     @property
     def keep(self) -> Keep:
-        """Which weights are kept after all measurements."""
+        """Which weights to keep after all measurements."""
         return cast(Keep, self.keep_checkpoints)
 
     @property
@@ -279,7 +279,7 @@ class RunOptions:
         return not self.allow_unofficial_data and not any(getattr(self, name) for name in LIMITS)
 
 
-# The arguments of `add_argument` by option.
+# Arguments of `add_argument` by option.
 PARSING: dict[str, dict[str, Any]] = {
     option.name: dict(option.metadata) for option in fields(RunOptions) if option.metadata
 }
@@ -288,10 +288,10 @@ PARSING: dict[str, dict[str, Any]] = {
 def configured() -> dict[str, Any]:
     """Return the defaults of options in `[tool.bertsecrets]` of the working directory's `pyproject.toml`.
 
-    A default from the environment precedes them.
+    Defaults from the environment take precedence.
 
     Raises:
-        UserError: the file is malformed, or an option is unknown or has a value of the wrong type.
+        UserError: If the file is malformed, or an option is unknown or has a value of the wrong type.
     """
     given = project_options()
     for name, value in given.items():
@@ -310,7 +310,7 @@ def configured() -> dict[str, Any]:
 
 
 def flag(name: str) -> str:
-    """Return the spelling of an option on the command line.
+    """Return the command-line flag of an option.
 
     >>> flag("train_limit")
     '--train-limit'
@@ -322,7 +322,7 @@ def seed_range(count: int) -> range:
     """Return seeds 1 to `count`.
 
     Raises:
-        UserError: the count is out of range.
+        UserError: If the count is out of range.
 
     >>> list(seed_range(3))
     [1, 2, 3]
@@ -335,10 +335,10 @@ def seed_range(count: int) -> range:
 
 
 def check_initialisation(name: str) -> InitialisationName:
-    """Return a valid name of an initialisation.
+    """Return the name of an initialisation after checking it.
 
     Raises:
-        UserError: it is unknown.
+        UserError: If it is unknown.
     """
     if name not in INITIALISATIONS:
         raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")
@@ -349,23 +349,23 @@ def check_seed(seed: int) -> None:
     """Check that a seed is in range.
 
     Raises:
-        UserError: it is not.
+        UserError: If the seed is out of range.
     """
     if not 0 <= seed < SEEDS:
         raise UserError(f"--seed {seed} is out of range: give 0 to {SEEDS - 1}")
 
 
 def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) -> None:
-    """Add options of a run with `add`: an argparse parser's `add_argument`, or a pytest group's `addoption`."""
+    """Add run options with `add`: an argparse parser's `add_argument`, or a pytest group's `addoption`."""
     for name in names:
         add(flag(name), **PARSING[name])
 
 
 def add_command(commands: Any, name: str, help: str, example: str, run: Callable[..., int | None]) -> Any:
-    """Return the parser of a new command.
+    """Add a command and return its parser.
 
     Args:
-        example: a call of the command, without `bertsecrets`.
+        example: Example call of the command, without `bertsecrets`.
     """
     parser = commands.add_parser(name, help=help, description=help, epilog=f"example: bertsecrets {example}")
     parser.set_defaults(run=run)
@@ -373,20 +373,20 @@ def add_command(commands: Any, name: str, help: str, example: str, run: Callable
 
 
 def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = ROW_OPTIONS) -> None:
-    """Add options of a run to a command, in groups."""
+    """Add run options to a command's parser, in groups."""
     for title, members in HELP_GROUPS.items():
         if present := [name for name in members if name in names]:
             add_options(parser.add_argument_group(title).add_argument, present)
 
 
 def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Check that none of these options is given.
+    """Check that none of these options was given.
 
     Args:
-        why: the rest of the message after the option's name.
+        why: Rest of the message, after the option's name.
 
     Raises:
-        UserError: one is given.
+        UserError: If one was given.
     """
     for name in names:
         value = getattr(options, name)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 SWITCH = "TQDM_DISABLE"  # environment variable that hides progress, here and in other libraries
 IN_LOGS = "lines"  # its value to write lines instead of drawing bars
 EVERY = 30.0  # seconds between log lines
-SHARE, SOONEST = 0.1, 10.0  # a line comes earlier after this share of the work, but not before this many seconds
+SHARE, SOONEST = 0.1, 10.0  # log sooner after this fraction of the work, but not before this many seconds
 
 
 class _Stderr(logging.Handler):
@@ -33,7 +33,7 @@ log.addHandler(_handler)
 
 @contextmanager
 def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Write messages inside a context of their own, such as one that does not capture output."""
+    """Write each message inside the given context, such as one that disables output capturing."""
     before, _handler.inside = _handler.inside, inside
     try:
         yield
@@ -42,7 +42,7 @@ def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None
 
 
 class Progress(Protocol):
-    """Work in progress."""
+    """A display of work in progress."""
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
         """Report more work done, with a note such as the loss."""
@@ -50,12 +50,12 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> Iterator[Progress]:
-    """Show the progress of the block: title, share, speed, time left.
+    """Show the progress of the block: title, percentage, speed, time left.
 
     Args:
-        title: None hides it.
-        unit: the singular of what is counted.
-        done: the amount done before.
+        title: Title of the progress display. If None, nothing is shown.
+        unit: Unit of work, in the singular.
+        done: Amount of work already done.
     """
     if title is None or hidden():
         yield Silence()
@@ -79,7 +79,7 @@ class Silence:
 
 
 class Lines:
-    """Progress as log lines; none for work of a few seconds."""
+    """Progress as log lines. Work that takes only seconds is not logged."""
 
     def __init__(self, title: str, total: int, unit: str, done: float = 0):
         self.title, self.total, self.unit = title, total, unit
@@ -149,7 +149,7 @@ def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
 
 
 def in_bytes(number: float) -> str:
-    """Return a number of bytes with its unit.
+    """Format a number of bytes with its unit.
 
     >>> in_bytes(90_900_000), in_bytes(1_234_000_000)
     ('90.9 MB', '1.23 GB')
@@ -163,7 +163,7 @@ def in_bytes(number: float) -> str:
 
 
 def in_time(seconds: float | None) -> str:
-    """Return a time in hours, minutes and seconds.
+    """Format a duration in hours, minutes and seconds.
 
     >>> in_time(12.3), in_time(200), in_time(7300), in_time(None)
     ('12 s', '3 min 20 s', '2 h 1 min', 'unknown')

@@ -1,4 +1,4 @@
-"""What made a result: code, library versions and device, the second half of its cache key."""
+"""The provenance of results: code, library versions and device, the second half of a cache key."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 PACKAGE = Path(__file__).resolve().parent
-SUITE = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that decide verdicts
+SUITE = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that affect verdicts
 TRAINING = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
 COMPUTING = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
 # Imported packages, and the distributions whose versions then count; `transformers` uses `tokenizers`.
@@ -55,7 +55,7 @@ def run_facts() -> dict[str, Any]:
 def suite_commit(checkout: Path = PACKAGE.parent) -> tuple[str | None, bool | None]:
     """Return the git commit of the suite, and whether its code, claims or settings differ from it.
 
-    It comes from git in a checkout, or from pip if installed from a git URL; otherwise both are None.
+    In a checkout, the commit comes from git; if installed from a git URL, from pip. Otherwise both are None.
     """
     if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE.name}/__init__.py") is None:
         return _installed_commit(), None
@@ -90,11 +90,11 @@ def _installed_commit() -> str | None:
 
 
 def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
-    """Return what computes a result now: a digest of the code, library versions, the device.
+    """Return what a result would be computed with now: a digest of the code, library versions, the device.
 
     Args:
-        module: the module that computes it.
-        device: None if the result is the same on every device.
+        module: Name of the module that computes the result.
+        device: Device of the computation. None if the result is the same on every device.
     """
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}
@@ -116,7 +116,7 @@ def library_version(name: str) -> str | None:
 
 
 def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between what made a result and what would make it now, as text.
+    """Describe how the code, versions and device that made a result differ from the current ones.
 
     >>> torch = {"code": "a", "software": {"torch": "2.12.0"}}
     >>> differences(torch, {"code": "b", "software": {"torch": "2.13.0"}})
@@ -133,10 +133,10 @@ def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def checkpoint_differences(made: Mapping[str, Any] | None, now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the same for a checkpoint; empty if it was not made by the suite.
+    """Return the `differences` for a checkpoint; empty if it was not made by the suite.
 
     Args:
-        now: by default the current code and versions, on any device.
+        now: What to compare with. By default, the current code and versions, on any device.
     """
     different = differences(made, now or made_by(TRAINING, None)) if made else []
     return [f"checkpoint {difference}" for difference in different]
@@ -146,7 +146,7 @@ def best_device(wanted: str | None = None) -> "torch.device":
     """Return the named device; by default or for `auto`, the GPU if there is one, otherwise the CPU.
 
     Raises:
-        UserError: the named device is not available, or cannot compute.
+        UserError: If the named device is not available or does not work.
     """
     import torch  # slow to import, and not needed to show verdicts
 
@@ -169,16 +169,16 @@ class SlowPrecisionWarning(UserWarning):
 
 
 def best_precision(wanted: str, device: "torch.device") -> Precision:
-    """Return the precision of training; `auto` is bfloat16 if the device supports it natively."""
+    """Return the training precision; `auto` is bfloat16 if the device supports it natively."""
     if wanted == "auto":
         return "bfloat16" if native_bfloat16(device) else "float32"
     return "float32" if wanted == "float32" else "bfloat16"
 
 
 def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
-    """Return settings with the precision of training: the given one, or that of the settings.
+    """Return settings with the training precision resolved: the given one, or that of the settings.
 
-    Warns if it is bfloat16 and the device does not support that natively.
+    Warns if it is bfloat16 and the device does not support this natively.
     """
     precision = best_precision(wanted or settings.finetune.precision, device)
     if precision == "bfloat16" and not native_bfloat16(device):
@@ -201,9 +201,9 @@ def native_bfloat16(device: "torch.device") -> bool:
 
 
 def device_name(device: "torch.device") -> str:
-    """Return the name of a device, with everything that changes the last bits of a result.
+    """Return the name of a device, including everything that affects the last bits of a result.
 
-    On a CPU these are the instruction set and the number of threads, which change the order of sums.
+    On a CPU, these are the instruction set and the number of threads, which change the order of summation.
     """
     import torch
 

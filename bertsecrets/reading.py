@@ -10,7 +10,7 @@ import yaml
 
 from bertsecrets.errors import UserError, excerpt, shortened
 
-TEXT_LIMIT = 512 * 2**20  # bytes of a text file: several times GLUE's largest
+TEXT_LIMIT = 512 * 2**20  # bytes of a text file, several times the size of GLUE's largest
 YAML_LIMIT = 8 * 2**20  # bytes of settings or claims
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
 MERGE = "tag:yaml.org,2002:merge"
@@ -18,10 +18,10 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is eight tim
 
 
 def seconds(text: str) -> float:
-    """Return a duration in seconds.
+    """Parse a duration and return it in seconds.
 
     Raises:
-        ValueError: it is not a duration, or is 0.
+        ValueError: If it is not a duration, or is 0.
 
     >>> seconds("20min"), seconds("1.5 h"), seconds("90s")
     (1200.0, 5400.0, 90.0)
@@ -36,10 +36,10 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
     """Return the content of a file of at most `limit` bytes.
 
     Args:
-        failing: the beginning of the error message, such as `cannot read the settings`.
+        failing: Beginning of the error message, such as `cannot read the settings`.
 
     Raises:
-        UserError: it is missing, cannot be read, or is too large.
+        UserError: If the file is missing, unreadable or too large.
     """
     try:
         with path.open("rb") as file:
@@ -54,19 +54,19 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
 
 
 def read_text(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> str:
-    """Return the text of a UTF-8 file, without a byte order mark and with its line ends unchanged.
+    """Return the text of a UTF-8 file, without a byte order mark and with line endings unchanged.
 
     Raises:
-        UserError: it is missing, cannot be read, is too large, or is not UTF-8; the message names the line.
+        UserError: If the file is missing, unreadable, too large or not UTF-8. The message names the line.
     """
     return decoded(read_bytes(path, limit, failing), str(path))
 
 
 def decoded(data: bytes, name: str) -> str:
-    """Return UTF-8 bytes as text, without a byte order mark.
+    """Decode UTF-8 bytes, without a byte order mark.
 
     Raises:
-        UserError: they are not UTF-8; the message names file and line.
+        UserError: If they are not UTF-8. The message names the file and line.
     """
     try:
         return data.decode("utf-8-sig")
@@ -95,10 +95,10 @@ class YamlError(ValueError):
 
 
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """Return a YAML document as nodes, which have line numbers, and as data.
+    """Parse a YAML document into nodes, which have line numbers, and data.
 
     Raises:
-        YamlError: it is not YAML, or a mapping has a duplicate key.
+        YamlError: If it is not YAML, or a mapping has a duplicate key.
     """
     loader = LOADER(text)
     try:
@@ -129,7 +129,7 @@ def _check_keys(node: yaml.Node, visited: set[int]) -> None:
     """Check that no mapping in a document has a duplicate key.
 
     Raises:
-        YamlError: one has.
+        YamlError: If a mapping has a duplicate key.
     """
     if id(node) in visited:  # an alias
         return
@@ -148,10 +148,10 @@ def _check_keys(node: yaml.Node, visited: set[int]) -> None:
 
 
 def read_npy(data: bytes) -> np.ndarray:
-    """Return the numbers or strings of an .npy file.
+    """Return the array of numbers or strings in an .npy file.
 
     Raises:
-        ValueError: it is not an .npy file, is truncated, or holds Python objects.
+        ValueError: If it is not an .npy file, is truncated, or contains Python objects.
     """
     try:
         array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)

@@ -1,6 +1,6 @@
-"""The session: the interface of the command line, the pytest plugin and Python to measure subjects and judge claims.
+"""Sessions, with which the command line, the pytest plugin and Python code measure subjects and judge claims.
 
-It combines options, data, models and the store, whose caches (`bertsecrets.caches`) train and measure everything once.
+A session combines options, data, models and the store, whose caches (`bertsecrets.caches`) avoid repeated work.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,12 +60,12 @@ class Session:
         """Open a session.
 
         Args:
-            options: of the run.
-            given: options as keywords (`model`, `glue`, `limit`, ...), which override `options`.
-            settings: instead of those in `params.yaml`.
+            options: Options of the run.
+            given: Options as keyword arguments (`model`, `glue`, `limit`, ...), which override `options`.
+            settings: Settings to use instead of those in `params.yaml`.
 
         Raises:
-            UserError: an option is invalid, or names something that does not exist.
+            UserError: If an option is invalid, or names something that does not exist.
         """
         self.options = options = replace(options, **given) if options else RunOptions(**given)
         self.settings = settings or load_settings()
@@ -74,7 +74,7 @@ class Session:
         device = best_device(options.device)
         self.settings = in_precision(self.settings, options.precision, device)
         if options.threads is not None:
-            torch.set_num_threads(options.threads)  # of the whole process; part of the cache keys
+            torch.set_num_threads(options.threads)  # for the entire process; part of the cache keys
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
         source = options.source()
@@ -103,12 +103,12 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The judged model: the checkpoint or model of the options, otherwise that of `params.yaml`."""
+        """The judged model: the checkpoint or model in the options, otherwise the model in `params.yaml`."""
         return self.options.judged or full_name(self.settings.model)
 
     @property
     def seeds(self) -> Sequence[int]:
-        """The seeds of the options or of `params.yaml`; for `auto`, those of the last analysis."""
+        """The seeds in the options or in `params.yaml`; for `auto`, the seeds of the last analysis."""
         if self.options.checkpoint is not None:
             return [1]
         wanted = self.settings.seeds if self.options.seeds is None else self.options.seeds
@@ -118,9 +118,9 @@ class Session:
 
     @property
     def interims(self) -> list[Sequence[int]]:
-        """The seeds of each analysis: one more in each if seeds are added one by one, otherwise all in one.
+        """The seeds of each analysis: one more each time if seeds are added one by one, otherwise a single analysis.
 
-        The last ones replace seeds that did not learn.
+        The last seeds replace seeds that failed to learn.
         """
         return [seed_range(count) for count in range(1, MOST_SEEDS + 1)] if self.adds_seeds else [self.seeds]
 
@@ -134,15 +134,15 @@ class Session:
 
     @property
     def budget(self) -> float | None:
-        """The seconds in which seeds may be added; None if unlimited."""
+        """The time limit for adding seeds, in seconds; None if unlimited."""
         given = self.options.budget or self.settings.budget
         return None if given is None else seconds(given)
 
     def check_model(self, model: str | None = None) -> None:
-        """Check that a model, by default the judged model or checkpoint, is available before long work.
+        """Check before long work that a model, by default the judged model or checkpoint, is available.
 
         Raises:
-            UserError: it is not, or the checkpoint was not trained for its task.
+            UserError: If it is not available, or the checkpoint was not trained for its task.
         """
         checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
         if checkpoint is not None and of_task is not None and model is None:
@@ -152,10 +152,10 @@ class Session:
         configuration.open_config(self.ref(model or self.model))
 
     def applies_to(self, case: Case) -> bool:
-        """Return whether a case is about the architecture of the model.
+        """Return whether a case applies to the architecture of the model.
 
         Raises:
-            UserError: the case is about particular architectures, and the model is not available.
+            UserError: If the case is about particular architectures, and the model is not available.
         """
         return not case.claim.architectures or case.speaks_of(
             configuration.open_config(self.ref(self.model)).model_type
@@ -167,7 +167,7 @@ class Session:
         """Return a subject: the session's model on a task or, without a task, the bare encoder.
 
         Raises:
-            UserError: the task or the initialisation is unknown, or the seed out of range.
+            UserError: If the task or the initialisation is unknown, or the seed out of range.
         """
         check_seed(seed)
         name = check_initialisation(init)
@@ -185,17 +185,17 @@ class Session:
         checkpoint: "Path | str | PreTrainedModel | None" = None,
         **options: Any,
     ) -> Measurement:
-        """Return a measurement of the session's model, made now unless it is in the store.
+        """Return a measurement of the session's model, making it if it is not in the store.
 
         Args:
-            measure: its name, such as `attention-change`.
-            task: the GLUE task; none for measures of the bare encoder and of the suite itself.
-            init: the initialisation: `pretrained`, `random`, `frozen`, `untrained`, ...
-            checkpoint: a folder or a model in memory, measured instead of a checkpoint trained by the suite.
-            options: of the measure, such as `padded_to=200`.
+            measure: Name of the measure, such as `attention-change`.
+            task: GLUE task. None for measures of the bare encoder or of the suite itself.
+            init: Initialisation: `pretrained`, `random`, `frozen`, `untrained`, ...
+            checkpoint: Folder, or model in memory, to measure instead of a checkpoint trained by the suite.
+            options: Options for the measure, such as `padded_to=200`.
 
         Raises:
-            UserError: the measure, task or an option is unknown, or data, a model or a tool is missing.
+            UserError: If the measure, task or an option is unknown, or data, a model or a tool is missing.
         """
         subject = self.subject(task, init, seed)
         with opening.saved(checkpoint, self.ref(self.model)) as folder:
@@ -203,16 +203,16 @@ class Session:
             return self.measurement(measure, subject, folder, **options)
 
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
-        """Return the verdict on a claim; its measurements are made now unless they are in the store.
+        """Return the verdict on a claim, making measurements that are not in the store.
 
         Args:
-            claim: an id (`C1`), with its variant if it has several (`D1-untrained`).
-            task: one of the claim's tasks; optional if there is only one.
-            seeds: judge on seeds 1 to this number instead of the session's. With `auto`, seeds are added as long as
-                another one that takes as long as the last fits into the budget.
+            claim: Claim id (`C1`), including the variant if there are several (`D1-untrained`).
+            task: One of the claim's tasks. Optional if there is only one.
+            seeds: If given, judge on seeds 1 to `seeds` instead of the session's. With `auto`, seeds are added as long
+                as the budget allows another one, assuming that it takes as long as the last.
 
         Raises:
-            UserError: the claim is unknown or ambiguous, or data, a model or a tool is missing.
+            UserError: If the claim is unknown or ambiguous, or data, a model or a tool is missing.
         """
         case = find_case(claim, task)
         problem = plan.missing(self, case)
@@ -224,14 +224,14 @@ class Session:
         return self.judge_case(case, SeedBudget(self.budget).affords)
 
     def judge_all(self, task: str | None = None, claims: Iterable[str] = ()) -> Verdicts:
-        """Return the verdicts on all claims that apply to the model and can be measured here.
+        """Return the verdicts on all claims that apply to the model and can be measured.
 
         Args:
-            task: restricts the claims to those of a task and of the bare encoder.
-            claims: restricts them to these claims or families, such as `["C", "D1"]`.
+            task: If given, only claims on this task or on the bare encoder are judged.
+            claims: If given, only these claims or families are judged, such as `["C", "D1"]`.
 
         Raises:
-            UserError: the task or a claim is unknown.
+            UserError: If the task or a claim is unknown.
         """
         affords = SeedBudget(self.budget).affords
         chosen = [
@@ -248,7 +248,7 @@ class Session:
         """Return the verdict on a case, adding seeds if the session does.
 
         Args:
-            can_afford: whether cases can have a further seed.
+            can_afford: Function that returns whether the budget allows another seed for the given cases.
         """
 
         def judge_seeds(cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[Verdict]:
@@ -262,10 +262,10 @@ class Session:
         return plan.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
 
     def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
-        """Judge a case on its measurements, and keep the verdict in the store.
+        """Judge a case from its measurements, and save the verdict in the store.
 
-        If seeds are added one by one, it is the verdict of the interim analysis after the last of them. On a given
-        checkpoint, it is about this checkpoint alone.
+        If seeds are added one by one, this is the verdict of the latest interim analysis. If a checkpoint was given,
+        the verdict applies only to that checkpoint.
         """
         if self.adds_seeds:
             return self._kept(judge_interim(case, measured, self.settings.judge))
@@ -280,11 +280,11 @@ class Session:
         return verdict
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what a measure lacks on a task (data, frames, spaCy), or None."""
+        """Return what is missing for a measure on a task (data, frames, spaCy), or None."""
         return get_measure(measure).missing(self.resources, task_name)
 
     def shape(self, model: str) -> tuple[int, int] | None:
-        """Return a model's numbers of layers and of heads per layer; None if unknown."""
+        """Return a model's number of layers and number of heads per layer, or None if unknown."""
         return configuration.shape_of(self.ref(model))
 
     def weights(self, model: str) -> str | None:
@@ -297,7 +297,7 @@ class Session:
     # ------------------------------------------------------------------ checkpoints and measurements
 
     def checkpoint(self, subject: Subject) -> Path:
-        """Return the folder of a subject's checkpoint, trained now unless the store has it with its weights."""
+        """Return the folder of a subject's checkpoint, training it if its weights are not in the store."""
         return self.checkpoints.get(subject)
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
@@ -307,14 +307,14 @@ class Session:
     def measurement(
         self, measure: str, subject: Subject, checkpoint: Path | None = None, **options: Any
     ) -> Measurement:
-        """Return a subject's measurement, made now unless it is in the store.
+        """Return a subject's measurement, making it if it is not in the store.
 
         Args:
-            checkpoint: a folder to measure instead of the subject's own checkpoint.
-            options: of the measure, such as `padded_to=200` for `attention-change`.
+            checkpoint: Folder to measure instead of the subject's checkpoint.
+            options: Options for the measure, such as `padded_to=200` for `attention-change`.
 
         Raises:
-            UserError: the measure or an option is unknown, or data, a model or a tool is missing.
+            UserError: If the measure or an option is unknown, or data, a model or a tool is missing.
         """
         if checkpoint is None and self.options.checkpoint is not None:
             checkpoint = self._single(get_measure(measure), subject, Path(self.options.checkpoint))
@@ -326,7 +326,7 @@ class Session:
             self.checkpoints.drop(subjects)
 
     def close(self) -> None:
-        """If `keep_checkpoints` is `none`, drop the weights of all measured checkpoints; a `with` block does this."""
+        """If `keep_checkpoints` is `none`, drop the weights of all measured checkpoints. Called by `with`."""
         self.drop_weights(list(self.checkpoints.used))
 
     def __enter__(self) -> "Session":
@@ -339,7 +339,7 @@ class Session:
     def example_maps(self, subjects: Iterable[Subject]) -> tuple[list[Measurement], list[str]]:
         """Return the measurements for a report's attention viewer, and a line for each subject without one.
 
-        Nothing is trained for them.
+        No checkpoints are trained for this.
         """
         measurements, problems = [], []
         for subject in subjects:
@@ -358,7 +358,7 @@ class Session:
         """Return what to measure if a single checkpoint is judged: its folder, or None for the pretrained model.
 
         Raises:
-            NotApplicableError: the measurement needs another model.
+            NotApplicableError: If the measurement needs another model.
         """
         initial = get_initialisation(subject.initialisation)
         of_base = not measure.on_task or not initial.trains

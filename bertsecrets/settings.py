@@ -1,6 +1,6 @@
 """The settings in `params.yaml`, validated by pydantic.
 
-A file named by `BERTSECRETS_PARAMS` overrides the project's own, which wheels include.
+`BERTSECRETS_PARAMS` can name another file. Wheels include the project's `params.yaml`.
 """
 
 import os
@@ -28,7 +28,7 @@ from bertsecrets.types import AUTO, SEEDS, InitialisationName, Precision
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
-# Limits far above usual values, to catch typing errors.
+# Limits far above usual values, to catch typos.
 MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 100_000
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
@@ -45,7 +45,7 @@ def _or_auto(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
 
 
 class Section(BaseModel):
-    """A checked part of a YAML file: no unknown entries, no infinite numbers, no booleans for numbers."""
+    """A validated section of a YAML file: no unknown keys, no infinite numbers, no booleans in place of numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -78,13 +78,13 @@ class FinetuneParams(Section):
 
 
 class ScoreParams(Section):
-    """Settings for scoring: the length to which inputs are truncated."""
+    """Settings for scoring: the maximum length of inputs."""
 
     max_length: Tokens
 
 
 class AttentionParams(Section):
-    """Settings for reading attention maps: the number of inputs, and the length to which they are truncated."""
+    """Settings for reading attention maps: the number of inputs and their maximum length."""
 
     examples: PositiveInt
     max_length: Tokens
@@ -99,7 +99,7 @@ class JudgeParams(Section):
 
 
 class CorpusParams(Section):
-    """Settings for the demo corpus: its numbers of sentence pairs."""
+    """Settings for the demo corpus: the numbers of sentence pairs."""
 
     train_rows: int = Field(ge=1, le=1_000_000)
     dev_rows: int = Field(ge=1, le=1_000_000)
@@ -114,7 +114,7 @@ class GridParams(Section):
 
 
 class StageOptions(Section):
-    """More options of a pipeline's commands, such as `{limit: 48}`: for all that read data, and for single stages."""
+    """Additional options for pipeline commands, such as `{limit: 48}`: for all that read data, or for single stages."""
 
     data: dict[str, bool | int | str]
     finetune: dict[str, bool | int | str]
@@ -134,7 +134,7 @@ class PipelineParams(Section):
 
 
 class Params(Section):
-    """The whole of `params.yaml`."""
+    """All settings in `params.yaml`."""
 
     model: str
     seeds: Annotated[list[Seed], Field(min_length=1), WrapValidator(_or_auto)]  # or `auto`
@@ -159,7 +159,7 @@ def project_options() -> dict[str, Any]:
     """Return `[tool.bertsecrets]` of the working directory's `pyproject.toml`, or an empty table.
 
     Raises:
-        UserError: the file is malformed.
+        UserError: If the file is malformed.
     """
     file = Path("pyproject.toml")
     if not file.is_file():
@@ -177,7 +177,7 @@ def load_settings() -> Params:
     """Return the settings.
 
     Raises:
-        UserError: the file is missing or is not valid.
+        UserError: If the file is missing or is not valid.
     """
     path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
     try:

@@ -21,9 +21,9 @@ Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 Keep = Literal["none", "full"]  # the weights that a store keeps after all measurements
 KEEPS: tuple[Keep, ...] = get_args(Keep)
-AUTO = "auto"  # a number of seeds: as many as it takes to decide
+AUTO = "auto"  # a number of seeds: as many as it takes to reach a decision
 ALL_TASKS = "all"  # the task name of subjects without a single task
-SEEDS = 2**32  # numpy's upper limit of seeds, exclusive
+SEEDS = 2**32  # numpy's upper limit for seeds, exclusive
 Span = tuple[int, int]  # start and end of characters in a text, as in a slice
 
 
@@ -42,10 +42,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Provenance:
-    """The data, checkpoint, code and device behind a measurement; its JSON has the same field names.
+    """The data, checkpoint, code and device behind a measurement. The JSON form has the same field names.
 
-    `data` is the source of the rows; `limit` and `train_limit` are numbers of rows if not all were used; `weights` is
-    the identity of the measured weights; `made_by` and `checkpoint_made_by` are as in cache keys.
+    `data` is the source of the rows; `limit` and `train_limit` are the numbers of rows if not all were used; `weights`
+    identifies the measured weights; `made_by` and `checkpoint_made_by` are as in cache keys.
     """
 
     data: str | None = None
@@ -67,7 +67,7 @@ class Provenance:
 
     @property
     def precision(self) -> str | None:
-        """The precision of training; None if unknown or nothing was trained."""
+        """The training precision; None if unknown or if nothing was trained."""
         return (self.training or {}).get("precision")
 
     @property
@@ -81,8 +81,8 @@ class Provenance:
 class Request:
     """A request for a measurement of a subject or, with `measure=None`, for the subject's checkpoint.
 
-    Requests for the same result are equal, because `measures.registry.request` drops what cannot change it. `options`
-    are sorted pairs of name and value.
+    Requests for the same result are equal, because `measures.registry.request` drops everything that cannot affect it.
+    `options` are sorted (name, value) pairs.
     """
 
     measure: str | None
@@ -91,7 +91,7 @@ class Request:
 
     @property
     def on_task(self) -> bool:
-        """Whether it is about a checkpoint of a task."""
+        """Whether the request is for a checkpoint of a task."""
         return self.subject.task != ALL_TASKS
 
     @property
@@ -132,20 +132,20 @@ class Measurement:
     older: tuple[str, ...] = ()
 
     def value(self, name: str) -> Any:
-        """Return the value of this name.
+        """Return a value by name.
 
         Raises:
-            UserError: the measurement lacks it, because it is damaged or was made by another version.
+            UserError: If the measurement lacks it, because it is damaged or was made by another version.
         """
         if name not in self.values:
             raise self._incomplete(name)
         return self.values[name]
 
     def sample(self, name: str) -> np.ndarray:
-        """Return the sample of this name, one row per example.
+        """Return a sample by name, one row per example.
 
         Raises:
-            UserError: the measurement lacks it, because it is damaged or was made by another version.
+            UserError: If the measurement lacks it, because it is damaged or was made by another version.
         """
         if name not in self.samples:
             raise self._incomplete(name)
@@ -156,7 +156,7 @@ class Measurement:
         return UserError(f"{place} is incomplete or from another version (no {name!r}): make it again")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the public JSON form; scripts rely on its first five names."""
+        """Return the public JSON form; scripts rely on its first five keys."""
         return {
             "measure": self.measure,
             "model": self.subject.model,
@@ -172,7 +172,7 @@ class Measurement:
     def to_frame(self) -> "pd.DataFrame":
         """Return the values as a table: one row per layer and head, per layer, or one row of scalars.
 
-        Layers and heads are counted from 1. Scalars are repeated in every row; values of any other shape are left out.
+        Layers and heads are counted from 1. Scalars are repeated in every row; values of other shapes are omitted.
         """
         import pandas as pd
 
@@ -192,8 +192,8 @@ class Measurement:
         """Return the measurement's first figure as an Altair chart.
 
         Raises:
-            UserError: the measure has no figure.
-            MissingError: the extra `report` is not installed.
+            UserError: If the measure has no figure.
+            MissingError: If the extra `report` is not installed.
         """
         return as_chart(self)
 
@@ -225,7 +225,7 @@ def as_html(shown: object) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """Return arrays and numpy scalars as plain Python values for JSON; others unchanged.
+    """Convert arrays and numpy scalars to plain Python values for JSON; other values are returned unchanged.
 
     >>> plain(np.array([[1.0, 2.0]]))
     [[1.0, 2.0]]
@@ -236,7 +236,7 @@ def plain(value: Any) -> Any:
 
 
 def slug(text: str) -> str:
-    """Return a name for files: the last part of a path or hub name, with only letters, digits, `.`, `_` and `-`.
+    """Return a file name: the last part of a path or hub name, with only letters, digits, `.`, `_` and `-`.
 
     >>> slug("google-bert/bert-base-uncased")
     'bert-base-uncased'
