@@ -294,7 +294,7 @@ CHANGES: dict[str, tuple[str, Callable[[World, Any], None]]] = {
 
 
 # Rows that enter a key at the same place as a row that every run of the tests tries.
-ALIKE = {
+SIMILAR = {
     "length of scored inputs",
     "examples of read maps",
     "--train-limit",
@@ -314,7 +314,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize(
-    "change", [pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in CHANGES]
+    "change", [pytest.param(name, marks=[pytest.mark.slow] if name in SIMILAR else []) for name in CHANGES]
 )
 def test_a_change_is_never_answered_from_the_store(world, monkeypatch, change):
     measure, apply = CHANGES[change]

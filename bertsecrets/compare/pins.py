@@ -70,7 +70,7 @@ def default_place(model: str) -> Path:
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
-    """Return the earlier reasons for pinning a model; empty if there is no pin yet.
+    """Return the earlier reasons for pinning a model, or an empty list.
 
     Raises:
         UserError: the reason is empty or not new, or the file is not a pin.

@@ -86,9 +86,9 @@ def test_patterns_are_drawn_by_layer_and_by_head():
     values |= {f"corrected_{key(name)}": 0.2 for name in CLASSES}
     under = {f"{reading}_{name}": value for reading in READINGS for name, value in values.items()}
     samples = {f"{reading}_predicted": np.tile(values["majority"], (9, 1, 1)) for reading in READINGS}
-    beside, *drawn = draw(replace(found("patterns", **under), samples=samples))
+    paper, *drawn = draw(replace(found("patterns", **under), samples=samples))
     readings = [f"here/tiny, reading {reading}" for reading in READINGS]
-    assert [row[0] for row in beside.rows] == ["K19, figure 2", *readings]
+    assert [row[0] for row in paper.rows] == ["K19, figure 2", *readings]
     assert len(drawn) == 4 * len(READINGS)
     for by_layer, by_head, reading in zip(drawn[::4], drawn[1::4], READINGS, strict=True):
         assert f"by layer, reading {reading}" in by_layer.caption

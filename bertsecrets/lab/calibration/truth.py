@@ -108,7 +108,7 @@ def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, 
             found[kind] = own, own[::-1]
         elif against == "another task's" and fine_tuned:
             found[kind] = own, times * _panel(f"fig6_{'CLS' if kind == 'cls' else 'SEP'}", _other(task))
-        else:  # no growth, and every task alike
+        else:  # no growth, and every task the same
             found[kind] = own, np.full(SHAPE, times * (0.1 if kind == "cls" else 0.25) if kind != "sep_sum" else 0.45)
     return found
 
