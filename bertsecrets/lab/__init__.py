@@ -1,1 +1,1 @@
-"""How the suite's instruments were made and checked. The core never imports this package."""
+"""Tools to make and validate the suite's instruments. The core never imports this package."""

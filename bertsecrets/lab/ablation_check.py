@@ -1,8 +1,8 @@
 """A check of third-party ablation code: does it disable the given head, before the output projection?
 
-The output projection mixes the heads of a layer, so a slice of its output belongs to no head. Ablating one head can
-change the output only within the subspace that this head writes to, whose dimension is the head's size. This holds for
-every kind of ablation, however it is implemented.
+The output projection mixes the heads of a layer, so slices of its output do not correspond to heads. Ablating one head
+changes the output only within the subspace that the head writes to, whose dimension is the head size. This is true for
+every kind of ablation, no matter how it is implemented.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ from bertsecrets.models.opening import OpenModel
 Outcome = Literal["correct", "acts after the output projection", "disables another head", "has no effect", "other"]
 Disable = Callable[[Any, int, int], Any]
 SAME = 1e-5  # largest difference between equal tensors, relative to the largest value
-WITHIN = 0.999  # smallest share of a change that counts as within a subspace
+WITHIN = 0.999  # minimum fraction of a change that counts as within a subspace
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Finding:
     """The effect of disabling one head.
 
     Args:
-        head: layer and head, from 0.
-        effect: a description with numbers.
+        head: Layer and head, from 0.
+        effect: Description with numbers.
     """
 
     head: Head
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass
 class _Trace:
-    """The tensors of one run, layer by layer; `contexts` are the inputs of the output projections."""
+    """The tensors of one forward pass, by layer. `contexts` are the inputs of the output projections."""
 
     contexts: list[torch.Tensor] = field(default_factory=list)
     projected: list[torch.Tensor] = field(default_factory=list)
@@ -58,11 +58,11 @@ class AblationCheck:
     def __init__(self, classifier: OpenModel, encoded: Encoded):
         """
         Args:
-            classifier: on the CPU, in evaluation mode.
-            encoded: a few examples of different lengths, so that some are padded.
+            classifier: Classifier on the CPU, in evaluation mode.
+            encoded: A few examples of different lengths, so that some are padded.
 
         Raises:
-            NotApplicableError: heads of this architecture cannot be disabled, or its output projections are unknown.
+            NotApplicableError: heads cannot be disabled in this architecture, or its output projections are unknown.
         """
         self.classifier, self.encoded = classifier, encoded
         self.engine = Engine.open(classifier)
@@ -74,10 +74,10 @@ class AblationCheck:
         self.matrices = [_matrices(modules[name], classifier.heads) for name in self.names]
 
     def check(self, disable: Disable, head: Head) -> Finding:
-        """Return the effect of a function that disables one head, on a copy of the model.
+        """Apply a function that disables one head to a copy of the model, and return its effect.
 
         Raises:
-            UserError: the function fails, or returns anything but None, a model or a context manager.
+            UserError: the function fails, or does not return None, a model or a context manager.
         """
         model = deepcopy(self.classifier.model)
         with _disabled(disable, model, head) as changed:
@@ -92,7 +92,7 @@ class AblationCheck:
         return [head for heads in single_heads(self.classifier.layers, self.classifier.heads) for head in heads]
 
     def _projections(self) -> list[str]:
-        """Return the name of each layer's output projection: the module whose input is the heads' vectors."""
+        """Return the name of each layer's output projection: the module that receives the heads' vectors."""
         ids = self.batch.input_ids[:1, : int(self.batch.lengths[0])]
         calls: list[tuple[str, torch.Tensor]] = []
         with ExitStack() as hooks:
@@ -115,7 +115,7 @@ class AblationCheck:
         return names
 
     def _run(self, model: Any) -> _Trace:
-        """Run a model on the examples; projections and layers are looked up by name."""
+        """Run a model on the examples. Projections and layers are looked up by name."""
         trace = _Trace()
         name_of = {module: name for name, module in self.classifier.model.named_modules()}
         layers = dict.fromkeys(name_of[modules[0]] for modules in self.engine.skeleton.layers)
@@ -194,7 +194,7 @@ class AblationCheck:
         return _close(trace.logits, logits)
 
     def _replacement(self, trace: _Trace, head: Head) -> str:
-        """Describe the vectors that replace the head's own."""
+        """Describe the vectors that replace the head's output."""
         layer, number = head
         if _close(trace.logits, torch.from_numpy(ablate(self.engine, self.encoded, [frozenset({head})])[0])):
             return "uniform weights over the real tokens"
@@ -219,12 +219,12 @@ def _same(now: torch.Tensor, before: torch.Tensor) -> bool:
 
 
 def _close(logits: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Return whether logits are equal up to the rounding errors of two ways of computing them."""
+    """Return whether logits that were computed in two ways are equal up to rounding errors."""
     return bool((expected - logits).abs().max() <= 10 * SAME * expected.abs().max().clamp(min=1))
 
 
 def _matrices(projection: nn.Module, heads: int) -> list[Float[torch.Tensor, "size width"]]:
-    """Return the part of the output projection's matrix that each head's vectors are multiplied by."""
+    """Return the block of the output projection's matrix that each head's vectors are multiplied by."""
     with torch.no_grad():
         weight = getattr(projection, "weight")  # noqa: B009 - a tensor, which mypy cannot know
         width = weight.shape[1] if isinstance(projection, nn.Linear) else weight.shape[0]
@@ -233,7 +233,7 @@ def _matrices(projection: nn.Module, heads: int) -> list[Float[torch.Tensor, "si
 
 
 def _share(change: Float[torch.Tensor, "tokens width"], matrix: Float[torch.Tensor, "size width"]) -> float:
-    """Return the share of a change's sum of squares that lies in the span of a matrix's rows."""
+    """Return the fraction of a change's sum of squares that lies in the row space of a matrix."""
     basis = torch.linalg.qr(matrix.T.double()).Q
     whole = change.double()
     return float(((whole @ basis) ** 2).sum() / (whole**2).sum())
@@ -241,7 +241,7 @@ def _share(change: Float[torch.Tensor, "tokens width"], matrix: Float[torch.Tens
 
 @contextmanager
 def _disabled(disable: Disable, model: Any, head: Head) -> Iterator[Any]:
-    """Yield the model with a head disabled, inside the function's own context manager if it returns one.
+    """Yield the model with a head disabled, inside the context manager if the function returns one.
 
     Raises:
         UserError: the function fails, or returns an unexpected object.
@@ -279,7 +279,7 @@ def _in_short(error: Exception) -> str:
 
 
 def summary(findings: Sequence[Finding]) -> list[str]:
-    """Return a line for each outcome: the number of heads, and the effect on the first of them."""
+    """Return a line for each outcome with the number of heads and the effect on the first of them."""
     lines = []
     for outcome in dict.fromkeys(finding.outcome for finding in findings):
         members = [finding for finding in findings if finding.outcome == outcome]

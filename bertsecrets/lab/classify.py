@@ -1,4 +1,4 @@
-"""`bertsecrets lab classify`: pattern classes of attention maps from a file, with probabilities, under each reading."""
+"""`bertsecrets lab classify`: classify attention maps from a file, with class probabilities under each reading."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from bertsecrets.texts.archives import read_members, unpacking
 
 ARRAYS = ("maps", "lengths", "boundary")
 LIMIT = 8 * 2**30  # bytes of an array
-SUM_TOLERANCE = 0.01  # of the sum of a row; half precision stays within 0.005
+SUM_TOLERANCE = 0.01  # tolerance of row sums; half precision stays within 0.005
 SHORTEST = 2  # tokens; a single token can only attend to itself
 ADVICE = (
     "give an .npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n], "
@@ -30,7 +30,7 @@ Classes = dict[str, dict[str, object]]  # by reading: `class`, and `probabilitie
 
 @dataclass(frozen=True)
 class GivenMaps:
-    """Attention maps from a file; rows are queries, columns are keys, and `boundary` is as in `MapStack`."""
+    """Attention maps from a file. Rows are queries, columns are keys, and `boundary` is as in `MapStack`."""
 
     maps: Float[np.ndarray, "maps tokens tokens"]
     lengths: Int[np.ndarray, " maps"]
@@ -41,8 +41,8 @@ class GivenMaps:
         """Return the maps in an .npz file.
 
         Raises:
-            UserError: the file cannot be read, lacks an array, or does not hold attention maps. Messages count maps and
-                rows from 0.
+            UserError: the file cannot be read, lacks an array, or does not contain attention maps. Messages number maps
+                and rows from 0.
         """
         with unpacking(path, ADVICE):
             if not path.exists():
@@ -79,11 +79,11 @@ class GivenMaps:
 
     @property
     def causal(self) -> int:
-        """The number of maps in which no token attends to a later one."""
+        """The number of causal maps, in which no token attends to a later token."""
         return sum(not np.triu(self.one(place), 1).any() for place in range(len(self)))
 
     def _length_problem(self) -> str | None:
-        """Return which length or boundary is out of range; None if all are in range."""
+        """Return a message if a length or boundary is out of range, or None."""
         tokens, lengths, boundary = self.maps.shape[1], self.lengths, self.boundary
         for place in np.flatnonzero((lengths < SHORTEST) | (lengths > tokens)):
             return f"map {place} has the length {lengths[place]}: give {SHORTEST} to {tokens}, the size of the maps"
@@ -92,7 +92,7 @@ class GivenMaps:
         return None
 
     def _value_problem(self) -> str | None:
-        """Return which values are not attention weights; None if all are."""
+        """Return a message if any values are not attention weights, or None."""
         for place in range(len(self)):
             values = self.one(place).astype(np.float64)
             infinite, negative = ~np.isfinite(values).all(1), (values < 0).any(1)
@@ -126,7 +126,7 @@ def _shape_problem(arrays: Mapping[str, np.ndarray]) -> str | None:
 
 
 def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
-    """Return each map's predicted class under each of the suite's own readings.
+    """Return each map's predicted class under each built-in reading.
 
     Raises:
         UserError: a classifier is missing or damaged.
@@ -140,7 +140,7 @@ def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
 
 
 def classify(given: GivenMaps) -> list[Classes]:
-    """Return each map's class and class probabilities by reading: the suite's own readings, then outside ones.
+    """Return each map's class and class probabilities by reading, built-in readings first.
 
     Raises:
         UserError: a classifier is missing or damaged.

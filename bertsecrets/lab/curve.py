@@ -1,4 +1,4 @@
-"""A specification curve as a table and as a figure: all combinations of choices, ordered by the observed value."""
+"""A specification curve as a table and a figure: all combinations of choices, ordered by observed value."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def curve_table(curve: Curve) -> str:
 
 
 def curve_lines(curve: Curve) -> list[str]:
-    """Return the share of combinations in which a claim holds, the medians by choice, and the idle choices."""
+    """Return lines with the fraction of combinations under which a claim holds, medians by choice, and idle choices."""
     count = len(curve.specifications)
     share = f"reproduced in {100 * curve.share_holds:.0f} %, same sign in {100 * curve.share_agrees:.0f} %"
     lines = [f"{curve.case}: {share} of {count} specification{'' if count == 1 else 's'}"]
@@ -44,7 +44,7 @@ def _ordered(curve: Curve) -> Sequence[Specification]:
 
 
 def draw_curve(curve: Curve) -> str:
-    """Return a curve as SVG text: values with their intervals above, the alternatives that were taken below."""
+    """Return a curve as SVG text: values with intervals in the upper panel, selected alternatives in the lower."""
     with from_extra("altair"):
         import altair as alt
 

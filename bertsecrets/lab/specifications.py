@@ -1,8 +1,8 @@
-"""Specification curves: a claim judged under every combination of the choices that the paper leaves open.
+"""Specification curves: a claim judged under every combination of choices that the paper leaves open.
 
-K19's text does not say how maps are cropped, which rows are read and so on; its code makes some of these choices.
-`CHOICES` lists each choice with this suite's way and an alternative, `OF_CLAIMS` the choices that a claim's quantity
-depends on. A claim that holds under all combinations is robust to them.
+K19's text does not specify how maps are cropped, which rows are used and so on. Some of these choices are made by its
+code. `CHOICES` lists each choice with this suite's option and an alternative. `OF_CLAIMS` lists the choices that affect
+a claim's quantity. A claim is robust to these choices if it holds under all combinations.
 """
 
 import itertools
@@ -30,15 +30,15 @@ from bertsecrets.store.files import digest
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
-Combination = Mapping[str, bool]  # by choice: whether the alternative is taken
+Combination = Mapping[str, bool]  # by choice: whether the alternative is used
 
 
 @dataclass(frozen=True)
 class Choice:
     """A choice that the paper leaves open.
 
-    `ours` and `other` name this suite's way and the alternative, which is often that of K19's code. The alternative
-    is taken by `options` of measures and `arguments` of quantities.
+    `ours` and `other` name this suite's option and the alternative, which is often what K19's code does. `options` of
+    measures and `arguments` of quantities select the alternative.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Choice:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def way(self, alternative: bool) -> str:
-        """Return the name of one of the two ways."""
+        """Return the name of this suite's option or of the alternative."""
         return self.other if alternative else self.ours
 
 
@@ -74,7 +74,7 @@ CHOICES: dict[str, Choice] = {
         Choice("absent", "value of inputs without the feature", "left out", "zero", {"absent": "zero"}),
     )
 }
-INPUTS = ("length", "rows", "quoting", "casing")  # change what a model reads, in every measure
+INPUTS = ("length", "rows", "quoting", "casing")  # change the inputs of the model in every measure
 OF_CLAIMS: dict[str, tuple[str, ...]] = {
     "C1": ("padding", *INPUTS),
     "C3": ("separators", *INPUTS),
@@ -88,14 +88,14 @@ DEFAULT_CLAIMS = ("C1", "C3", "E1", "F1")
 
 @dataclass(frozen=True)
 class Specification:
-    """The verdict on a claim under one combination of choices."""
+    """The verdict on a claim for one combination of choices."""
 
     combination: Combination
     verdict: Verdict
 
     @property
     def ways(self) -> dict[str, str]:
-        """The names of the ways, by choice."""
+        """The selected option of each choice, by name."""
         return {name: CHOICES[name].way(alternative) for name, alternative in self.combination.items()}
 
     @property
@@ -105,7 +105,7 @@ class Specification:
 
     @property
     def agrees(self) -> bool:
-        """Whether the observed quantity is on the claim's side of the threshold, significantly or not."""
+        """Whether the observed quantity is on the claim's side of the threshold, regardless of significance."""
         expect, observed = self.verdict.case.claim.expect, self.verdict.observed
         assert expect is not None
         if observed is None:
@@ -128,10 +128,10 @@ class Specification:
 
 @dataclass(frozen=True)
 class Curve:
-    """All specifications of a claim on a task, in the order in which they were judged.
+    """All specifications of a claim on a task, in the order of judging.
 
     Args:
-        idle: choices without effect here, such as `rows` if all rows are read.
+        idle: Choices that have no effect on this task, such as `rows` if all rows are used.
     """
 
     case: Case
@@ -140,16 +140,16 @@ class Curve:
 
     @property
     def share_holds(self) -> float:
-        """The share of specifications in which the claim is reproduced."""
+        """The fraction of specifications under which the claim is reproduced."""
         return float(np.mean([each.holds for each in self.specifications]))
 
     @property
     def share_agrees(self) -> float:
-        """The share in which the observed quantity is on the claim's side of the threshold."""
+        """The fraction of specifications with the observed quantity on the claim's side of the threshold."""
         return float(np.mean([each.agrees for each in self.specifications]))
 
     def medians(self) -> dict[str, dict[str, float | None]]:
-        """Return the median of the quantity by choice and way, over all other choices."""
+        """Return the median of the quantity for each option of each choice, over all other choices."""
         names = self.specifications[0].combination if self.specifications else {}
         return {
             name: {
@@ -186,13 +186,13 @@ def _median(specifications: Iterable[Specification]) -> float | None:
 
 
 def chosen_cases(names: Sequence[str] | None, task_name: str) -> list[Case]:
-    """Return the cases of claims that have specifications on a task.
+    """Return the cases of claims with specifications on a task.
 
     Args:
-        names: ids of claims; by default those of `DEFAULT_CLAIMS` that are about the task.
+        names: Claim ids. By default the claims in `DEFAULT_CLAIMS` that are about the task.
 
     Raises:
-        UserError: the task or a claim is unknown, or the claim is not about the task or has no specifications.
+        UserError: the task or a claim is unknown, or a claim is not about the task or has no specifications.
     """
     wanted, chosen = task(task_name).name, []
     for name in names or DEFAULT_CLAIMS:
@@ -208,10 +208,10 @@ def chosen_cases(names: Sequence[str] | None, task_name: str) -> list[Case]:
 
 
 def choices_of(case: Case, wanted: Sequence[str] | None = None) -> tuple[Choice, ...]:
-    """Return the choices that a claim's quantity depends on.
+    """Return the choices that affect a claim's quantity.
 
     Args:
-        wanted: return only these.
+        wanted: Return only these choices.
 
     Raises:
         UserError: a wanted choice does not exist.
@@ -247,7 +247,7 @@ def options_for(measure: str, combination: Combination) -> dict[str, Any]:
 def specification(
     bench: Bench, case: Case, combination: Combination, model: str, seeds: Sequence[int], settings: JudgeParams
 ) -> Specification:
-    """Return a claim judged under a combination of choices; measurements come from the store if it has them.
+    """Judge a claim under a combination of choices, with stored measurements where available.
 
     Raises:
         UserError: an input is missing, or a measurement fails.
@@ -268,7 +268,7 @@ def specification(
 
 
 def curve(session: Session, case: Case, choices: Sequence[Choice]) -> Curve:
-    """Return the curve of a claim over all combinations of choices; those with the same inputs are measured once.
+    """Return a claim's curve over all combinations of choices. Combinations with equal inputs are measured once.
 
     Raises:
         UserError: an input is missing, or a measurement fails.
@@ -288,14 +288,14 @@ def curve(session: Session, case: Case, choices: Sequence[Choice]) -> Curve:
 
 
 class Inputs:
-    """What a model reads on a task under each combination of choices."""
+    """The model inputs on a task under each combination of choices."""
 
     def __init__(self, resources: Resources, model: ModelRef, task_name: str):
         self.resources, self.model, self.task = resources, model, task(task_name)
         self._digests: dict[tuple[str, ...], str | None] = {}
 
     def digest(self, combination: Combination) -> str | None:
-        """Return a digest of the inputs under a combination; None if it is impossible for these data."""
+        """Return a digest of the inputs under a combination, or None if it is impossible for these data."""
         key = tuple(name for name in INPUTS if combination.get(name))
         if key not in self._digests:
             self._digests[key] = self._computed(
@@ -321,7 +321,7 @@ class Inputs:
         return configuration.open_tokenizer(self.model)
 
     def idle(self, choices: Sequence[Choice]) -> list[str]:
-        """Return the choices that are impossible here, or change no input under any combination of the others."""
+        """Return the choices that are impossible or never change the inputs, whatever the other choices are."""
         of_inputs = [choice for choice in choices if choice.name in INPUTS]
         idle = []
         for choice in of_inputs:

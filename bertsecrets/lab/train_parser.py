@@ -1,8 +1,8 @@
-"""Training of a small tagger and parser on the Penn Treebank sample, if no released spaCy pipeline is available.
+"""Training of a small tagger and parser on the Penn Treebank sample, for use without a released spaCy pipeline.
 
-Training is deterministic: the same treebank, spaCy version and seed give the same pipeline. With about 3500 newspaper
-sentences it is less accurate than a released pipeline. `meta.json` records its accuracy on held-out sentences;
-results name the pipeline that was used.
+Training is deterministic: the same treebank, spaCy version and seed give the same pipeline. Trained on only about 3500
+newspaper sentences, it is less accurate than released pipelines. `meta.json` records its accuracy on held-out
+sentences. Results record which pipeline was used.
 """
 
 import random
@@ -16,8 +16,8 @@ from bertsecrets.store.files import digest, guarded_writes, whole_folder
 from bertsecrets.texts.parsing import OBJECTS, SUBJECTS, spacy_module
 
 NAME = "treebank_small"
-EPOCHS = 10  # half of the sentences in lower case, as in SST-2
-HELD_OUT = 0.1  # share of sentences for testing: the last in file order, so from other articles
+EPOCHS = 10  # half of the sentences are lower-cased, as in SST-2
+HELD_OUT = 0.1  # fraction of test sentences, the last in file order and so from other articles
 WIDTH = 96  # of the shared token vectors
 BATCH_WORDS = 800
 DROPOUT = 0.15
@@ -26,18 +26,18 @@ DROPOUT = 0.15
 def train_pipeline(
     treebank: Path, folder: Path, *, seed: int = 1, epochs: int = EPOCHS, sentences: int | None = None
 ) -> dict[str, Any]:
-    """Train a tagger and a parser, write them to `folder` (for `--spacy FOLDER`) and return their accuracy.
+    """Train a tagger and a parser, write them to `folder` (for `--spacy FOLDER`), and return their accuracy.
 
     Args:
-        treebank: folder with NLTK's `treebank` and `dependency_treebank`, zipped or not.
-        sentences: use only the first sentences; None for all.
+        treebank: Folder with NLTK's `treebank` and `dependency_treebank`, zipped or not.
+        sentences: Number of sentences to use, from the first. None for all.
 
     Returns:
         Accuracy on the held-out sentences, as in `meta.json`: `tag_acc`, `dep_uas`, `dep_las`, and precision, recall
         and F of `subject`, `object` and `root` words.
 
     Raises:
-        UserError: the treebank or spaCy is missing, the treebank is damaged or too small, or `folder` exists.
+        UserError: the treebank or spaCy is missing, the treebank is damaged or too small, or `folder` exists already.
     """
     spacy = spacy_module()
     if folder.exists():
@@ -90,7 +90,7 @@ def _blank(spacy: Any) -> Any:
 
 
 def _example(nlp: Any, sentence: Parsed, lower: bool = False) -> Any:
-    """Return a sentence as a spaCy example: spaCy's tokens with the treebank's annotation."""
+    """Return a spaCy example of a sentence: spaCy's tokens with the treebank's annotations."""
     from spacy.tokens import Doc
     from spacy.training import Example
 
@@ -111,7 +111,7 @@ def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int, seed: int) -> None
 
 
 def evaluate(nlp: Any, sentences: Sequence[Parsed]) -> dict[str, Any]:
-    """Return a pipeline's accuracy on annotated sentences, and precision, recall and F of the words that K19 uses."""
+    """Return a pipeline's accuracy on annotated sentences, with precision, recall and F of the relations K19 uses."""
     examples = [_example(nlp, sentence) for sentence in sentences]
     general = nlp.evaluate(examples)
     docs = list(nlp.pipe(e.reference.text for e in examples))

@@ -1,10 +1,10 @@
 """The Penn Treebank sample as sentences with tags, heads and grammatical relations, to train a small parser.
 
-NLTK distributes the sample twice: `treebank` has constituents with function tags (`NP-SBJ`), `dependency_treebank` has
-a head for every word but no labels. Combined, they give labelled dependencies: the head of a constituent is its only
-word that depends on a word outside, and the function tag labels that word. As in released pipelines, auxiliaries depend
-on their main verb, and labels are `nsubj`, `nsubjpass`, `csubj`, `csubjpass`, `expl`, `agent`, `dobj`, `dative`,
-`attr`, `oprd`; all other words are `ROOT`, `aux`, `punct` or `dep`.
+NLTK distributes the sample in two versions. `treebank` contains constituents with function tags (`NP-SBJ`), and
+`dependency_treebank` contains unlabelled dependencies. Together they give labelled dependencies: the head of a
+constituent is its only word that depends on a word outside it, and is labelled with the function tag. As in released
+pipelines, auxiliaries depend on their main verb, and labels are `nsubj`, `nsubjpass`, `csubj`, `csubjpass`, `expl`,
+`agent`, `dobj`, `dative`, `attr` and `oprd`. All other words are `ROOT`, `aux`, `punct` or `dep`.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import decoded, read_bytes
 from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 
-WORD_LIMIT = 1000  # words of a sentence; the longest in the sample has 249
+WORD_LIMIT = 1000  # words per sentence; the longest in the sample has 249
 TREES, HEADS = "treebank", "dependency_treebank"
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "``": '"', "''": '"'}
 ADVERBIAL = {"TMP", "LOC", "ADV", "DIR", "EXT", "MNR", "PRP", "BNF", "VOC", "CLR", "HLN", "TTL"}
@@ -28,7 +28,7 @@ BE = {"be", "is", "are", "was", "were", "been", "being", "am", "'s", "'re", "'m"
 
 @dataclass(frozen=True)
 class Parsed:
-    """One sentence: word i depends on word `heads[i]`, the root on itself; a space follows it if `spaces[i]`."""
+    """A sentence. Word i depends on word `heads[i]` (the root on itself), and is followed by a space if `spaces[i]`."""
 
     words: list[str]
     spaces: list[bool]
@@ -39,7 +39,7 @@ class Parsed:
 
 @dataclass
 class Node:
-    """A constituent over the words from `start` to `stop` (exclusive); traces, which have no words, are left out."""
+    """A constituent with the words from `start` to `stop` (exclusive). Traces have no words and are left out."""
 
     name: str
     start: int
@@ -60,7 +60,7 @@ class Node:
 
 @dataclass
 class _Draft:
-    """A sentence during labelling; `heads` and `labels` are changed in place, and the root's head is -1."""
+    """A sentence during labelling. `heads` and `labels` are modified in place. The root's head is -1."""
 
     words: list[str]
     tags: list[str]
@@ -89,10 +89,10 @@ def read_treebank(folder: Path) -> list[Parsed]:
 
 
 def _sentences(trees: str, heads: str) -> list[Parsed]:
-    """Return the sentences of a file from its content in both packages.
+    """Return the sentences of a file, given its content in both packages.
 
     Raises:
-        ValueError: one of the two is malformed, or they do not match.
+        ValueError: one of the two versions is malformed, or they do not match.
     """
     columns = [block.split("\n") for block in re.split(r"\n\s*\n", heads.strip()) if block.strip()]
     try:
@@ -108,7 +108,7 @@ def _sentences(trees: str, heads: str) -> list[Parsed]:
 
 
 def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
-    """Return the texts of a package's files by stem, from `<package>.zip` or the folder `<package>`."""
+    """Return a package's files as text, by stem, from `<package>.zip` or the folder `<package>`."""
     packed, unpacked = folder / f"{package}.zip", folder / package
     with unpacking(packed if packed.is_file() else unpacked, "fetch it again"):
         if packed.is_file():
@@ -128,14 +128,14 @@ def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
 
 
 def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
-    """Yield the bracketed trees of a file with their words, without traces (`-NONE-`) and constituents of traces only.
+    """Yield the bracketed trees of a file with their words, without traces (`-NONE-`) and trace-only constituents.
 
     Raises:
         IndexError: the brackets do not match.
     """
     stack: list[Node] = []
     words: list[str] = []
-    moved: dict[str, str] = {}  # from the index of a trace to the function of the word moved from there
+    moved: dict[str, str] = {}  # from a trace's index to the function of the word moved from there
     tokens = re.findall(r"\(|\)|[^\s()]+", text)
     for place, token in enumerate(tokens):
         if token == "(":  # nosec B105
@@ -159,7 +159,7 @@ def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
 
 
 def _role(trace: Node, parent: Node) -> str:
-    """Return the function of the word moved from a trace: `SBJ`, `OBJ`, or "" for any other."""
+    """Return the function of the word moved from a trace: `SBJ`, `OBJ`, or "" for any other function."""
     if "SBJ" in trace.functions:
         return "SBJ"
     plain = trace.category == "NP" and parent.category == "VP" and not trace.functions & (ADVERBIAL | {"PRD"})
@@ -176,14 +176,14 @@ def _name_moved(node: Node, moved: dict[str, str]) -> None:
 
 
 def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Parsed:
-    """Return a sentence with labelled dependencies, from its constituents and unlabelled dependencies.
+    """Return a sentence with labelled dependencies, given its constituents and unlabelled dependencies.
 
     Args:
-        words: the tree's words, without traces.
-        columns: word, tag and head (from 1, 0 for the root) of each word.
+        words: Words of the tree, without traces.
+        columns: Word, tag and head (from 1, 0 for the root) of each word.
 
     Raises:
-        ValueError: tree and columns have different words, a row lacks a tag or a valid head, heads form a cycle, or
+        ValueError: tree and columns have different words, a row has no tag or no valid head, heads form a cycle, or
             the sentence is too long.
     """
     beginning = repr(" ".join(words[:6])[:60])
@@ -208,7 +208,7 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
 
 
 def _rooted(heads: list[int]) -> bool:
-    """Return whether every word's chain of heads ends at the root (-1)."""
+    """Return whether every chain of heads ends at the root (-1)."""
     safe = {-1}
     for word in range(len(heads)):
         chain = {word: None}
@@ -221,7 +221,7 @@ def _rooted(heads: list[int]) -> bool:
 
 
 def head_of(node: Node, heads: list[int]) -> int | None:
-    """Return the only word of a constituent that depends on a word outside; None if there are several."""
+    """Return the only word of a constituent that depends on a word outside it, or None if there are several."""
     outside = [i for i in range(node.start, node.stop) if not node.start <= heads[i] < node.stop]
     return outside[0] if len(outside) == 1 else None
 
@@ -253,7 +253,7 @@ def _lift_main_verbs(node: Node, draft: _Draft) -> None:
 
 
 def _label(node: Node, parent: Node | None, draft: _Draft) -> None:
-    """Label the heads of a constituent and of all constituents inside it."""
+    """Label the heads of a constituent and of all nested constituents."""
     head = head_of(node, draft.heads)
     if parent is not None and head is not None:
         relation = _relation(node, parent, head, draft)
@@ -264,7 +264,7 @@ def _label(node: Node, parent: Node | None, draft: _Draft) -> None:
 
 
 def _relation(node: Node, parent: Node, head: int, draft: _Draft) -> str | None:
-    """Return the label of a constituent's head word, from its function tag and position; None if unknown."""
+    """Return the label of a constituent's head word, based on function tag and position, or None if unknown."""
     tags, heads = draft.tags, draft.heads
     functions, nominal = node.functions, node.category in {"NP", "QP", "WHNP", "UCP", "NX"}
     if "SBJ" in functions:

@@ -18,8 +18,9 @@ CONFIDENCE = 0.95  # of the interval
 class Agreement:
     """The agreement of two annotators on the same maps.
 
-    `share` is the share of maps with equal labels. `kappa`, in the interval from `low` to `high`, is NaN if both
-    annotators use only one and the same class. `table` counts maps by [first, second] class in the order of CLASSES.
+    `share` is the proportion of maps with equal labels. `kappa`, with confidence interval `low` to `high`, is NaN if
+    both annotators assign the same class to all maps. `table` is the confusion matrix [first, second], ordered as
+    CLASSES.
     """
 
     maps: int
@@ -65,13 +66,13 @@ def label_agreement(
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:
-    """Return the agreement of first and second labels on maps that have both; None if there are none."""
+    """Return the agreement of first and second labels on maps that have both, or None if there are no such maps."""
     pairs = [(first, second) for first, second in zip(maps.labels, maps.second_labels, strict=True) if first and second]
     return label_agreement(*zip(*pairs, strict=True)) if pairs else None
 
 
 def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:
-    """Return Cohen's kappa of each table: agreement above chance, as a share of the largest possible.
+    """Return Cohen's kappa of each table: agreement above chance, relative to the maximum possible.
 
     >>> kappa(np.array([[[2.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])).tolist()
     [1.0, 0.0]

@@ -1,9 +1,9 @@
 """The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` in its repository.
 
-The format follows their reader (`src/classify_attention_patterns.py`): `raw/labels.txt` has lines of `label = name,
-name`, and the folder next to it has one `.npy` file of raw attention per map, of any size. A bare number is padded to 4
-digits. Single, double and multiple vertical are one class, as in K19 (Kovaleva et al. 2019); `mix` is vertical and
-diagonal, `other` is everything else.
+The format is that of their loader (`src/classify_attention_patterns.py`): `raw/labels.txt` contains lines of the form
+`label = name, name`, and the folder next to it contains one `.npy` file of raw attention per map, of any size. Names
+that are numbers are zero-padded to 4 digits. Single, double and multiple vertical are merged into one class, as in K19
+(Kovaleva et al. 2019). `mix` means vertical and diagonal, `other` means everything else.
 """
 
 import re
@@ -32,13 +32,13 @@ ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or
 
 
 def read_p20(source: Path) -> MapSet:
-    """Return annotated maps in P20's format.
+    """Read annotated maps in P20's format.
 
-    P20 records neither heads, so each map is a group of its own, nor where second texts begin.
+    P20 does not record where second texts begin, or which head a map belongs to, so each map is a separate group.
 
     Raises:
         UserError: labels.txt is missing, a label is unknown, or a map is missing, duplicated, not square or not a
-            matrix of weights. The message names file and line.
+            matrix of weights. The message contains the file and line.
     """
     with unpacking(source, ADVICE):
         if not source.exists():
@@ -49,7 +49,7 @@ def read_p20(source: Path) -> MapSet:
             raise UserError(f"no {LABELS} in {source}: {ADVICE}")
         name, text = texts[0]
         file, parent = excerpt(source / name), PurePosixPath(name).parent
-        lines: dict[str, tuple[str, str]] = {}  # by map name: file and line, and the class
+        lines: dict[str, tuple[str, str]] = {}  # by map name: file and line, class
         for line, label, names in _lines(file, text):
             for stem in names:
                 if stem in lines:
@@ -58,7 +58,7 @@ def read_p20(source: Path) -> MapSet:
         if not lines:
             raise UserError(f"{file} names no maps: expected lines such as 'vertical = name, name'")
 
-        def wanted(name: str) -> bool:  # another folder has normalised maps with the same names
+        def wanted(name: str) -> bool:  # another folder contains normalised maps with the same names
             path = PurePosixPath(name)
             return path.suffix == ".npy" and path.stem in lines and path.is_relative_to(parent)
 
@@ -75,7 +75,7 @@ def read_p20(source: Path) -> MapSet:
 
 
 def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of the wanted files of a folder."""
+    """Yield the names and contents of a folder's files that are wanted."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if wanted(name) and path.is_file():
@@ -83,7 +83,7 @@ def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[st
 
 
 def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
-    """Return the number, class and map names of each line."""
+    """Return the line number, class and map names of each line."""
     parsed = []
     for number, line in enumerate(lines_of(decoded(text, file)), start=1):
         if not line.strip():
@@ -100,7 +100,7 @@ def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
 
 
 def _stem(name: str) -> str:
-    """Return a map's file name without suffix; bare numbers are padded to four digits.
+    """Return a map's file name without suffix. Numbers are zero-padded to four digits.
 
     >>> _stem("12")
     '0012'

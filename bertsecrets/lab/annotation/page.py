@@ -1,6 +1,6 @@
-"""The annotation page: one self-contained HTML file with the maps of a set inside.
+"""The annotation page: a self-contained HTML file with all maps of a set.
 
-The browser keeps the labels until they are downloaded as `annotations.tsv`, which replaces the file of the set.
+Labels stay in the browser until the annotator downloads them as `annotations.tsv`, which replaces the set's file.
 """
 
 import base64
@@ -19,7 +19,7 @@ from bertsecrets.store.files import write_whole
 
 TEMPLATE = Path(__file__).parent / "page.html"
 DATA = "@DATA@"  # placeholder in the template
-ORDER_SEED = 2019  # of the order of maps and the second annotator's subset
+ORDER_SEED = 2019  # seed of the order of maps and of the second annotator's subset
 GUIDELINES = {
     "vertical": "A column's bar reaches the line, or one to five plain columns run through; no diagonal line.",
     "diagonal": "A line along the main diagonal over most of its length; no column's bar reaches the line.",
@@ -34,12 +34,12 @@ def write_page(
 ) -> None:
     """Write the page on which an annotator labels a set.
 
-    The second annotator labels a random subset in a different order, without seeing the first annotator's labels.
+    The second annotator labels a random subset in a different order and cannot see the first annotator's labels.
 
     Args:
-        annotator: name in the name of the downloaded file.
-        second: number of maps to label as the second annotator; None for the first annotator, who labels all.
-        restart: start without this annotator's earlier labels.
+        annotator: Annotator's name, used in the name of the downloaded file.
+        second: Number of maps for the second annotator. None for the first annotator, who labels all maps.
+        restart: Whether to discard this annotator's earlier labels.
 
     Raises:
         UserError: the number of maps is out of range, or the file cannot be written.
@@ -73,7 +73,7 @@ def write_page(
 
 
 def _shown(shown: PatternMap) -> dict[str, Any]:
-    """Return one map as data: shades (base64, row by row), shares of columns, positions of separators."""
+    """Return one map as data: shades (base64, row by row), column weights, positions of separators."""
     shares, special = column_shares(shown)
     return {
         "tokens": shown.tokens,

@@ -1,8 +1,8 @@
-"""Pictures of maps: contact sheets for labelling, examples of each class, and maps on which the readings disagree.
+"""Pictures of maps: contact sheets for labelling, examples of each class, and maps on which readings disagree.
 
-A panel identifies a map only by its number or caption. Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars
-below the columns show their shares of all attention, with 40 % at full height; another bar, on the right, shows the
-share of [CLS] and [SEP] together. Bars that reach the line at half height are red. Bars are linear; colours use a
+Panels are identified only by number or caption. Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars below the
+columns show the fraction of attention that each receives; full height is 40 %. The bar on the right shows the fraction
+for [CLS] and [SEP] combined. Bars that reach the line at half height are red. Bars have a linear scale. Colours have a
 square-root scale, which makes faint cells visible.
 """
 
@@ -24,17 +24,17 @@ with from_extra("pillow"):
     from PIL import Image, ImageDraw, ImageFont
 
 PALETTE = "magma"
-FULL_BAR = 0.4  # share of all attention at which a column's bar has its full height
-COLUMNS, ROWS = 4, 3  # of a contact sheet, small enough to be shown at full size
-SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels of a map, its margin, the caption above and the bars below
+FULL_BAR = 0.4  # fraction of all attention at which a column's bar has full height
+COLUMNS, ROWS = 4, 3  # of a contact sheet, small enough to display at full size
+SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: map, margin, caption above, bars below
 STACK_GAP = 3  # pixels between the columns' bars and the bar of the special tokens
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
-SMALL, IN_A_ROW = 170, 5  # pixels of a map and maps per row, in pictures by class
-LABELLED, HARD, PARTED = 5, 10, 20  # maps of a class, hard cases, maps that the readings classify differently
+SMALL, IN_A_ROW = 170, 5  # pixels per map and maps per row, in pictures by class
+LABELLED, HARD, PARTED = 5, 10, 20  # number of maps: per class, hard cases, with different classes by reading
 
 
 def shades(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens"]:
-    """Return a map's cells as palette indices (0 dark, 255 bright), relative to its strongest cells."""
+    """Return a map's cells as palette indices (0 dark, 255 bright), scaled by its strongest cells."""
     return np.round(255 * cell_brightness(values)).astype(np.uint8)
 
 
@@ -53,19 +53,19 @@ def colours(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "to
 
 
 def separators(shown: PatternMap) -> tuple[int, ...]:
-    """Return the positions of the [SEP] tokens, which end each text."""
+    """Return the positions of the [SEP] tokens at the end of each text."""
     last = shown.tokens - 1
     return (last,) if shown.boundary == shown.tokens else (shown.boundary - 1, last)
 
 
 def column_shares(shown: PatternMap) -> tuple[list[float], float]:
-    """Return the share of all attention that each column receives, and that of [CLS] and [SEP] together."""
+    """Return the fraction of attention that each column receives, and the total for [CLS] and [SEP]."""
     shares = shown.values.astype(np.float64).mean(axis=0)
     return shares.tolist(), float(shares[sorted({0, *separators(shown)})].sum())
 
 
 def panel(shown: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
-    """Return a map as an image: caption above, ticks at special tokens, bars of the columns' shares below."""
+    """Return an image of a map with a caption above, ticks at special tokens, and bars below the columns."""
     image = Image.new("RGB", (size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS), PAPER)
     pen = ImageDraw.Draw(image)
     left, top = MARGIN, MARGIN + CAPTION
@@ -89,7 +89,7 @@ def panel(shown: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image
 
 
 def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Return the largest font, up to the caption's height, in which a text fits into `width` pixels."""
+    """Return the largest font, up to the caption height, in which a text fits into `width` pixels."""
     fonts = [ImageFont.load_default(points) for points in range(CAPTION - 3, 7, -1)]
     return next((font for font in fonts if pen.textlength(text, font=font) <= width), fonts[-1])
 
@@ -97,7 +97,7 @@ def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeType
 def sheet(
     maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE, columns: int = COLUMNS
 ) -> Image.Image:
-    """Return an image of maps in rows, with captions or numbered from 1."""
+    """Return an image with a grid of maps that have captions or are numbered from 1."""
     wide, high = size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS
     image = Image.new("RGB", (columns * wide, -(-len(maps) // columns) * high), PAPER)
     for place, shown in enumerate(maps):
@@ -107,7 +107,7 @@ def sheet(
 
 
 def save_image(image: Image.Image, path: Path) -> None:
-    """Write a PNG with 256 colours, which keeps the file small.
+    """Write a PNG with a 256-colour palette, which keeps the file small.
 
     Raises:
         UserError: the file cannot be written.
@@ -118,10 +118,10 @@ def save_image(image: Image.Image, path: Path) -> None:
 
 
 def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
-    """Write contact sheets of all maps or of `count` random ones, in shuffled order, with a list in `index.tsv`.
+    """Write contact sheets of all maps or of `count` random maps, in shuffled order, listed in `index.tsv`.
 
     Raises:
-        UserError: there are fewer maps, or the files cannot be written.
+        UserError: there are fewer than `count` maps, or the files cannot be written.
     """
     if count is not None and not 1 <= count <= len(maps):
         raise UserError(f"--count {count} is out of range: give 1 to {len(maps)}, the number of maps")
@@ -139,7 +139,7 @@ def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None
 
 
 def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
-    """Write a picture of five random maps per class, and one of up to ten hard cases.
+    """Write pictures with five random maps per class, and one with up to ten hard cases.
 
     Raises:
         UserError: no map is labelled, or the files cannot be written.
@@ -159,10 +159,10 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
 
 
 def write_parted(maps: MapSet, labels: Mapping[str, Sequence[str | None]], folder: Path, seed: int) -> Path:
-    """Write a picture of twenty random maps that the readings classify differently, captioned with their classes.
+    """Write a picture of twenty random maps whose class depends on the reading, captioned with their classes.
 
     Args:
-        labels: the class of every map, by reading.
+        labels: Class of each map, by reading.
 
     Raises:
         UserError: the readings agree on every map, or the file cannot be written.
@@ -177,9 +177,9 @@ def write_parted(maps: MapSet, labels: Mapping[str, Sequence[str | None]], folde
 
 
 def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:
-    """Return the positions of up to ten maps with different first and second labels.
+    """Return the indices of up to ten maps with different first and second labels.
 
-    Every pair of classes is used once before any is used twice.
+    Pairs of classes are not repeated until each has been used.
     """
     kinds = defaultdict(list)
     for place in rng.permutation(len(maps)).tolist():

@@ -1,7 +1,7 @@
-"""Drawing maps for annotation, balanced over checkpoints, heads and inputs.
+"""Sampling of maps for annotation, balanced over checkpoints, heads and inputs.
 
-The draw is made before any model runs: heads in shuffled rounds that continue across checkpoints, inputs in shuffled
-order. One pass per checkpoint over the drawn inputs then keeps only the drawn maps.
+Maps are drawn before any model runs: heads in shuffled rounds that continue across checkpoints, inputs in shuffled
+order. Each checkpoint then processes the drawn inputs once, and only the drawn maps are kept.
 """
 
 from collections import defaultdict
@@ -24,19 +24,19 @@ from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject, slug
 
-MAX_TOKENS = 100  # of an input; longer ones add no information and make the set large
+MAX_TOKENS = 100  # per input; longer inputs add no information and enlarge the set
 
 
 @dataclass
 class Keep:
-    """An observer that keeps the maps of wanted heads: (layer, head) pairs from 0, by example."""
+    """An observer that keeps the maps of selected heads, given as (layer, head) from 0 for each example."""
 
     wanted: Mapping[int, Sequence[tuple[int, int]]]
     kept: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
     pairs: bool = False
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Keep one layer's wanted maps of a batch, cropped to the real tokens, as float16."""
+        """Keep the selected maps of a layer and batch as float16, cropped to the real tokens."""
         for row, example in enumerate(batch.indices.tolist()):
             tokens = int(batch.lengths[row])
             for at, head in self.wanted.get(example, ()):
@@ -50,7 +50,7 @@ class Keep:
 
 
 def in_turns(items: Sequence, rng: np.random.Generator) -> Iterator:
-    """Yield all items in endless shuffled rounds, so that counts differ by at most one."""
+    """Yield all items in endless shuffled rounds, so that their counts never differ by more than one."""
     while True:
         yield from (items[i] for i in rng.permutation(len(items)))
 
@@ -68,11 +68,11 @@ def draw(
     An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
 
     Args:
-        session: supplies checkpoints and rows.
-        plan: the number of maps of each subject; subjects of one model share the rounds of heads.
-        max_tokens: longer inputs are skipped.
-        only: draw from these heads only, (layer, head) from 1, to get more maps of a rare class; duplicates are drawn
-            more often. None for all heads.
+        session: Session that provides checkpoints and rows.
+        plan: Number of maps per subject. Subjects of the same model share the rounds of heads.
+        max_tokens: Maximum length of inputs. Longer inputs are skipped.
+        only: Heads to draw from, as (layer, head) from 1, to get more maps of a rare class. A head that is listed
+            twice is drawn twice as often. None for all heads.
 
     Raises:
         UserError: a count is below 1, the model lacks a head, no input is short enough, or the checkpoint is missing.
@@ -108,7 +108,7 @@ def _pair(
     """Return `count` different (input, layer, head) triples, with inputs in shuffled rounds as well.
 
     Raises:
-        UserError: there are fewer.
+        UserError: there are not enough triples.
     """
     pairs: dict[tuple[int, int, int], None] = {}
     for place, (layer, head) in zip(islice(in_turns(range(inputs), rng), 100 * count), heads, strict=False):
@@ -126,7 +126,7 @@ def _kept_maps(
     examples: Sequence[int],
     places: Sequence[tuple[int, int, int]],
 ) -> list[PatternMap]:
-    """Return the maps at these (input, layer, head) triples, from one pass over the inputs."""
+    """Return the maps at the given (input, layer, head) triples from a single pass over the inputs."""
     wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place, layer, head in places:
         wanted[place].append((layer, head))
@@ -157,9 +157,9 @@ def _kept_maps(
 def draw_inputs(
     split: Split, classifier: opening.OpenModel, *, count: int, rng: np.random.Generator, limit: int, max_tokens: int
 ) -> list[int]:
-    """Return the numbers of up to `count` random rows of at most `max_tokens` tokens.
+    """Return the indices of up to `count` random rows with at most `max_tokens` tokens.
 
-    Rows are encoded only until enough are found.
+    Rows are only encoded until enough are found.
 
     Raises:
         UserError: every row is longer.

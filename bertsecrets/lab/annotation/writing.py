@@ -1,4 +1,4 @@
-"""Writing sets of annotated maps; files are written completely or not at all."""
+"""Writing of annotated map sets. File writes are atomic."""
 
 import io
 import tempfile
@@ -15,10 +15,10 @@ from bertsecrets.store.files import copy_whole, guarded_writes, write_whole
 
 
 def save_set(maps: MapSet, folder: Path) -> None:
-    """Write a set to a folder, with all maps in one file, replacing an earlier set.
+    """Write a set to a folder with all maps in one file. An earlier set is replaced.
 
     Raises:
-        UserError: the folder has other files, two maps share a name, or the files cannot be written.
+        UserError: the folder contains other files, two maps have the same name, or the files cannot be written.
     """
     _check_names(maps)
     with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
@@ -29,7 +29,7 @@ def save_set(maps: MapSet, folder: Path) -> None:
 
 
 def add_draw(folder: Path, drawn: MapSet) -> Path:
-    """Add drawn maps to the set in a folder, in a new file, and return its path; existing maps are not rewritten.
+    """Add drawn maps to the set in a folder as a new file, and return its path. Existing files of maps are unchanged.
 
     Raises:
         UserError: the set does not exist, a map's name is taken, or the files cannot be written.
@@ -67,7 +67,7 @@ def _check_names(maps: MapSet) -> None:
 
 
 def _packed(maps: Sequence[PatternMap]) -> bytes:
-    """Return the content of a file of maps, which is identical for equal maps."""
+    """Return the content of a file of maps. Equal maps give identical bytes."""
     flat = [each.values.ravel() for each in maps]
     file = io.BytesIO()
     np.savez_compressed(

@@ -1,4 +1,4 @@
-"""The commands that check the judge and third-party ablations, and train a parser."""
+"""The commands `calibrate`, `check-ablation` and `train-parser`."""
 
 import argparse
 import importlib
@@ -85,7 +85,7 @@ def add_parsers(commands) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Print the verdicts by cell; return 1 if more are false than the bound and chance allow.
+    """Print the verdicts by cell. Returns 1 if significantly more verdicts are false than the bound allows.
 
     Raises:
         UserError: a number is out of range, or a claim, task or world is unknown.
@@ -127,7 +127,7 @@ def calibrate(options: argparse.Namespace) -> int:
 
 
 def check_ablation(options: argparse.Namespace) -> int:
-    """Print what a function does to each head; return 1 if it fails to disable one.
+    """Print the effect of a function on each head. Returns 1 if it fails to disable one.
 
     Raises:
         UserError: the function does not exist, or raises an error.
@@ -155,10 +155,10 @@ def check_ablation(options: argparse.Namespace) -> int:
 
 
 def _function(text: str) -> Callable[..., Any]:
-    """Return the function `MODULE:FUNCTION`; modules in the current folder take precedence.
+    """Import the function `MODULE:FUNCTION`. Modules in the current folder take precedence.
 
     Raises:
-        UserError: it does not exist.
+        UserError: the function does not exist.
     """
     module, colon, name = text.partition(":")
     if not (colon and module and name):

@@ -119,7 +119,7 @@ def classify(options: argparse.Namespace) -> None:
     """Print the number of maps in each class under each reading, and write each map's class if requested.
 
     Raises:
-        UserError: the file does not hold attention maps, or the output cannot be written.
+        UserError: the file does not contain attention maps, or the output cannot be written.
     """
     from bertsecrets.lab.classify import GivenMaps
     from bertsecrets.lab.classify import classify as classes_of
@@ -137,10 +137,10 @@ def classify(options: argparse.Namespace) -> None:
 
 
 def annotate(options: argparse.Namespace) -> None:
-    """Draw a set of maps if --task is given, print the progress of labelling, and write the annotation page.
+    """Draw a set of maps if --task is given, print labelling progress, and write the annotation page.
 
     Raises:
-        UserError: the folder has no set, or already has one where a new set should be drawn.
+        UserError: the folder has no set, or a new set should be drawn but the folder already has one.
     """
     from bertsecrets.patterns.map_set import MapSet
 
@@ -162,7 +162,7 @@ def annotate(options: argparse.Namespace) -> None:
 
 
 def _summary(maps: "MapSet", labels: Iterable[str | None]) -> str:
-    """Return the number of maps in each class and, if there are two annotators, their agreement."""
+    """Return the number of maps per class and, if there are two annotators, their agreement."""
     from bertsecrets.lab.annotation.agreement import set_agreement
 
     agreed = set_agreement(maps)
@@ -186,7 +186,7 @@ def _draw(options: argparse.Namespace) -> None:
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
-    """Raise a UserError if a folder is not free; a set is never replaced, since it may have labels."""
+    """Raise a UserError if a folder is in use. A set is never replaced, because it may contain labels."""
     from bertsecrets.patterns.map_set import shards
     from bertsecrets.store.files import check_free
 
@@ -196,7 +196,7 @@ def _check_new(folder: Path, instead: str = "") -> None:
 
 
 def import_patterns(options: argparse.Namespace) -> None:
-    """Import annotated maps in P20's format, and print how well the suite's classifiers agree with their labels."""
+    """Import annotated maps in P20's format, and print the agreement of the suite's classifiers with their labels."""
     from bertsecrets.lab.annotation.agreement import label_agreement
     from bertsecrets.lab.annotation.p20 import read_p20
     from bertsecrets.lab.annotation.writing import save_set
@@ -213,10 +213,10 @@ def import_patterns(options: argparse.Namespace) -> None:
 
 
 def sheets(options: argparse.Namespace) -> None:
-    """Write contact sheets, pictures by class, or maps that the readings classify differently.
+    """Write contact sheets, pictures by class, or maps whose class depends on the reading.
 
     Raises:
-        UserError: the output folder is not free, or options are incompatible.
+        UserError: the output folder is in use, or options are incompatible.
     """
     from bertsecrets.lab.annotation.pictures import write_gallery, write_parted, write_sheets
     from bertsecrets.patterns.map_set import MapSet, read_plain_words, under
@@ -243,7 +243,7 @@ def sheets(options: argparse.Namespace) -> None:
 
 
 def train(options: argparse.Namespace) -> None:
-    """Evaluate pattern classifiers on held-out heads, and train the suite's own on all maps, one per reading."""
+    """Evaluate pattern classifiers on held-out heads, and train the suite's classifier for each reading on all maps."""
     from bertsecrets.lab.training.baselines import PaperCnn
     from bertsecrets.lab.training.train import show, train_patterns
     from bertsecrets.patterns.map_set import own_maps

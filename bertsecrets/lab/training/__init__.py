@@ -1,1 +1,1 @@
-"""Training and evaluation of classifiers of attention patterns."""
+"""Training and evaluation of attention-pattern classifiers."""

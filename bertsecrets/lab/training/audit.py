@@ -1,4 +1,4 @@
-"""The accuracy of corrected shares and the coverage of their intervals, on annotated maps."""
+"""Accuracy of corrected class shares, and coverage of their intervals, on annotated maps."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ def share_interval(
     """Return both ends of the 95 % bootstrap interval of `corrected` shares.
 
     Args:
-        expected: the classifier's mean probabilities over heads, per example; a single row is taken as exact.
-        errors: of each annotated head, as returned by `classifier.held_out_errors`.
-        heads: number of heads of the model.
+        expected: Classifier's mean probabilities over heads, per example. A single row is treated as exact.
+        errors: Errors for each annotated head, as returned by `classifier.held_out_errors`.
+        heads: Number of heads of the model.
     """
     means = resampled_means(expected, rng, resamples)
     off = resampled_means(errors, rng, resamples, drawn=heads_to_draw(heads, len(errors)))
@@ -45,17 +45,17 @@ def audit_shares(
 ) -> dict[str, Any]:
     """Return the errors of corrected shares, and the coverage of their intervals.
 
-    Each of many simulated models consists of `size` random annotated heads. Their labels give the true shares; the
-    classifier's shares are corrected by its errors on all other unrelated heads. All heads have the same weight.
+    Each simulated model consists of `size` random annotated heads. True shares come from the labels. The classifier's
+    shares are corrected with its errors on all other, unrelated heads. All heads have equal weight.
 
     Args:
-        probabilities: of a classifier trained on neither the map's head nor related ones.
-        heads: each map's model, layer and head.
-        groups: each map's group of related heads.
+        probabilities: Predictions of a classifier that was not trained on the map's head or related heads.
+        heads: Model, layer and head of each map.
+        groups: Group of related heads that each map belongs to.
 
     Returns:
-        by class, the share of models whose interval covers the true share (`covers`), and the root mean square error
-        in percent of the corrected shares and of the raw shares of most likely classes; `heads` and `models`.
+        For each class, the coverage (`covers`: the fraction of models whose interval contains the true share) and the
+        RMSE, in percent, of the corrected shares and of the raw shares of most likely classes; `heads` and `models`.
     """
     true = by_head(np.eye(len(CLASSES))[labels], heads)
     predicted = by_head(probabilities, heads)

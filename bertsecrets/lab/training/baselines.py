@@ -2,9 +2,10 @@
 
 The CNN follows the code of P20 (Prasanna et al. 2020, the same group) for K19 (Kovaleva et al. 2019, section 4.1):
 eight convolutions with ReLU on raw weights: 3x3 1-16, 16-16, max-pool 2, 16-32, 32-32, max-pool 2, 32-64, 64-64, 1x1
-64-16, global average pool, 1x1 16-classes. Maps are centred on a canvas of zeros. Adam, learning rate 1e-3, batches of
-64; a fifth of the training maps is held out to select the best epoch. Our changes: that fifth is split by head, maps
-larger than the canvas are pooled to its size, and training stops early, so that a CPU can train on every fold.
+64-16, global average pool, 1x1 16-classes. Maps are centred on a zero canvas. Training uses Adam with learning rate
+1e-3 and batch size 64, and 20 % of the training maps are held out to select the best epoch. We made three changes: the
+held-out maps are split by head, maps larger than the canvas are pooled to its size, and early stopping makes training
+on every fold feasible on a CPU.
 """
 
 import copy
@@ -31,7 +32,7 @@ class LogisticFeatures:
     name: str = "features-logistic"
 
     def fit(self, train: LabelledMaps, seed: int) -> OnFeatures:
-        """Select the penalty, then train on all maps; classes absent from training get almost no probability."""
+        """Select the penalty, then train on all maps. Classes missing from training get near-zero probability."""
         scores = {c: _inner_score(train, c, seed) for c in PENALTIES}
         return OnFeatures(regress(train.table, train.labels, max(scores, key=scores.__getitem__)).probabilities)
 
@@ -47,9 +48,9 @@ def _inner_score(train: LabelledMaps, penalty: float, seed: int) -> float:
 
 @dataclass(frozen=True)
 class PaperCnn:
-    """The paper's CNN, trained for at most `epochs` and stopped after `patience` epochs without improvement.
+    """The paper's CNN, trained for at most `epochs` epochs with early stopping after `patience` epochs.
 
-    The paper trains for 200 epochs without early stopping, on a canvas as large as the largest map.
+    The paper trains for 200 epochs without early stopping, and its canvas has the size of the largest map.
     """
 
     epochs: int = 80
@@ -58,7 +59,7 @@ class PaperCnn:
     name: str = "paper-cnn"
 
     def fit(self, train: LabelledMaps, seed: int) -> "TrainedCnn":
-        """Return the network trained on four fifths, from the epoch with the best macro-F1 on the last fifth."""
+        """Train on 80 % of the maps and return the network from the epoch with the best macro-F1 on the other 20 %."""
         torch.manual_seed(seed)
         model = network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
@@ -91,12 +92,12 @@ class TrainedCnn:
     canvas: int
 
     def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
-        """Return the class probabilities of maps."""
+        """Return class probabilities."""
         return _run(self.model, canvases(data.maps, self.canvas)).softmax(1).numpy()
 
 
 def network() -> nn.Sequential:
-    """Return the untrained network (73 thousand parameters)."""
+    """Return the untrained network (73,000 parameters)."""
 
     def pair(inputs: int, outputs: int) -> list[nn.Module]:
         first, second = nn.Conv2d(inputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1)
@@ -109,7 +110,7 @@ def network() -> nn.Sequential:
 
 
 def canvases(maps: tuple[np.ndarray, ...], size: int) -> Float[torch.Tensor, "maps 1 size size"]:
-    """Return each map centred on a square of zeros; larger maps are pooled to its size."""
+    """Return each map centred on a square zero canvas. Larger maps are pooled to its size."""
     images = torch.zeros(len(maps), 1, size, size)
     for place, values in zip(images, maps, strict=True):
         image = torch.from_numpy(np.asarray(values, dtype=np.float32))[None]

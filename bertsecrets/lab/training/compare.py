@@ -1,4 +1,4 @@
-"""Comparison of classifiers on the same held-out heads; intervals resample heads, since their maps are similar."""
+"""Comparison of classifiers on the same held-out heads. Intervals resample heads, because a head's maps are similar."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from bertsecrets.claims.bootstrap import central_interval, resample_counts
 from bertsecrets.patterns.crossval import HeldOut, LabelledMaps, Method, confusion, held_out, scores
 from bertsecrets.texts.metrics import f1, macro_f1
 
-BINS = 10  # of confidence, for calibration
-RESAMPLES, CONFIDENCE = 2000, 0.95  # of intervals
+BINS = 10  # confidence bins, for calibration
+RESAMPLES, CONFIDENCE = 2000, 0.95  # of bootstrap intervals
 
 
 def macro_f1_of_all(labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]) -> float:
-    """Return the macro-F1 used for model selection, in which classes that never occur count as 0.
+    """Return the macro-F1 used for model selection. Classes that never occur count as 0.
 
     >>> macro_f1_of_all(np.array([0, 0, 1]), np.array([0, 0, 1]))
     0.4
@@ -38,7 +38,7 @@ def calibration(judged: HeldOut) -> dict[str, Any]:
 
 
 def quality(judged: HeldOut, seed: int) -> dict[str, Any]:
-    """Return all metrics of a classifier on held-out heads, for all maps and for those that annotators agree on."""
+    """Return all metrics of a classifier on held-out heads, for all maps and for maps with agreeing annotators."""
     return {
         **_scores(judged.confusions(), seed),
         **calibration(judged),
@@ -53,7 +53,7 @@ def _scores(parts: Float[np.ndarray, "heads classes classes"], seed: int) -> dic
 
 
 def advantage(first: HeldOut, second: HeldOut, seed: int) -> dict[str, Any]:
-    """Return the difference of two classifiers' macro-F1 on the same maps, with a paired bootstrap over heads."""
+    """Return the difference in macro-F1 of two classifiers on the same maps, with a paired bootstrap over heads."""
     both = _resampled_sums(np.stack([first.confusions(), second.confusions()], axis=1), seed)
     gaps = macro_f1(both[:, 0]) - macro_f1(both[:, 1])
     value = macro_f1(first.confusions().sum(0)) - macro_f1(second.confusions().sum(0))
@@ -73,7 +73,7 @@ def compare(
     """Evaluate all methods on the same folds, and compare the first with each of the others.
 
     Returns:
-        the metrics of all methods, and their predictions by name.
+        The metrics of all methods, and their predictions by name.
     """
     judged = {method.name: held_out(method, data, seed, progress=progress) for method in methods}
     first = methods[0].name

@@ -1,7 +1,7 @@
 """`bertsecrets lab train-patterns`: evaluate classifiers on held-out heads, train on all maps, write a report.
 
-There is one classifier for each reading of K19's text, and one for each outside reading, which other people's labels
-define.
+There is a classifier for each reading of K19's text, and for each outside reading, which is defined by third-party
+labels.
 """
 
 import re
@@ -36,10 +36,10 @@ OUTSIDE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 def check_outside(name: str) -> str:
-    """Return the name of an outside reading.
+    """Return the name of an outside reading if it is valid.
 
     Raises:
-        UserError: it is one of the suite's own readings, or cannot be the name of a file.
+        UserError: the name is that of a built-in reading, or is not a valid file name.
     """
     if name in READINGS or not OUTSIDE_NAME.fullmatch(name):
         raise UserError(
@@ -60,16 +60,16 @@ def train_patterns(
     """Cross-validate, train on all maps, and write weights and report to a folder.
 
     Args:
-        data: a set of maps with `plain-words.tsv`.
-        cnn: the paper's classifier, to compare with ours; None leaves it out.
-        outside: sets of maps with third-party labels of the five classes, by reading.
+        data: Set of maps with `plain-words.tsv`.
+        cnn: The paper's classifier, to compare with ours. None to skip it.
+        outside: Sets of maps with third-party labels for the five classes, by reading.
 
     Returns:
-        the report, deterministic on one machine except for `seconds`.
+        The report. Except for `seconds`, it is deterministic on a given machine.
 
     Raises:
-        UserError: the output folder is not free, or the maps cannot be used.
-        MissingError: scikit-learn is missing.
+        UserError: the output folder is in use, or the maps are not usable.
+        MissingError: scikit-learn is not installed.
     """
     named = {check_outside(name): folder for name, folder in (outside or {}).items()}
     files = (REPORT, *(f"{reading}{SUFFIX}" for reading in (*READINGS, *named)))
@@ -90,7 +90,7 @@ def train_patterns(
 
 
 def open_labelled(folder: Path) -> ReadMaps:
-    """Return the maps of a folder that are labelled with a class.
+    """Return the labelled maps of a folder.
 
     Raises:
         UserError: the folder has no set, the set is damaged, or no map is labelled.
@@ -103,7 +103,7 @@ def open_labelled(folder: Path) -> ReadMaps:
 def _train(
     reading: str, read: ReadMaps, made: Path, cnn: PaperCnn | None, progress: Callable[[str], Any] | None
 ) -> dict[str, Any]:
-    """Evaluate and train the classifier for a reading; returns its part of the report."""
+    """Evaluate and train the classifier for a reading. Returns its part of the report."""
     ours, maps, pictures = TreesAndRegression(), read.maps, read.pictures
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
     said = (lambda line: progress(f"{reading}, {line}")) if progress else None
@@ -129,12 +129,12 @@ def _train(
 
 
 def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
-    """Return how readers agree with each other and with the classifier; empty if maps were not read twice.
+    """Return the agreement of readers with each other and with the classifier. Empty if maps were not read twice.
 
     Returns:
-        `readers_quality`; of the two readers of every map the `share` with the same class and Cohen's `kappa`; and the
-        `shares` of the classes by reader (`reader_shares`). If there are held-out readers, on the maps that these have:
-        the mean `unseen_kappa` of the classifier with each, and the mean `unseen_readers_kappa` of each two of them.
+        `readers_quality`; the observed agreement (`share`) and Cohen's `kappa` of the two readers of each map; and the
+        class `shares` by reader (`reader_shares`). If there are held-out readers, on the maps they labelled: the mean
+        kappa of the classifier with each (`unseen_kappa`), and of all pairs of them (`unseen_readers_kappa`).
     """
     scores = readers_quality(read, judged)
     agreed = set_agreement(read.pictures) if scores else None
@@ -159,7 +159,7 @@ def _kappa(first: Mapping[str, str], second: Mapping[str, str]) -> float:
 
 
 def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
-    """Return a row for each map: its readers' labels, and the prediction of a classifier trained on other heads."""
+    """Return a row for each map with its readers' labels and the prediction of a classifier trained on other heads."""
     return [
         {
             "map": each.name,
@@ -174,20 +174,20 @@ def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
 
 
 def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
-    """Return `audit_shares` for models with as many heads as a fold has groups."""
+    """Return `audit_shares` for models that have as many heads as a fold has groups."""
     heads = np.array([_head(each) for each in maps])
     size = len(set(judged.groups.tolist())) // FOLDS
     return audit_shares(judged.labels, judged.probabilities, heads=heads, groups=judged.groups, size=size, seed=SEED)
 
 
 def _head(pattern_map: PatternMap) -> str:
-    """Return model, layer and head of a map; its name, if they are not recorded."""
+    """Return the model, layer and head of a map, or its name if they are not recorded."""
     known = (pattern_map.model, pattern_map.layer, pattern_map.head)
     return "/".join(map(str, known)) if pattern_map.layer else pattern_map.name
 
 
 def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
-    """Return, for each model, its number of maps and the scores of classifiers trained on other heads."""
+    """Return each model's number of maps and the scores of classifiers trained on other heads."""
     models = np.array([each.model for each in maps])
     rows = {}
     for name in sorted(set(models.tolist())):
@@ -202,7 +202,7 @@ def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
 
 
 def show(report: dict[str, Any]) -> str:
-    """Return a report's classifiers as a table for each reading, with lines about maps and readers."""
+    """Return a report as text: a table of classifiers for each reading, with lines about maps and readers."""
     return "\n\n".join(f"{name}\n{_show(part, report['folds'])}" for name, part in report["readings"].items())
 
 
