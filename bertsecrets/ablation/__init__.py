@@ -1,1 +1,1 @@
-"""A classifier's logits with heads disabled: exact, and without doing any work twice."""
+"""Exact logits of a classifier with heads disabled, without redundant computation."""

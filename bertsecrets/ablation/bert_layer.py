@@ -1,7 +1,7 @@
-"""Layers that are built like BERT's, for the fast path of ablation.
+"""BERT-style layers, for the fast path of ablation.
 
-A layer is recognised by the parts of a BERT layer, under the names that `families.py` lists. It may have more, such as
-rotary positions or adapters, so the engine compares blocks with the model on a probe before it uses them.
+A layer is recognised if it has all submodules of a BERT layer, under the names listed in `families.py`. It may have
+additional parts, such as rotary positions or adapters, so the engine first compares blocks with the model on a probe.
 """
 
 import math
@@ -23,7 +23,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def position_term(model: Any) -> Term | None:
-    """Return the function for the position term of a model's attention logits; None if it has none."""
+    """Return the function that computes a model's additive position term in attention logits, if any."""
     name = POSITION_TERMS.get(model.config.model_type)
     term: Term | None = attrgetter(name)(model.base_model) if name else None
     return term
@@ -33,7 +33,8 @@ def position_term(model: Any) -> Term | None:
 class Block:
     """A post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, where `y` is the normed attention sum.
 
-    `term` returns the position term of the attention logits from one row of hidden vectors, or None.
+    `term` computes the position term of the attention logits from one row of hidden vectors. It is None for models
+    without a position term.
     """
 
     heads: int
@@ -50,7 +51,7 @@ class Block:
 
     @classmethod
     def of(cls, module: nn.Module, heads: int, term: Term | None = None) -> "Block | None":
-        """Return the module as a block; None if it lacks a part."""
+        """Return the module as a block, or None if a submodule is missing."""
         for names in BERT_LAYOUTS.values():
             try:
                 parts = [attrgetter(name)(module) for name in names]
@@ -63,11 +64,11 @@ class Block:
 
     @property
     def scale(self) -> float:
-        """The factor of attention logits: 1 / sqrt(head size)."""
+        """The scaling factor of attention logits, 1 / sqrt(head size)."""
         return 1 / math.sqrt(self.query.out_features // self.heads)
 
     def split(self, x: Float[torch.Tensor, "rows tokens width"]) -> PerHead:
-        """Return projected tokens by head."""
+        """Split projected tokens into heads."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def attend(self, x: Hidden) -> tuple[PerHead, PerHead]:
@@ -79,11 +80,11 @@ class Block:
     def attend_first(
         self, x: Hidden
     ) -> tuple[Float[torch.Tensor, "rows heads size"], Float[torch.Tensor, "rows heads size"]]:
-        """Return the first token's context and the mean of the values, by head.
+        """Return the context of the first token and the mean of the values, per head.
 
-        Keys and values are never computed: with a single query and context, the key projection is applied to the query
-        and the value projection to the context. The key's bias is omitted, because it shifts all logits of a row
-        equally.
+        Keys and values are never materialised. Since there is a single query, the key projection is applied to the
+        query and the value projection to the context. The key bias is omitted, because it adds the same constant to all
+        logits of a row.
         """
         key = self.key.weight.unflatten(0, (self.heads, -1))  # [heads, size, width]
         value = self.value.weight.unflatten(0, (self.heads, -1))
@@ -102,10 +103,10 @@ class Block:
     def deltas(
         self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: list[int]
     ) -> Float[torch.Tensor, "chosen rows tokens width"]:
-        """Return the change of the projected attention if a head is disabled: W_o[h] (instead_h - context_h).
+        """Return the change in the projected attention from disabling a head: W_o[h] (instead_h - context_h).
 
         Args:
-            instead: the vectors of disabled heads; for uniform attention, the mean of their values.
+            instead: Replacement vectors of disabled heads. For uniform attention, these are the mean values.
         """
         change = instead[:, heads] - context[:, heads]
         parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, chosen, size]
@@ -118,6 +119,6 @@ class Block:
         return self.output(context.transpose(1, 2).flatten(2))
 
     def finish(self, mixed: Float[torch.Tensor, "*batch width"]) -> Float[torch.Tensor, "*batch width"]:
-        """Return the layer's output from the sum of its input and the projected attention, which is overwritten."""
+        """Return the layer's output, given the sum of its input and the projected attention. Overwrites the sum."""
         mixed = self.attention_norm(mixed)
         return self.norm(self.outer(self.activation(self.inner(mixed))).add_(mixed))

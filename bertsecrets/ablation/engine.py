@@ -1,9 +1,10 @@
-"""A classifier's exact logits with heads disabled, for many sets of heads.
+"""Exact logits of a classifier with heads disabled, for many sets of heads.
 
-A disabled head's attention weights are 1/L over the L real tokens (1/(i+1) in a causal model, 1/window with windowed
-attention); other kinds of ablation replace its vectors (`kinds`). Examples of equal length are computed together, so
-nothing is padded. Two paths give the same logits: a fast one (`shared_prefix`) for models built like BERT, and a
-general one for all architectures with full attention, which starts each run at the lowest layer with a disabled head.
+The attention weights of a disabled head are 1/L over the L real tokens (1/(i+1) in causal models, 1/window with
+windowed attention). Other kinds of ablation replace the head's vectors instead (`kinds`). Batches contain examples of
+equal length, so no padding is needed. There are two paths with the same results: a fast path (`shared_prefix`) for
+BERT-style models, and a general path for all architectures with full attention. The general path starts each run at the
+lowest layer with a disabled head.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,12 +26,12 @@ from bertsecrets.models.memory import Budget, too_small
 from bertsecrets.models.opening import OpenModel
 
 Route = Literal["auto", "fast", "general"]
-TOLERANCE = 1e-4  # largest difference between two computations of the same logits, relative to the largest logit
+TOLERANCE = 1e-4  # maximum difference between two computations of the same logits, relative to the largest logit
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A classifier ready for ablation; `blocks` is None if only the general path applies."""
+    """A classifier prepared for ablation. `blocks` is None if the model only supports the general path."""
 
     skeleton: Skeleton
     blocks: Sequence[Block] | None
@@ -46,22 +47,22 @@ class Engine:
         budget: Budget | None = None,
         ablation: Ablation = UNIFORM,
     ) -> "Engine":
-        """Return the engine of a classifier, after testing it on a probe.
+        """Return the engine for a classifier, after testing it on a probe.
 
         Args:
-            ablation: the kind of ablation.
-            path: `auto` uses the fast path if it agrees with the general one.
-            budget: limits the batch size; by default to half of the free memory.
+            ablation: Kind of ablation.
+            path: Path to use. With `auto`, the fast path is used if it agrees with the general path.
+            budget: Memory budget for batches. Defaults to half of the free memory.
 
         Raises:
-            UserError: heads of this architecture cannot be disabled, or not by this path.
+            UserError: heads of this architecture cannot be disabled, or the requested path does not support it.
             MisreadError: disabling all heads of a layer has no effect, so the engine misinterprets the model.
         """
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
         budget = budget or Budget.of(torch.device(device), model.config.hidden_size)
         slow = cls(skeleton, None, budget, ablation)
-        if model.dtype == torch.float32:  # half precision may round a small change to nothing
+        if model.dtype == torch.float32:  # half precision may round a small change to 0
             slow.check_layers()
         skeleton.resumes = slow.resumes()
         term = position_term(model)
@@ -81,10 +82,10 @@ class Engine:
         return slow
 
     def check_layers(self) -> None:
-        """Make sure that disabling all heads of any layer changes the output of the last layer.
+        """Check that disabling all heads of any layer changes the output of the last layer.
 
         Raises:
-            MisreadError: it does not.
+            MisreadError: the output does not change.
         """
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         ids = probe(self.skeleton.model)[:1].expand(layers + 1, -1)
@@ -105,7 +106,7 @@ class Engine:
             )
 
     def resumes(self) -> bool:
-        """Return whether runs that start at any layer give the logits of complete runs."""
+        """Return whether runs that start at later layers reproduce the logits of full runs."""
         skeleton, ids = self.skeleton, probe(self.skeleton.model)
         sets = whole_layers(len(skeleton.layers), skeleton.heads)
         whole = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=False)
@@ -116,7 +117,7 @@ class Engine:
         return self._close(resumed.float(), whole.float())
 
     def agrees_with(self, other: "Engine") -> bool:
-        """Return whether both give the same logits on a probe with no heads, each layer or some heads disabled."""
+        """Return whether both engines agree on a probe with no heads, single heads or full layers disabled."""
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         sets = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
         sets = list(dict.fromkeys(sets))
@@ -126,18 +127,18 @@ class Engine:
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
-        """Return replacement vectors for tests on a probe, those of its tokens in reverse order, if any are needed."""
+        """Return replacement vectors for tests, from the probe's tokens in reverse order; None if not needed."""
         return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
 
     def instead(self, encoded: Encoded) -> Instead:
-        """Return the vectors of disabled heads for rows of `encoded`."""
+        """Return a function that computes replacement vectors for rows of `encoded`."""
         return self.ablation.instead(self.skeleton, encoded, self.budget.tokens)
 
     def check_longest(self, encoded: Encoded) -> None:
-        """Make sure that the longest example gets the model's own logits if no head is disabled.
+        """Check that the engine reproduces the model's own logits on the longest example, with no heads disabled.
 
         Raises:
-            MisreadError: it does not, so the model treats long inputs differently from the short probe.
+            MisreadError: the logits differ, so the model treats long inputs differently from the short probe.
             UserError: the example does not fit into memory, or the logits are not finite.
         """
         if not len(encoded):
@@ -164,10 +165,10 @@ class Engine:
         segments: Int[torch.Tensor, "rows tokens"] | None,
         vectors: list[Vectors] | None = None,
     ) -> Float[torch.Tensor, "sets rows outputs"]:
-        """Return the logits of rows of equal length under each set; the sets must be different.
+        """Return the logits of rows of equal length for each set of disabled heads. Sets must be unique.
 
         Args:
-            vectors: the vectors of disabled heads, layer by layer; by default their attention is uniform.
+            vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
         """
         skeleton, tokens = self.skeleton, self.budget.tokens
         if self.blocks is not None:
@@ -186,20 +187,21 @@ def ablate(
     instead: Instead | None = None,
     progress: Callable[[float], Any] | None = None,
 ) -> Float[np.ndarray, "sets examples outputs"]:
-    """Return the logits of every example under every set of disabled heads, in the given order (K19 section 4.6).
+    """Return the logits of every example for every set of disabled heads, in the given order (K19 section 4.6).
 
-    The empty set gives the model's own logits. Except for the result, memory does not grow with the number of examples;
-    a batch that does not fit is halved.
+    The empty set gives the model's own logits. Apart from the result, memory use is independent of the number of
+    examples. Batches that do not fit into memory are split.
 
     Args:
-        engine: an engine, or a classifier to open one for.
-        sets: heads as (layer, head), counted from 0; duplicates are allowed.
-        device: of the engine, if a classifier is given.
-        instead: the vectors of disabled heads; by default those of the engine's kind of ablation over these examples.
-        progress: called with the number of sets, possibly fractional, completed since the last call.
+        engine: Engine to use, or a classifier, for which an engine is opened.
+        sets: Sets of heads as (layer, head), counted from 0. Duplicates are allowed.
+        device: Device for the new engine. Ignored if an engine is given.
+        instead: Function that computes replacement vectors. By default, they are computed from these examples according
+            to the engine's kind of ablation.
+        progress: Progress callback, called with the number of sets (possibly fractional) completed since the last call.
 
     Raises:
-        UserError: the model lacks a head, heads cannot be disabled, or an example does not fit into memory.
+        UserError: a head does not exist, heads cannot be disabled, or an example does not fit into memory.
         MisreadError: the engine does not reproduce the model's own logits.
     """
     if isinstance(engine, OpenModel):
@@ -226,10 +228,10 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Yield all work in portions: examples of equal length, as many as fit into memory, and a slice of the sets.
+    """Split the work into portions that fit into memory: examples of equal length, and a slice of the sets.
 
     Args:
-        more: hidden states per example in addition to one per set.
+        more: Number of hidden states per example in addition to one per set.
     """
     lengths = encoded.lengths
     for length in np.unique(lengths):
@@ -256,14 +258,14 @@ def _cover(
     instead: Instead,
     put: Callable[[np.ndarray, slice, torch.Tensor], None],
 ) -> None:
-    """Compute the rows under a portion of the sets, in halves if memory runs out."""
+    """Compute the rows for a portion of the sets, splitting the work if memory runs out."""
     batch = collate(encoded, rows).to(engine.skeleton.model.device)
     try:
         put(rows, portion, engine.logits(sets[portion], batch.input_ids, batch.segments, instead(rows)))
         return
     except (MemoryError, RuntimeError) as error:
         engine.budget.halve(error)
-    # Outside the handler, where the error's traceback would keep the tensors that did not fit.
+    # Continue outside the handler: inside it, the traceback would keep the large tensors alive.
     middle = len(rows) // 2
     if middle:
         halves = [(rows[:middle], portion), (rows[middle:], portion)]
@@ -279,10 +281,10 @@ def _cover(
 def _general(
     skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool, vectors: list[Vectors] | None = None
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits by the general path; sets with the same lowest layer are run together.
+    """Return the logits from the general path, batching sets with the same lowest layer.
 
     Args:
-        resume: start at the lowest layer with a disabled head rather than at the first layer.
+        resume: Whether to start at the lowest layer with a disabled head, instead of the first layer.
     """
     layers, rows = len(skeleton.layers), len(ids)
     starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]

@@ -1,7 +1,7 @@
 """Gains: the score with a set of heads disabled minus the baseline score, in points, from stored predictions.
 
-The metric is that of K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, accuracy otherwise. Both scores are on
-the same examples. Nothing here imports torch.
+The metrics are those of K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, accuracy otherwise. Both scores are
+computed on the same examples. This module does not import torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
     """Return a block of moments, and a function from its column means ([..., k]) to gains in points ([..., sets]).
 
     Args:
-        sets: indices of the sets, from 0; all by default.
-        rows: the examples; all by default.
+        sets: Indices of the sets to include. Defaults to all.
+        rows: Examples to include. Defaults to all.
     """
     metric = TASKS[measurement.subject.task].metric
     predicted, target = measurement.sample("predicted"), measurement.sample("target")[rows]
@@ -46,6 +46,6 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
 
 
 def all_gains(measurement: Measurement, rows: Rows = WHOLE) -> Float[np.ndarray, " sets"]:
-    """Return the gain of every set in points, on the examples without resampling."""
+    """Return the gain of every set in points, without resampling the examples."""
     block, gains = gains_of(measurement, None, rows)
     return gains(block.mean(0))

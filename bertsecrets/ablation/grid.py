@@ -1,9 +1,9 @@
 """A resumable grid: many sets of heads, computed in portions that processes can share.
 
-A grid is a folder. `grid.json` records its sets and inputs; each finished portion is a folder
-(`portion-0003/predicted.npz`), written completely or not at all, whose manifest names the grid. A process holds a lock
-on the portion that it computes, which the operating system releases when the process ends. So no portion is computed
-twice, and the next run computes what is missing or damaged.
+A grid is stored in a folder. `grid.json` records its sets and inputs. Finished portions are subfolders
+(`portion-0003/predicted.npz`), written atomically, with a manifest that identifies the grid. While a process computes a
+portion, it holds a lock that the operating system releases when the process exits. No portion is computed twice, and
+the next run computes missing or damaged portions.
 """
 
 import json
@@ -24,13 +24,13 @@ from bertsecrets.store.locks import held, held_now, in_use
 from bertsecrets.store.measurements import READ_ERRORS
 
 Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
-WAIT = 0.5  # seconds between checks of the portions that other processes compute
+WAIT = 0.5  # seconds between checks for portions from other processes
 GRID, RESULT = "grid.json", "predicted.npz"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Sets of heads in a folder; each portion lists the indices of the sets that are computed together.
+    """A grid in a folder. Each portion lists the indices of sets that are computed together.
 
     `mark` is a digest of everything that determines the results.
     """
@@ -42,16 +42,16 @@ class Grid:
 
     @classmethod
     def open(cls, folder: Path, sets: Sequence[HeadSet], *, layers: int, size: int, about: dict[str, Any]) -> "Grid":
-        """Return the grid in `folder`, which is created if necessary.
+        """Open the grid in `folder`, creating it if necessary.
 
         Args:
-            layers: number of layers of the model; sets with the same lowest layer share the most work, so they are
-                computed together.
-            size: largest number of sets per portion; an interruption loses unfinished portions.
-            about: everything else that determines the results (weights, inputs), as JSON data.
+            layers: Number of layers in the model. Sets with the same lowest layer are computed together, because they
+                share the most work.
+            size: Maximum number of sets per portion. An interruption loses unfinished portions.
+            about: Everything else that determines the results (weights, inputs), as JSON data.
 
         Raises:
-            UserError: the folder has another grid, or cannot be written.
+            UserError: the folder contains a different grid, or cannot be written.
         """
         order = sorted(range(len(sets)), key=lambda i: lowest_layer(sets[i], layers))
         portions = [order[start : start + size] for start in range(0, len(order), size)]
@@ -72,12 +72,13 @@ class Grid:
     def fill(
         self, compute: Compute, progress: Callable[[float], Any] | None = None
     ) -> Shaped[np.ndarray, " sets *rest"]:
-        """Compute what is missing, and return all results in the order of `sets`.
+        """Compute missing portions, and return all results in the order of `sets`.
 
         Args:
-            compute: returns the results of some sets; calls its second argument with the number of sets, possibly
-                fractional, completed since the last call.
-            progress: called with the number of sets completed since the last call, by this or another process.
+            compute: Function that returns the results for some sets. Its second argument is a callback for the number
+                of sets (possibly fractional) completed since the last call.
+            progress: Progress callback, called with the number of sets that any process has completed since the last
+                call.
 
         Raises:
             UserError: the disk is full, or the folder cannot be written.
@@ -88,7 +89,7 @@ class Grid:
         return joined[np.argsort(np.concatenate([np.asarray(places) for places in self.portions]))]
 
     def _results(self, compute: Compute, report: Callable[[float], Any]) -> dict[int, np.ndarray]:
-        """Return the results of every portion by number."""
+        """Return the results of all portions by number."""
         results: dict[int, np.ndarray] = {}
         while len(results) < len(self.portions):
             before = len(results)
@@ -98,11 +99,11 @@ class Grid:
                     if result is not None:
                         results[number] = result
             if len(results) == before:
-                time.sleep(WAIT)  # other processes compute everything that is missing
+                time.sleep(WAIT)  # other processes are computing all missing portions
         return results
 
     def _portion(self, number: int, sets, compute: Compute, report: Callable[[float], Any]) -> np.ndarray | None:
-        """Return a portion's results; None while another process computes it."""
+        """Return the results of a portion; None while another process is computing it."""
         place = self.folder / f"portion-{number:04d}"
         result = self._read(place)
         if result is None:
@@ -118,7 +119,7 @@ class Grid:
         return result
 
     def _read(self, place: Path) -> np.ndarray | None:
-        """Return a finished portion; None if it is missing, damaged, or of another grid."""
+        """Return a finished portion; None if it is missing, damaged or belongs to another grid."""
         try:
             if damage(place) is not None or read_manifest(place).get("grid") != self.mark:
                 return None

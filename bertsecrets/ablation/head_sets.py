@@ -1,6 +1,6 @@
 """Sets of heads that are disabled together: single heads, layers, pairs, nested sets, or sets given as text.
 
-In code a head is (layer, head), counted from 0; in text, both are counted from 1.
+In code, a head is (layer, head), counted from 0. In text, layers and heads are numbered from 1.
 """
 
 import itertools
@@ -26,12 +26,12 @@ def whole_layers(layers: int, heads: int) -> list[HeadSet]:
 
 
 def head_pairs(layer: int, heads: int) -> list[HeadSet]:
-    """Return one set per pair of heads of a layer, counted from 0."""
+    """Return one set per pair of heads in a layer, counted from 0."""
     return [frozenset({(layer, a), (layer, b)}) for a, b in itertools.combinations(range(heads), 2)]
 
 
 def nested(order: Sequence[Head]) -> list[HeadSet]:
-    """Return the first head of `order`, the first two, and so on: the sets of stepwise pruning.
+    """Return the sets of stepwise pruning: the first head of `order`, the first two, and so on.
 
     >>> [label(heads) for heads in nested([(0, 1), (6, 5)])]
     ['1.2', '1.2+7.6']
@@ -40,17 +40,17 @@ def nested(order: Sequence[Head]) -> list[HeadSet]:
 
 
 def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
-    """Return the sets described by a text, without duplicates.
+    """Parse sets of heads from text, removing duplicates.
 
-    `1.2 7.6 1.2+7.6 5` is head 2 of layer 1, head 6 of layer 7, both together, and all heads of layer 5. `pairs:3` is
-    every pair of heads of layer 3. `nested:1.2,7.6,2` is 1.2, then 1.2+7.6, then layer 2's heads are added one by one.
-    `all` is all heads of all layers together.
+    `1.2 7.6 1.2+7.6 5` selects head 2 of layer 1, head 6 of layer 7, both together, and all heads of layer 5. `pairs:3`
+    selects each pair of heads in layer 3. `nested:1.2,7.6,2` selects 1.2, then 1.2+7.6, then adds the heads of layer 2
+    one by one. `all` selects all heads of the model as one set.
 
     Args:
-        layers, heads: the numbers of layers and of heads per layer.
+        layers, heads: Numbers of layers and of heads per layer.
 
     Raises:
-        UserError: the text is invalid, or names a head that the model does not have.
+        UserError: the text is invalid, or a head does not exist in the model.
 
     >>> [label(heads) for heads in parse_sets("1.2 1.2+2.1 2 all", layers=2, heads=2)]
     ['1.2', '1.2+2.1', '2.1+2.2', '1.1+1.2+2.1+2.2']
@@ -92,7 +92,7 @@ def _parse(part: str, layers: int, heads: int) -> list[Head]:
 
 
 def label(heads: HeadSet) -> str:
-    """Return a set as text for `parse_sets`, counted from 1; `none` for the empty set.
+    """Format a set for `parse_sets`, with numbers from 1; `none` for the empty set.
 
     >>> label(frozenset({(0, 1), (6, 5)}))
     '1.2+7.6'
@@ -101,15 +101,15 @@ def label(heads: HeadSet) -> str:
 
 
 def lowest_layer(heads: HeadSet, layers: int) -> int:
-    """Return the lowest layer with a head of the set, from 0; `layers` for the empty set."""
+    """Return the index of the lowest layer with a head in the set; `layers` for the empty set."""
     return min((layer for layer, _ in heads), default=layers)
 
 
 def check_sets(sets: Iterable[HeadSet], layers: int, heads: int) -> None:
-    """Make sure that a model has all heads of the sets.
+    """Check that the model has all heads in the sets.
 
     Raises:
-        UserError: it lacks one.
+        UserError: a head does not exist.
     """
     for layer, head in itertools.chain.from_iterable(sets):
         if not (0 <= layer < layers and 0 <= head < heads):

@@ -1,15 +1,15 @@
-"""Kinds of ablation: the vectors that a disabled head passes to the output projection instead of its own.
+"""Kinds of ablation, which define the input of the output projection for disabled heads.
 
-A head's vector at a token is the sum of the values, weighted by its attention. If the head is disabled, it becomes
+A head's vector at a token is the attention-weighted sum of the values. For a disabled head, it is replaced by
 
-- `uniform`: the mean of the values of all tokens that it may attend to, as with attention 1/L (K19 section 4.6);
+- `uniform`: the mean value over all tokens that the head can attend to, as with attention 1/L (K19 section 4.6);
 - `zero`: 0 (Michel, Levy and Neubig 2019);
-- `mean`: the mean of the head's vectors over all real tokens of all measured rows;
+- `mean`: the head's mean vector over all real tokens of all measured rows;
 - `resampled`: the head's vector in another measured row, the partner. Partners are consecutive rows in a random order,
-  so every row is a partner once. The partner's vectors are stretched to the row's length: first to first, last to last,
-  and in proportion between them, rounded down.
+  so every row is a partner once. Token positions are scaled linearly to the partner's length and rounded down, so first
+  tokens correspond to each other, as do last tokens.
 
-Means and partners' vectors are those of the intact model, whatever else is disabled.
+Means and partners' vectors are computed with no heads disabled.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,29 +25,29 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, collate
 
 Kind = Literal["uniform", "zero", "mean", "resampled"]
-Instead = Callable[[np.ndarray], list[Vectors] | None]  # from rows of one length to the vectors of disabled heads
+Instead = Callable[[np.ndarray], list[Vectors] | None]  # maps rows of equal length to replacement vectors
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """A kind of ablation; `draw` seeds the random order of partners (`resampled`)."""
+    """A kind of ablation. `draw` seeds the random order of partners for `resampled`."""
 
     kind: Kind = "uniform"
     draw: int = 1
 
     @property
     def replaces(self) -> bool:
-        """Whether vectors are replaced rather than attention weights."""
+        """Whether the ablation replaces vectors instead of attention weights."""
         return self.kind != "uniform"
 
     def instead(self, skeleton: Skeleton, encoded: Encoded, tokens: int) -> Instead:
-        """Return a function from rows of `encoded` to the vectors of disabled heads; they are None for `uniform`.
+        """Return a function that maps rows of `encoded` to replacement vectors, or to None for `uniform`.
 
         Args:
-            tokens: about this many tokens are computed at a time.
+            tokens: Approximate number of tokens per batch.
 
         Raises:
-            UserError: a single row has no partner.
+            UserError: there is only one row, which has no partner.
         """
         if self.kind == "uniform":
             return lambda rows: None
@@ -61,7 +61,7 @@ class Ablation:
         return lambda rows: vectors
 
     def states(self, layers: int) -> int:
-        """Return the memory of a row's replacement vectors, in hidden states."""
+        """Return the memory needed for a row's replacement vectors, in hidden states."""
         return layers if self.kind == "resampled" else 0
 
 
@@ -83,7 +83,7 @@ def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
 
 
 def stretched(length: int, partner: int) -> Int[np.ndarray, " length"]:
-    """Return, for each token of a row, the position of the partner's token.
+    """Return the position of the partner's corresponding token for each token of a row.
 
     >>> stretched(5, 3).tolist(), stretched(3, 9).tolist()
     ([0, 0, 1, 1, 2], [0, 4, 8])

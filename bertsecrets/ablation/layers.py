@@ -1,15 +1,15 @@
-"""A classifier's layers in calling order, and runs that skip layers or disable heads, for any architecture.
+"""Architecture-independent access to a classifier's layers: run the model from any layer, or with heads disabled.
 
-Layers are not looked up by name: a small forward pass shows which module calls belong to which layer. A run can then
-start at any layer, and the attention of any head can be made uniform (K19 section 4.6) in one of two ways:
+Layers are identified by tracing the module calls of a small forward pass, not by name. Runs can start at any layer.
+There are two ways to make the attention of a head uniform (K19 section 4.6):
 
-- `zeroed`: the model passes queries, keys and values to transformers' attention interface. A head with zeroed queries
-  has equal logits, so its softmax is exactly 1/L over the tokens that it may attend to, even in a fused kernel.
-- `written`: if attention bypasses that interface, or its logits have a position term independent of the query, the
-  model runs with eager attention, and the softmax output of disabled heads is overwritten.
+- `zeroed`: the model passes queries, keys and values to transformers' attention interface. Zeroing the queries of a
+  head makes its logits equal, so its softmax is exactly 1/L over the tokens it can attend to, even in a fused kernel.
+- `written`: for models that bypass this interface, or whose logits have a query-independent position term, the model
+  runs with eager attention, and the softmax output of disabled heads is overwritten.
 
-Other kinds of ablation (`kinds`) replace the vectors that a head passes to the output projection: the output of
-attention in the first way, the product of weights and values in the second.
+Other kinds of ablation (`kinds`) replace a head's input to the output projection: the output of attention for `zeroed`,
+the product of weights and values for `written`.
 """
 
 import functools
@@ -29,20 +29,20 @@ from bertsecrets.models.families import LOGIT_TERMS, why_no_maps
 
 NAME = "bertsecrets_uniform"
 SOFTMAXES = (torch.softmax, torch.Tensor.softmax, nn.functional.softmax)
-MASKED = 5000  # a logit this far below the largest of its row belongs to a masked token
+MASKED = 5000  # logits this far below the maximum of their row belong to masked tokens
 Way = Literal["zeroed", "written"]
 Hidden = Float[torch.Tensor, "rows tokens width"]
 Enter = Callable[[int, Hidden], tuple[Hidden, bool]]
 PerHead = Float[torch.Tensor, "rows heads tokens size"]
-Vectors = Float[torch.Tensor, "_ _ _ _"]  # as PerHead; dimensions of size 1 are broadcast
+Vectors = Float[torch.Tensor, "_ _ _ _"]  # like PerHead, with dimensions of size 1 broadcast
 Gates = Float[torch.Tensor, "rows layers heads"]
 PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm)
 
 
 class Watch:
-    """A callback at each call of attention; this one counts the calls.
+    """A callback for each call of attention. The base class counts the calls.
 
-    `vectors` is called only if `reads_vectors`. `gradients` says whether logits can be differentiated.
+    `vectors` is called only if `reads_vectors`. If `gradients`, the forward pass is differentiable.
     """
 
     gradients = False
@@ -51,12 +51,12 @@ class Watch:
         self.seen, self.read, self.reads_vectors = 0, 0, reads_vectors
 
     def keep(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return which heads keep their weights; called when attention begins. None for all."""
+        """Return which heads keep their weights, or None for all. Called at the start of attention."""
         self.seen += 1
         return None
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors that replace the heads' own before the output projection."""
+        """Return the vectors to pass to the output projection."""
         self.read += 1
         return context
 
@@ -65,14 +65,14 @@ _watch: ContextVar[Watch] = ContextVar("watch")
 
 
 class PositionTermError(Exception):
-    """Attention logits have a term without the query, so zeroed queries do not make them equal."""
+    """Attention logits have a query-independent term, so zeroing queries does not make them equal."""
 
 
 def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
-    """Return transformers' SDPA attention, with the queries of disabled heads set to zero.
+    """Compute transformers' SDPA attention with the queries of disabled heads set to zero.
 
     Raises:
-        PositionTermError: the logits have a term besides query times key.
+        PositionTermError: the logits have a term in addition to query times key.
     """
     watch = _watch.get()
     keep = watch.keep()
@@ -93,7 +93,7 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
 
 @functools.cache
 def register_attention() -> None:
-    """Register `uniform_where_disabled` with transformers, whose import takes seconds."""
+    """Register `uniform_where_disabled` with transformers, which is slow to import."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -102,19 +102,19 @@ def register_attention() -> None:
 
 
 class WrittenWeights(TorchFunctionMode):
-    """A context in which the softmax output of disabled heads is overwritten.
+    """A context manager that overwrites the softmax output of disabled heads.
 
-    Any softmax over the last dimension of (rows, heads, tokens, tokens) returns attention weights. `watch` decides
-    which heads are kept, and may replace the next product of these weights, which is the heads' vectors.
+    The output of any softmax over the last dimension of (rows, heads, tokens, tokens) is treated as attention weights.
+    `watch` selects the heads to keep, and may replace the next product of these weights, which is the heads' vectors.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
         super().__init__()
         self.watch, self.shape = watch, shape
-        self._weights: torch.Tensor | None = None  # whose product has not been computed yet
+        self._weights: torch.Tensor | None = None  # weights that have not been multiplied with values yet
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the function; if it returns attention weights, overwrite those of disabled heads."""
+        """Call the function, and overwrite attention weights of disabled heads in its output."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self._weights is not None and func in PRODUCTS and args and args[0].data_ptr() == self._weights.data_ptr():
@@ -144,7 +144,7 @@ class _Run(Watch):
         self._disabled, self._vectors = disabled, vectors
 
     def keep(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return which heads keep their weights: all of them if vectors are replaced."""
+        """Return which heads keep their weights, which is all heads if vectors are replaced."""
         super().keep()
         return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
 
@@ -157,7 +157,7 @@ class _Run(Watch):
 
 
 class _Read(_Run):
-    """A run that records all heads' vectors, layer by layer."""
+    """A run that records the vectors of all heads in each layer."""
 
     def __init__(self) -> None:
         super().__init__(None, [])
@@ -179,7 +179,7 @@ class _Gated(_Run):
         self._gates = gates
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors, each times its head's gate."""
+        """Return the vectors, scaled by the gates of their heads."""
         return super().vectors(context) * self._gates[:, self.layer][..., None, None]
 
 
@@ -187,8 +187,8 @@ def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: V
     """Return each head's vectors, with those of disabled heads replaced.
 
     Args:
-        context: of several sets, concatenated, with the same rows in each.
-        vectors: of these rows; a dimension of size 1 is shared.
+        context: Vectors of the rows for one or more sets, concatenated.
+        vectors: Replacement vectors of the rows. Dimensions of size 1 are broadcast.
     """
     rows = vectors.shape[0]
     kept, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))
@@ -196,11 +196,11 @@ def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: V
 
 
 class Skeleton:
-    """The layers of a sequence classifier, from 0.
+    """The layers of a sequence classifier.
 
-    `layers[i]` lists the modules whose calls belong to layer i only, outermost first; modules shared by all layers, as
-    in ALBERT, are listed for each. `way` says how attention is made uniform. Runs can start at any layer if `resumes`;
-    otherwise layers pass on more than hidden vectors.
+    `layers[i]` lists the modules whose calls belong only to layer i, outermost first. Modules shared by all layers, as
+    in ALBERT, are listed for each layer. `way` is the way of making attention uniform. If `resumes`, runs can start at
+    any layer; otherwise, layers pass on more than hidden states.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -213,7 +213,7 @@ class Skeleton:
         self.layers: list[list[nn.Module]] = []
         self.way: Way = "zeroed"
         self.resumes = True
-        self._fields: dict[nn.Module, int | None] = {}  # length of the tuple that a module returns; None if no tuple
+        self._fields: dict[nn.Module, int | None] = {}  # length of the tuple that a module returns, or None
         if model.training:
             raise UserError("the model is in training mode, in which dropout changes results: call eval() first")
         if (why := why_no_maps(model.config)) is not None:
@@ -232,7 +232,7 @@ class Skeleton:
         return NotApplicableError(f"heads of {type(self.model).__name__} cannot be disabled: {why}")
 
     def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
-        """Return the result of `_watch` for the first way in which every layer's attention is seen once.
+        """Return the result of `_watch` for the first way that observes exactly one attention call per layer.
 
         Raises:
             NotApplicableError: neither way works.
@@ -250,7 +250,7 @@ class Skeleton:
         raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """Return the module calls around each call of attention, as (index of the call, module), outermost first."""
+        """Return the enclosing module calls of each attention call, as (call index, module), outermost first."""
         uids = count()
         stack: list[tuple[int, nn.Module]] = []
         frames: list[list[tuple[int, nn.Module]]] = []
@@ -300,16 +300,16 @@ class Skeleton:
         enter: Enter | None = None,
         vectors: Sequence[Vectors] | None = None,
     ) -> Float[torch.Tensor, "rows outputs"]:
-        """Return the logits of rows without padding.
+        """Return the logits of unpadded rows.
 
         Args:
-            disabled: the disabled heads of each row.
-            enter: called with each layer's index and input. It returns a replacement of the input, and whether the
-                layer computes; if not, the replacement is the layer's output.
-            vectors: the vectors of disabled heads, layer by layer; by default their attention is uniform.
+            disabled: Mask of disabled heads for each row.
+            enter: Hook called with the index and input of each layer. Returns a replacement for the input, and whether
+                to run the layer. If the layer is skipped, the replacement is its output.
+            vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
 
         Raises:
-            MisreadError: attention was not called once in every layer that ran.
+            MisreadError: attention was not called exactly once per executed layer.
             NotApplicableError: the vectors cannot be replaced.
         """
         return self._run(ids, segments, _Run(disabled, vectors), enter)
@@ -317,7 +317,7 @@ class Skeleton:
     def vectors(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None = None
     ) -> list[PerHead]:
-        """Return the vectors that every head passes to the output projection, layer by layer, for rows without padding.
+        """Return each layer's inputs to the output projection per head, for unpadded rows.
 
         Raises:
             MisreadError, NotApplicableError: as `run`.
@@ -329,9 +329,9 @@ class Skeleton:
     def gated(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None, gates: Gates
     ) -> Float[torch.Tensor, "rows outputs"]:
-        """Return the logits of rows without padding, differentiable in gates that multiply each head's vectors.
+        """Return the logits of unpadded rows, differentiable with respect to gates that scale each head's vectors.
 
-        A gate of 1 leaves a head unchanged, a gate of 0 disables it (Michel, Levy and Neubig 2019).
+        A gate of 1 leaves a head unchanged, and a gate of 0 disables it (Michel, Levy and Neubig 2019).
 
         Raises:
             MisreadError, NotApplicableError: as `run`.
@@ -357,7 +357,7 @@ class Skeleton:
 
     @contextmanager
     def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
-        """Make each layer call `enter` before it computes, and follow its result."""
+        """Make each layer call `enter` first and follow its result."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
             module.forward = _replaceable(module.forward, enter, self._fields[module])
@@ -371,10 +371,10 @@ class Skeleton:
 def _replaceable(
     forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
 ) -> Callable[..., Any]:
-    """Return a `forward` that calls `enter` with the layer's input, and follows its result.
+    """Wrap `forward` to call `enter` with the layer's input and follow its result.
 
     Args:
-        fields: length of the tuple that the layer returns, hidden vectors first; None if it returns no tuple.
+        fields: Length of the tuple that the layer returns, with hidden states first. None if it returns a tensor.
     """
 
     def enter_first(*args: Any, **kwargs: Any) -> Any:
@@ -389,7 +389,7 @@ def _replaceable(
 
 
 def probe(model: Any, rows: int = 2, tokens: int = 9) -> Int[torch.Tensor, "rows tokens"]:
-    """Return fixed random token ids, without special tokens, to test a model on."""
+    """Return fixed random token ids for testing a model, without special tokens."""
     config = model.config
     special = set(range(5))
     for role in ("pad", "bos", "eos"):

@@ -1,10 +1,10 @@
-"""The fast path of ablation for models built like BERT: sets of heads share the computation of common prefixes.
+"""The fast path of ablation for BERT-style models, in which sets of heads share the computation of common prefixes.
 
-Two sets are the same run of the model up to the first layer in which they differ. So the runs form a tree: one state
-(the hidden vectors of all tokens) enters layer 0, and each layer splits a state into one per choice of disabled heads.
-The attention of a state is computed once; each choice only adds W_o[h] (mean of V - context_h), or the difference to
-the replacement vectors of another kind of ablation. In the last layer only the first token is computed, because the
-classifier reads no other. Rows have equal lengths, so there is neither padding nor a mask.
+The runs for two sets are identical up to the first layer in which the sets differ. All runs therefore form a tree: one
+state (the hidden vectors of all tokens) enters layer 0, and each layer splits a state into one state per choice of
+disabled heads. Attention is computed once per state. Each choice only adds W_o[h] (mean of V - context_h), or the
+difference to other replacement vectors, depending on the kind of ablation. The last layer computes only the first
+token, because the classifier uses no other. Rows have equal lengths, so no padding or mask is needed.
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,15 @@ Choice = tuple[int, ...]  # the heads that are disabled in one layer
 class Step:
     """The splits of one layer: `splits[entering][leaving]` is the choice of heads that leads from one state to another.
 
-    States are identified by their index in one tensor. A layer reads an entering state before it writes the leaving
-    ones, so the first leaving state reuses its index and only the others need new ones. The tensor therefore has one
-    state per set rather than one per set and layer.
+    States are identified by their index in a tensor. The first leaving state overwrites the entering state, and the
+    others get new indices. As a result, the tensor stores one state per set instead of one per set and layer.
     """
 
     splits: dict[int, dict[int, Choice]]
 
 
 def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
-    """Return the tree of runs, layer by layer, and the index of each set's last state; all sets must be different.
+    """Return the tree of runs by layer, and the index of each set's final state. Sets must be unique.
 
     >>> steps, ends = plan([frozenset(), frozenset({(0, 1)}), frozenset({(1, 0)})], layers=2)
     >>> [step.splits for step in steps]
@@ -72,11 +71,11 @@ def run(
     tokens: int,
     vectors: Sequence[Vectors] | None = None,
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits of rows of equal length under each set.
+    """Return the logits of rows of equal length for each set.
 
     Args:
-        tokens: about this many tokens are computed at a time.
-        vectors: the vectors of disabled heads, layer by layer; by default the mean of their values.
+        tokens: Approximate number of tokens per batch.
+        vectors: Replacement vectors for each layer. If None, the mean values are used.
     """
     steps, ends = plan(sets, len(blocks))
     at_once = max(1, tokens // ids.numel())
@@ -99,7 +98,7 @@ def _pass(
     at_once: int,
     instead: Vectors | None,
 ) -> None:
-    """Run all states through a layer, in place."""
+    """Run all states through a layer in place."""
     unsplit = [(entering, leaving[entering]) for entering, leaving in step.splits.items() if len(leaving) == 1]
     for chunk in _chunks(unsplit, at_once):
         places = [place for place, _ in chunk]
@@ -117,7 +116,7 @@ def _pass(
 def _split(
     block: Block, states, *, entering: int, leaving: dict[int, Choice], at_once: int, instead: Vectors | None
 ) -> None:
-    """Run one state through a layer under several choices of heads."""
+    """Run one state through a layer for multiple choices of heads."""
     context, value = block.attend(states[entering])
     plain = block.project(context).add_(states[entering])
     disabled = sorted({head for choice in leaving.values() for head in choice})
@@ -133,7 +132,7 @@ def _split(
 def _pass_last(
     block: Block, step: Step, states, at_once: int, instead: Vectors | None
 ) -> Float[torch.Tensor, "sets rows width"]:
-    """Return the first token of every state after the last layer, by index."""
+    """Return the first token's output of the last layer for all states, by index."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
     for chunk in _chunks(list(step.splits.items()), at_once):
         x = states[[entering for entering, _ in chunk]]
@@ -158,7 +157,7 @@ def _table(block: Block, choices: Sequence[Choice]) -> np.ndarray:
 
 
 def _disabled(block: Block, choices: Sequence[Choice], states) -> torch.Tensor | None:
-    """Return a mask [choice x row, head] of disabled heads; None if none is disabled."""
+    """Return a mask [choice x row, head] of disabled heads, or None if no heads are disabled."""
     if not any(choices):
         return None
     return torch.tensor(_table(block, choices), device=states.device).repeat_interleave(states.shape[1], 0)
@@ -169,7 +168,7 @@ def _chunks(items: list, size: int):
 
 
 def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows tokens width"]:
-    """Return the input of layer 0, by a run in which every layer returns its input."""
+    """Return the input of layer 0, from a run in which all layers are skipped."""
     inputs = []
 
     def enter(layer, hidden):
@@ -181,10 +180,10 @@ def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows token
 
 
 def _classify(skeleton: Skeleton, first, ids, segments) -> Float[torch.Tensor, "rows outputs"]:
-    """Return the classifier's logits for first tokens that have passed all layers.
+    """Return the classifier's logits, given the first token's output of the last layer.
 
-    The modules after the last layer (norm, pooler, dropout, classifier) differ between families. So the model itself
-    runs on one dummy token per row: no layer computes, and `first` replaces the last layer's output.
+    The modules after the last layer (norm, pooler, dropout, classifier) differ between model families. The model is
+    therefore run on one dummy token per row, with all layers skipped and `first` as the output of the last layer.
     """
     dummy = ids[:1, :1].expand(len(first), 1)
     dummy_segments = None if segments is None else segments[:1, :1].expand(len(first), 1)
