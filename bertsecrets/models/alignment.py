@@ -1,7 +1,7 @@
-"""Aligning words with word-pieces: the tokens of a span of characters.
+"""Alignment of character spans with word-piece tokens.
 
-Tokens are found by the tokenizer's character offsets, never by comparing strings, so contractions, accents and repeated
-words are handled. A token belongs to a span if they share a character.
+Tokens are located by the tokenizer's character offsets, never by comparing strings, so contractions, accents and
+repeated words work. A token belongs to a span if they overlap by at least one character.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ Marks = Bool[np.ndarray, "examples tokens"]
 
 @dataclass(frozen=True)
 class Alignment:
-    """The place of each token of each example in its text.
+    """The position of every token in its text.
 
-    `offsets` are the token's start and end (excluded) in characters; `part` is the text that it is in (0 or 1; -1 for
-    special tokens and beyond the example's end). There are as many columns as the longest example has tokens.
+    `offsets` are the start and end (exclusive) of each token in characters. `part` is the text that contains the token:
+    0 or 1, or -1 for special tokens and padding. The number of columns is the length of the longest example.
     """
 
     offsets: Int[np.ndarray, "examples tokens 2"]
     part: Int[np.ndarray, "examples tokens"]
 
     def mark(self, spans: Sequence[Sequence[Span]], part: int = 0) -> Marks:
-        """Return the tokens that share a character with any of their example's spans.
+        """Return the tokens that overlap any span of their example.
 
         Args:
-            spans: the spans of each example, in its first (`part` 0) or second (1) text; spans in the part of a text
-                that was cut off have no tokens.
+            spans: Spans of each example, in its first (`part` 0) or second (1) text. Spans in a truncated part of the
+                text have no tokens.
         """
         flat = [(i, *span) for i, of_example in enumerate(spans) for span in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 3)
@@ -43,7 +43,7 @@ class Alignment:
         return marks
 
     def tokens(self, token_ids: Sequence[Sequence[int]], wanted: int | None) -> Marks:
-        """Return the tokens with the given id, such as that of [CLS]; none if the model has no such token (None)."""
+        """Return the tokens with the given id, such as that of [CLS]; no tokens if the id is None."""
         marks = np.zeros(self.part.shape, dtype=bool)
         if wanted is not None:
             for example, ids in enumerate(token_ids):
@@ -51,10 +51,10 @@ class Alignment:
         return marks
 
     def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0, to: int | None = None) -> "TokenPairs":
-        """Return the token pairs of linked spans: every token of the first span with every token of the second.
+        """Return the token pairs of linked spans, pairing every token of the first span with every token of the second.
 
         Args:
-            part: the text of both spans, or of the first one if `to` gives that of the second.
+            part: Text of both spans, or of the first span if `to` is given.
         """
         flat = [(i, *first, *second) for i, of_example in enumerate(spans) for first, second in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 5)
@@ -65,14 +65,14 @@ class Alignment:
     def _hits(
         self, examples: Int[np.ndarray, " spans"], spans: Int[np.ndarray, "spans 2"], part: int
     ) -> Bool[np.ndarray, "spans tokens"]:
-        """Return, for each span, the tokens of its example that share a character with it."""
+        """Return, for each span, the tokens of its example that overlap it."""
         start, stop = self.offsets[examples, :, 0], self.offsets[examples, :, 1]
         return (self.part[examples] == part) & (start < spans[:, 1:]) & (stop > spans[:, :1]) & (stop > start)
 
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """Pairs of tokens in all examples, sorted by example: row `source` and column `target` of the attention map."""
+    """Pairs of tokens, sorted by example: row `source` and column `target` of the attention map."""
 
     example: Int[np.ndarray, " pairs"]
     source: Int[np.ndarray, " pairs"]
@@ -80,7 +80,7 @@ class TokenPairs:
 
     @classmethod
     def of(cls, example: np.ndarray, source: np.ndarray, target: np.ndarray) -> "TokenPairs":
-        """Return the pairs, sorted and without repetition."""
+        """Return the pairs, sorted and without duplicates."""
         table = np.unique(np.stack([example, source, target], axis=1).astype(np.int64).reshape(-1, 3), axis=0)
         return cls(table[:, 0], table[:, 1], table[:, 2])
 
@@ -90,14 +90,14 @@ class TokenPairs:
         return TokenPairs.of(self.example, self.target, self.source)
 
     def __add__(self, other: "TokenPairs") -> "TokenPairs":
-        """Return the pairs of both."""
+        """Return the union of both sets of pairs."""
         sides = [(self.example, other.example), (self.source, other.source), (self.target, other.target)]
         return TokenPairs.of(*(np.concatenate(side) for side in sides))
 
     def of_rows(
         self, indices: Int[np.ndarray, " rows"]
     ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-        """Return the pairs of the given examples as (row, source, target); a row is a place in `indices`."""
+        """Return the pairs of the given examples as (row, source, target), where row is a position in `indices`."""
         first = np.searchsorted(self.example, indices)
         counts = np.searchsorted(self.example, indices, side="right") - first
         rows = np.repeat(np.arange(len(indices)), counts)
@@ -106,7 +106,7 @@ class TokenPairs:
 
 
 def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """Return every marked source with every marked target of the same example, except a token with itself."""
+    """Pair every marked source with every marked target of the same example, except a token with itself."""
     example, source = np.nonzero(sources)
     pair, target = np.nonzero(targets[example])
     distinct = source[pair] != target
@@ -114,7 +114,7 @@ def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 
 
 def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """Return the k-th marked source with the k-th marked target, as K19's code pairs tokens."""
+    """Pair the k-th marked source with the k-th marked target, as in K19's code."""
     rank = np.where(sources, sources.cumsum(1), 0)[:, :, None]
     same = (rank > 0) & (rank == np.where(targets, targets.cumsum(1), -1)[:, None, :])
     return TokenPairs.of(*np.nonzero(same))
@@ -123,10 +123,10 @@ def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 def encode_words(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None = None, max_length: int = 512
 ) -> tuple[Encoded, Alignment]:
-    """Return texts (or pairs of texts) as token ids, as `encoding.encode` does, and their alignment.
+    """Encode texts (or pairs of texts) as `encoding.encode` does, and return token ids and alignment.
 
     Args:
-        max_length: word-pieces per example, special tokens included; the longest text is cut first.
+        max_length: Maximum word-pieces per example, including special tokens. The longest text is truncated first.
     """
     encoded, encodings = tokenize(tokenizer, first, second, max_length)
     longest = int(encoded.lengths.max(initial=1))

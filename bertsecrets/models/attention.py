@@ -1,7 +1,7 @@
-"""A stream of attention maps, layer by layer and batch by batch, so that they are never all in memory.
+"""Attention maps, streamed layer by layer and batch by batch so that they are never all in memory.
 
-One pass over the data feeds every observer. An observer sees one layer of one batch at a time, of the fine-tuned model
-and (if it asks for `pairs`) of the pretrained one too, and keeps only sums.
+One pass over the data feeds every observer. An observer sees one layer of one batch at a time and stores only sums. If
+its `pairs` is set, it sees the maps of the pretrained model as well as those of the fine-tuned one.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,24 +20,24 @@ from bertsecrets.models.layers import attention_shape, layer_of, unreadable
 from bertsecrets.models.opening import OpenModel
 
 Maps = Float[torch.Tensor, "rows heads tokens tokens"]
-MAP_BYTES = 192 * 2**20  # largest size of the maps that a pass holds at a time: one batch, all layers of one model
+MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory: one batch, all layers of one model
 
 
 @runtime_checkable
 class Observer(Protocol):
-    """The receiver of a pass. `pairs` says whether it also needs the second model's maps."""
+    """An observer of a pass. `pairs` is whether it also needs the second model's maps."""
 
     pairs: bool
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Take in one layer (from 0) of one batch. `maps` include the rows and columns of padding, which are 0."""
+        """Process one layer (from 0) of one batch. The rows and columns of padding in `maps` are 0."""
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return values (arrays of shape [layers, heads]) and samples (one row per example)."""
 
 
 class Tap:
-    """A model whose attention weights are passed to a callback as soon as each layer has computed them.
+    """A model that passes the attention weights of each layer to a callback as soon as they are computed.
 
     The model must have been opened with eager attention: fused kernels never compute the weights.
     """
@@ -45,10 +45,11 @@ class Tap:
     def __init__(self, model: Any, layers: int, keep_padding_rows: bool = False):
         """
         Args:
-            keep_padding_rows: leave the rows of padding tokens as the model computed them, instead of 0.
+            keep_padding_rows: Whether to leave the rows of padding tokens as computed by the model instead of setting
+                them to 0.
 
         Raises:
-            UserError: the architecture does not expose its attention weights.
+            UserError: If the architecture does not expose its attention weights.
         """
         self.model = model
         self.layers = layers
@@ -56,11 +57,11 @@ class Tap:
         self.modules, self.must_ask = attention_modules(model)
 
     def run(self, batch: Batch, see: Callable[[int, Maps], None]) -> None:
-        """Run the model once; `see(layer, maps)` is called once per layer, in order.
+        """Run the model once, calling `see(layer, maps)` once per layer, in order.
 
         Raises:
-            MisreadError: a layer was missed, a row does not sum to 1, or padding receives attention. Each of these
-                means that the maps are not those that the model computed with.
+            MisreadError: If a layer was missed, a row does not sum to 1, or padding receives attention. In each case
+                the maps are not those that the model used.
         """
         rows, tokens = batch.input_ids.shape
         shape = (rows, self.model.config.num_attention_heads, tokens, tokens)
@@ -89,11 +90,11 @@ class Tap:
 
 
 def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
-    """Make sure that the rows of real tokens are distributions over the real tokens.
+    """Check that the rows of real tokens are probability distributions over the real tokens.
 
     Raises:
-        UserError: they are not finite.
-        MisreadError: they are not, so the maps are not those that the model computed with.
+        UserError: If they are not finite.
+        MisreadError: If they are not distributions, which means that the maps are not those that the model used.
     """
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2
     real = batch.mask[:, None, :, None]
@@ -110,19 +111,19 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
 
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
-    """Return the maps with the rows of padding tokens set to 0, so that only the L x L part of each example counts.
+    """Set the rows of padding tokens to 0, so that only the L x L part of each example counts, and return the maps.
 
-    The maps are changed in place: the model no longer needs them, and a copy would take as long as a measure.
+    The maps are modified in place. The model no longer needs them, and copying would take as long as a measure.
     """
     return maps if bool(batch.mask.all()) else maps.masked_fill_(~batch.mask[:, None, :, None], 0)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over encoded examples with one model, or two side by side.
+    """A pass over encoded examples with one or two models.
 
-    With `padded_to`, every example is padded to that many tokens and the rows of padding tokens count too, as in the
-    notebook of K19's authors. None, the default, counts real tokens only.
+    If `padded_to` is given, every example is padded to that many tokens and the rows of padding tokens are included, as
+    in the notebook of K19's authors. By default (None), only real tokens are included.
     """
 
     model: OpenModel
@@ -132,14 +133,14 @@ class Pass:
     def feed(
         self, encoded: Encoded, observers: Sequence[Observer], progress: Callable[[int], Any] | None = None
     ) -> None:
-        """Run every example once, and pass every layer to every observer.
+        """Run every example once, and feed every layer to every observer.
 
         Args:
-            progress: called after each batch with its number of examples.
+            progress: Callback after each batch, called with its number of examples.
 
         Raises:
-            UserError: no observers were given, or the architecture does not expose its attention weights.
-            MisreadError: the maps are not those that the model computed with: see `Tap.run`.
+            UserError: If no observers were given, or the architecture does not expose its attention weights.
+            MisreadError: If the maps are not those that the model used (see `Tap.run`).
         """
         if not observers:
             raise UserError("nothing to observe: name at least one measure")
@@ -169,7 +170,7 @@ class Pass:
 
 
 def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
-    """Return batches whose held maps (layers x rows x heads x tokens x tokens float32) stay within MAP_BYTES."""
+    """Return batches whose maps (layers x rows x heads x tokens x tokens, float32) fit in MAP_BYTES."""
     longest = max(int(encoded.lengths.max(initial=1)), width or 1)
     per_token_place = 4 * heads * held_layers * longest
     return batches(encoded, tokens=max(longest, min(4096, MAP_BYTES // per_token_place)), width=width)
@@ -182,14 +183,14 @@ def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
 def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
     """Return the modules whose output contains attention weights, and whether they need `output_attentions=True`.
 
-    They are found by a tiny forward pass: a module counts if it is the first to return a tuple with a
-    [1, heads, tokens, tokens] tensor. A module that all layers share (ALBERT) appears once.
+    They are found by a tiny forward pass: a module is included if it is the first to return a tuple that has a tensor
+    of shape [1, heads, tokens, tokens]. A module that is shared by all layers (ALBERT) appears once.
 
     Returns:
-        The modules in the order of their calls, and True if they return weights only with `output_attentions=True`.
+        The modules in call order, and True if they return weights only with `output_attentions=True`.
 
     Raises:
-        NotApplicableError: the architecture does not expose its attention weights.
+        NotApplicableError: If the architecture does not expose its attention weights.
     """
     config = model.config
     if (why := why_no_maps(config)) is not None:
@@ -199,7 +200,7 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
     ids = torch.full((1, tokens), 3, device=device)
     for must_ask in (False, True):
         modules: list[nn.Module] = []
-        seen: list[torch.Tensor] = []  # kept alive, so that a later tensor cannot be mistaken for an earlier one
+        seen: list[torch.Tensor] = []  # keeps tensors alive, so that a later one cannot have the id of an earlier one
 
         def note(module, _, output, modules=modules, seen=seen):
             weights = weights_in(output, (1, heads, tokens, tokens))
@@ -234,7 +235,7 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
 
 
 def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
-    """Return the attention weights among a module's outputs: the tensor of shape [rows, heads, tokens, tokens]."""
+    """Find the attention weights, of shape [rows, heads, tokens, tokens], among a module's outputs."""
     if isinstance(output, tuple | list):
         for item in output[1:]:
             if torch.is_tensor(item) and item.dtype.is_floating_point and tuple(item.shape) == shape:

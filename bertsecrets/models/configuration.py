@@ -1,4 +1,4 @@
-"""Opening what is small of a model: its configuration and its tokenizer. Nothing here imports torch."""
+"""Load a model's configuration and tokenizer. This module does not import torch."""
 
 import os
 from typing import Any
@@ -11,7 +11,7 @@ from bertsecrets.models.locations import ModelRef
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are refused, never silently converted
 
-# Sizes in a configuration with the largest that are plausible, each some ten times that of any published model.
+# Largest plausible sizes in a configuration, about ten times those of any published model.
 LARGEST = {
     "num_hidden_layers": 2000,
     "num_attention_heads": 2000,
@@ -22,14 +22,14 @@ LARGEST = {
     "type_vocab_size": 2**16,
     "num_labels": 2**20,
 }
-UNBOUNDED, NONE = ("max_position_embeddings", "type_vocab_size"), (0, -1)  # some architectures do without
+UNBOUNDED, NONE = ("max_position_embeddings", "type_vocab_size"), (0, -1)  # absent in some architectures
 
 
 def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
-    """Return what `cls.from_pretrained` returns, without remote code and from local files alone.
+    """Call `cls.from_pretrained` without remote code, using only local files.
 
     Raises:
-        UserError: it fails, for whatever reason.
+        UserError: If it fails for any reason.
     """
     from safetensors import SafetensorError
 
@@ -42,7 +42,7 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
         raise
     except KeyError as error:
         raise UserError(f"{ref.path} cannot be opened as a model: transformers does not know {error}") from error
-    except Exception as error:  # tokenizers raises bare ones, transformers those of any arithmetic on a config
+    except Exception as error:  # tokenizers raises bare ones, transformers those of its arithmetic
         if "trust_remote_code" in str(error):
             way = "register its classes as a Family, or name another model"
             raise UserError(f"{ref.path} needs code from its repository, which this suite never runs: {way}") from error
@@ -50,15 +50,15 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
 
 
 def open_config(ref: ModelRef) -> Any:
-    """Return a model's configuration, which is also a quick way to see whether the model is available.
+    """Return a model's configuration. This is also a quick check that the model is available.
 
     Raises:
-        UserError: it is not available.
+        UserError: If it is not available.
     """
     import transformers
     from transformers import AutoConfig
 
-    transformers.logging.set_verbosity_error()  # what matters in its warnings is checked here and reported in one line
+    transformers.logging.set_verbosity_error()  # relevant warnings are replaced by our own checks and messages
     transformers.logging.disable_progress_bar()
 
     own_family(ref.model_type())
@@ -66,17 +66,17 @@ def open_config(ref: ModelRef) -> Any:
     _check_sizes(config, ref)
     config.return_dict = True
     if getattr(config, "chunk_size_feed_forward", 0):
-        config.chunk_size_feed_forward = 0  # saves memory, changes no result, and refuses most lengths
+        config.chunk_size_feed_forward = 0  # saves memory without changing results, but rejects most lengths
     if getattr(config, "attention_type", None) == "block_sparse":
-        config.attention_type = "original_full"  # as BigBird sets it itself at its first short input, and leaves it
+        config.attention_type = "original_full"  # BigBird sets this at its first short input, permanently
     return config
 
 
 def _check_sizes(config: Any, ref: ModelRef) -> None:
-    """Make sure that a configuration describes a model of possible size, before anything of that size is made.
+    """Check that the sizes in a configuration are plausible before allocating anything of that size.
 
     Raises:
-        UserError: a size is not a whole number, or not one that any model has.
+        UserError: If a size is not an integer, or implausible.
     """
     for name, most in LARGEST.items():
         size = getattr(config, name, None)
@@ -90,14 +90,14 @@ def _check_sizes(config: Any, ref: ModelRef) -> None:
 
 
 def open_tokenizer(ref: ModelRef) -> Any:
-    """Return a model's own fast tokenizer.
+    """Return a model's fast tokenizer.
 
     Raises:
-        UserError: it is not available, or only in the slow form.
+        UserError: If it is not available, or only as a slow tokenizer.
     """
     from transformers import AutoTokenizer
 
-    if ref.local and ref.tokenizer() is None:  # transformers would make an empty one
+    if ref.local and ref.tokenizer() is None:  # transformers would create an empty one
         raise UserError(f"{ref.path} holds no tokenizer: save one next to the weights")
     tokenizer = load(ref, AutoTokenizer)
     longest = tokenizer.model_max_length
@@ -111,12 +111,12 @@ def open_tokenizer(ref: ModelRef) -> Any:
             f"{ref.path}: the vocabulary of its tokenizer holds special tokens only, so every word would be "
             f"{tokenizer.unk_token}: save the tokenizer again, with its vocabulary"
         )
-    if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so that any token will do
+    if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     _separate_texts(tokenizer)
     try:
         tokenizer("A few words.", "And 2 more!")
-    except Exception as error:  # tokenizers raises bare ones, such as for a vocabulary without the unknown token
+    except Exception as error:  # tokenizers raises bare exceptions, such as for a vocabulary without the unknown token
         raise UserError(f"{ref.path}: its tokenizer fails on a short text: {first_line(error)}") from error
     if not tokenizer.is_fast:
         raise UserError(f"{ref.name} has no fast tokenizer, which is needed to align words: save one as tokenizer.json")
@@ -124,9 +124,9 @@ def open_tokenizer(ref: ModelRef) -> Any:
 
 
 def _separate_texts(tokenizer: Any) -> None:
-    """Let a fast tokenizer that adds nothing to its texts put the token that ends a text before and between them.
+    """Make a fast tokenizer that adds no special tokens insert the end-of-text token before and between texts.
 
-    So `<|endoftext|>` stands in GPT-2's inputs, which it has seen there in training; two texts would otherwise run on.
+    GPT-2 has seen `<|endoftext|>` in these places in training. Without it, two texts would run together.
     """
     end, backend = tokenizer.eos_token, getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or end is None or tokenizer.num_special_tokens_to_add(True):
@@ -137,7 +137,7 @@ def _separate_texts(tokenizer: Any) -> None:
 
 
 def shape_of(ref: ModelRef) -> tuple[int, int] | None:
-    """Return the numbers of layers and of heads per layer; None if the configuration is missing or does not say."""
+    """Return the number of layers and of heads per layer, or None if the configuration is missing or lacks them."""
     try:
         config = open_config(ref)
     except UserError:

@@ -1,7 +1,7 @@
-"""Checks that a classifier has the same logits alone and in a padded batch, and in training and evaluation.
+"""Checks that a classifier's logits are the same with and without padding, and in training and evaluation.
 
-A model that fails one of them is refused: its measurements would depend on batches, or be those of another model than
-the one that was trained.
+A model that fails a check is rejected: its measurements would depend on the batches, or the measured model would not be
+the trained one.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,44 +16,43 @@ from torch.overrides import TorchFunctionMode
 from bertsecrets.errors import MisreadError, NotApplicableError, UserError, first_line, ran_out
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 
-CHECKED = 8  # examples, of all lengths
-# The largest difference of a logit, relative to the largest logit. Rounding in float32 changes it by less than 1e-6, a
-# lost mask by 1e-2 and more (MiniLM, with and without fine-tuning). In bfloat16, rounding alone may change it by some
-# percent.
+CHECKED = 8  # examples of all lengths
+# Maximum difference between logits, relative to the largest logit. Rounding in float32 causes less than 1e-6, a missing
+# mask 1e-2 or more (MiniLM, with and without fine-tuning). In bfloat16, rounding can cause a few percent.
 TOLERANCE, TOLERANCE_BF16 = 1e-3, 0.1
-SMALLEST = 0.1  # smaller logits are compared with this one, since rounding does not become smaller with them
+SMALLEST = 0.1  # lower bound of the scale, since rounding errors do not shrink with the logits
 
 Logits = Float[torch.Tensor, "rows outputs"]
 DROPOUTS = (F.dropout, torch.dropout, F.alpha_dropout, F.dropout1d, F.dropout2d)
 
 
 class WithoutDropout(TorchFunctionMode):
-    """Within the block, no dropout takes place and no layer is dropped, also in training mode."""
+    """Disable dropout and layer drop inside the block, even in training mode."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the function, or what it is without dropout."""
+        """Call the function, with dropout disabled."""
         kwargs = kwargs or {}
         if func in DROPOUTS:
             return args[0] if args else kwargs["input"]
         if func is F.scaled_dot_product_attention and len(args) < 5:
             return func(*args, **{**kwargs, "dropout_p": 0.0})
-        if func is torch.rand:  # compared with the rate of layer drop
+        if func is torch.rand:  # compared with the layer drop rate
             return torch.ones(*args, **kwargs)
         return func(*args, **kwargs)
 
 
 @contextmanager
 def explain_failure(model: Any) -> Iterator[None]:
-    """Turn an error of the model's own code within the block into one line.
+    """Turn errors raised by the model's code inside the block into one-line errors.
 
     Raises:
-        NotApplicableError: the code failed, though not for lack of memory.
+        NotApplicableError: If the code failed, except by running out of memory.
     """
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # of any architecture's code
+    except Exception as error:  # any architecture's code may raise anything
         if ran_out(error):
             raise
         name, why = type(model).__name__, first_line(error)
@@ -63,16 +62,16 @@ def explain_failure(model: Any) -> Iterator[None]:
 def check_logits(
     model: Any, encoded: Encoded, forward: Callable[[list[int]], Logits] | None = None, tolerance: float = TOLERANCE
 ) -> None:
-    """Check on a padded batch that examples have the same logits alone, and in training mode without dropout.
+    """Check that logits in a padded batch equal those of single examples and those in training mode without dropout.
 
     Args:
-        forward: returns the logits that a training step computes for these examples; by default, the model's in
-            training mode.
-        tolerance: of the comparison with training.
+        forward: Function that returns the logits of a training step for the given examples. By default, the model is
+            run in training mode.
+        tolerance: Tolerance for the comparison with training mode.
 
     Raises:
-        NotApplicableError: the model cannot read the examples.
-        MisreadError: the logits differ.
+        NotApplicableError: If the model cannot read the examples.
+        MisreadError: If the logits differ.
     """
     rows = encoded.spread(CHECKED)
     device = next(model.parameters()).device
@@ -93,13 +92,13 @@ def check_logits(
 
 
 def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -> None:
-    """Check that padding is masked: examples have the same logits alone as in their batch.
+    """Check that padding is masked: single examples have the same logits as in their batch.
 
     Args:
-        logits: of these examples.
+        logits: Logits of these examples in their batch.
 
     Raises:
-        MisreadError: they do not.
+        MisreadError: If the logits differ.
     """
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
@@ -114,10 +113,10 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
 
 
 def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
-    """Check that a model's logits are the same with eager attention, which has maps, and SDPA, which is faster.
+    """Check that eager attention, which exposes maps, and SDPA, which is faster, give the same logits.
 
     Raises:
-        MisreadError: they differ.
+        MisreadError: If they differ.
     """
     difference = largest_difference(eager, sdpa)
     if not difference <= TOLERANCE * largest(eager):
@@ -128,10 +127,10 @@ def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
 
 
 def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the largest absolute difference of two tensors; NaN if one is not finite."""
+    """Return the largest absolute difference between two tensors; NaN if either is not finite."""
     return float((one - other).abs().max())
 
 
 def largest(logits: torch.Tensor) -> float:
-    """Return the size with which differences of logits are compared."""
+    """Return the scale for differences between logits."""
     return max(SMALLEST, float(logits.abs().max()))

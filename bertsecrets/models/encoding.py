@@ -1,7 +1,7 @@
-"""Texts as batches of token ids, and a classifier's answers to them.
+"""Encode texts into batches of token ids, and predict with a classifier.
 
-Batches are sorted by length, so they have little padding; results are in the original order. A batch holds a limited
-number of tokens, not of rows, so memory does not depend on the length of the texts.
+Batches are sorted by length to reduce padding; results are in the original order. Batches are limited by tokens rather
+than rows, so memory use does not depend on text length.
 """
 
 import copy
@@ -20,9 +20,9 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
 
-DEFAULT_TOKENS = 4096  # per batch, padding included
+DEFAULT_TOKENS = 4096  # per batch, including padding
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-KEPT = 4  # encoded splits that a process keeps: the rows of a task for training, scores and attention
+KEPT = 4  # encoded splits cached per process: a task's rows for training, scores and attention
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ class Encoded:
         return Encoded(self.input_ids[:count], segments, self.padding_id)
 
     def spread(self, count: int) -> list[int]:
-        """Return the numbers of `count` examples of all lengths, the shortest and the longest among them."""
+        """Return the indices of `count` examples of all lengths, including the shortest and the longest."""
         places = np.unique(np.linspace(0, len(self) - 1, count).astype(int))
         chosen: list[int] = np.argsort(self.lengths, kind="stable")[places].tolist()
         return chosen
 
     @property
     def lengths(self) -> Int[np.ndarray, " examples"]:
-        """Tokens per example, special tokens included."""
+        """Tokens per example, including special tokens."""
         return np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples as tensors; `mask` is True on real tokens, `indices` are the examples' numbers in the split."""
+    """Examples as tensors. `mask` is True on real tokens; `indices` are the examples' positions in the split."""
 
     indices: Int[np.ndarray, " rows"]
     input_ids: Int[torch.Tensor, "rows tokens"]
@@ -75,7 +75,7 @@ class Batch:
         return inputs
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Return the same batch on another device; the host does not wait for a GPU's copy."""
+        """Return the batch on another device; copies to a GPU are asynchronous."""
         segments = None if self.segments is None else self.segments.to(device, non_blocking=True)
         ids, mask = (tensor.to(device, non_blocking=True) for tensor in (self.input_ids, self.mask))
         return Batch(self.indices, ids, segments, mask)
@@ -85,13 +85,13 @@ _encoded: dict[tuple[str, str, int], Encoded] = {}
 
 
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
-    """Return a split as token ids, one or two segments per example, of at most `max_length` (K19's code).
+    """Encode a split as token ids, with one or two segments per example (K19's code).
 
-    The longer text of a pair that is too long is cut first. Equal rows are encoded once per process by equal tokenizers
-    at one length, so the result must not be changed.
+    If a pair is too long, the longer text is truncated first. The result is cached per process by rows, tokenizer and
+    length, so it must not be modified.
 
     Args:
-        max_length: word-pieces per example, special tokens included.
+        max_length: Maximum word-pieces per example, including special tokens.
     """
     identity = _identity(tokenizer)
     if identity is None:
@@ -105,9 +105,9 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
 
 
 def _identity(tokenizer: Any) -> str | None:
-    """Return a digest of everything that a fast tokenizer's results depend on; None for any other tokenizer.
+    """Return a digest of everything that affects a fast tokenizer's output, or None for a slow tokenizer.
 
-    Truncation and padding are left out, because `tokenize` sets them at each call.
+    Truncation and padding are excluded, because `tokenize` sets them on each call.
     """
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         return None
@@ -120,12 +120,12 @@ def _identity(tokenizer: Any) -> str | None:
 def tokenize(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None, max_length: int
 ) -> tuple[Encoded, Sequence[Encoding]]:
-    """Return texts (or pairs of texts) as token ids, and the tokenizer's own encoding of each example.
+    """Return the token ids of texts (or pairs of texts), and the tokenizer's encoding of each example.
 
-    Text that looks like a special token, such as a typed [SEP], is encoded as text.
+    A special token that appears in a text, such as a typed [SEP], is encoded as plain text.
 
     Args:
-        max_length: word-pieces per example, special tokens included.
+        max_length: Maximum word-pieces per example, including special tokens.
     """
     pairs = {"text_pair": list(second)} if second is not None else {}
     coded = tokenizer(
@@ -138,9 +138,9 @@ def tokenize(
 
 
 def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer: Any, *, paired: bool) -> None:
-    """Replace special tokens in the texts by unknown tokens, in place, except those that the tokenizer has added.
+    """Replace special tokens in the texts by unknown tokens, in place, except those added by the tokenizer.
 
-    `split_special_tokens` leaves few of them, but a sentencepiece vocabulary has them among its pieces.
+    `split_special_tokens` leaves few of them, but a sentencepiece vocabulary contains them as pieces.
     """
     unknown = tokenizer.unk_token_id
     special = {*tokenizer.all_special_ids} - {unknown}
@@ -155,13 +155,13 @@ def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer
 
 
 def lower_cases(tokenizer: Any) -> bool:
-    """Return whether a fast tokenizer lower-cases its text."""
+    """Return whether a fast tokenizer lower-cases its input."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     return backend["normalizer"] is not None and without_lower_casing(backend["normalizer"]) != backend["normalizer"]
 
 
 def cased(tokenizer: Any) -> Any:
-    """Return a copy of a fast tokenizer that keeps capitals, with the same vocabulary (claim D6)."""
+    """Return a copy of a fast tokenizer with the same vocabulary but without lower-casing (claim D6)."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     backend["normalizer"] = backend["normalizer"] and without_lower_casing(backend["normalizer"])
     copied = copy.deepcopy(tokenizer)
@@ -170,7 +170,7 @@ def cased(tokenizer: Any) -> Any:
 
 
 def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
-    """Return a normalizer of the `tokenizers` library, as data, that keeps capitals (and, for BERT, accents).
+    """Return the configuration of a `tokenizers` normalizer with lower-casing (and BERT's accent stripping) turned off.
 
     >>> without_lower_casing({"type": "BertNormalizer", "lowercase": True})
     {'type': 'BertNormalizer', 'lowercase': False}
@@ -186,12 +186,12 @@ def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
 def batches(
     encoded: Encoded, tokens: int = DEFAULT_TOKENS, rows: int = 256, width: int | None = None
 ) -> Iterator[Batch]:
-    """Yield the examples in batches of similar length, shortest first, each example once.
+    """Yield all examples in batches of similar length, shortest first.
 
     Args:
-        tokens: at most this many tokens per batch, padding included; a longer example has a batch of its own.
-        rows: at most this many examples per batch.
-        width: pad every batch to this many tokens, or to its longest example if that is longer.
+        tokens: Maximum tokens per batch, including padding. A longer example gets its own batch.
+        rows: Maximum examples per batch.
+        width: Number of tokens to pad to, unless the longest example of the batch is longer.
 
     >>> encoded = Encoded([[1, 2, 3], [4], [5, 6]], None, padding_id=0)
     >>> [(batch.indices.tolist(), batch.input_ids.tolist()) for batch in batches(encoded, tokens=4)]
@@ -209,13 +209,12 @@ def batches(
 
 
 def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"] | Sequence[int], width: int | None = None) -> Batch:
-    """Return these examples as one batch, padded on the right, whatever the tokenizer's `padding_side`.
+    """Collate examples into one batch, padded on the right regardless of the tokenizer's `padding_side`.
 
-    Training and evaluation share this function, so a model is never trained on inputs of another form than it is
-    evaluated on.
+    Training and evaluation share this function, so inputs always have the same form in both.
 
     Args:
-        width: pad to this many tokens, or to the longest example if that is longer.
+        width: Number of tokens to pad to, unless the longest example is longer.
     """
     rows = [encoded.input_ids[i] for i in indices]
     lengths = torch.tensor([len(row) for row in rows])
@@ -233,7 +232,7 @@ def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") ->
     """Return the classifier's logits for every example, in the original order (float32).
 
     Raises:
-        UserError: a logit is not finite.
+        UserError: If a logit is not finite.
     """
     logits: np.ndarray | None = None
     with torch.inference_mode():
@@ -250,10 +249,10 @@ def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") ->
 
 
 def check_finite(logits: torch.Tensor) -> None:
-    """Make sure that logits are finite.
+    """Check that logits are finite.
 
     Raises:
-        UserError: a logit is not finite.
+        UserError: If a logit is not finite.
     """
     infinite = logits[~torch.isfinite(logits)]
     if len(infinite):
@@ -261,9 +260,9 @@ def check_finite(logits: torch.Tensor) -> None:
 
 
 def special_ids(tokenizer: Any) -> dict[str, int | None]:
-    """Return the ids of the tokens with the roles of [CLS] and [SEP], such as RoBERTa's `<s>` and `</s>`, by role.
+    """Return the ids of the [CLS] and [SEP] tokens or their equivalents, such as RoBERTa's `<s>` and `</s>`, by role.
 
-    In GPT-2, `<|endoftext|>` has both roles; None if a tokenizer has no token for a role.
+    GPT-2's `<|endoftext|>` has both roles. The id is None if the tokenizer has no token for a role.
     """
     first = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
     last = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
@@ -271,7 +270,7 @@ def special_ids(tokenizer: Any) -> dict[str, int | None]:
 
 
 def loss_of(regression: bool) -> Loss:
-    """Return the loss of fine-tuning as a function of logits and targets, summed over the examples.
+    """Return the fine-tuning loss, a function of logits and targets that sums over examples.
 
     >>> loss_of(regression=True)(torch.tensor([[1.0], [4.0]]), torch.tensor([2.0, 2.0])).item()
     5.0

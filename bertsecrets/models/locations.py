@@ -1,6 +1,6 @@
-"""The location of a model's files: the hub at a pinned revision, a local folder, or a package.
+"""Locations of model files: the hub at a pinned revision, a local folder, or a package.
 
-A name is resolved once, by `locate`; from then on the `ModelRef` is passed around.
+`locate` resolves a name once; all other code uses the resulting `ModelRef`.
 """
 
 import functools
@@ -18,7 +18,7 @@ from bertsecrets.models.packaged import NAMES, packaged_folder
 from bertsecrets.store.entries import checked_manifest, has_weights, read_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256
 
-# The files that determine the encoder, and those that transformers reads for any of its tokenizers.
+# Files that determine the encoder, and files that transformers reads for its tokenizers.
 ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "adapter_config.json")
 TOKENIZER_FILES = (
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "*vocab*.txt", "*vocab*.json", "*.vocab"),
@@ -40,9 +40,9 @@ WAYS_ON = "use --model minilm (packaged, no hub needed) or --model FOLDER (confi
 
 @dataclass(frozen=True)
 class ModelRef:
-    """The location of a model: `path` is a folder or a hub name, `revision` a commit of the hub repository.
+    """The location of a model. `path` is a folder or a hub name, and `revision` is a commit of the hub repository.
 
-    `name` is the name that the user gave; `offline` forbids the network.
+    `name` is the name given by the user; `offline` forbids network access.
     """
 
     name: str
@@ -57,25 +57,25 @@ class ModelRef:
 
     @property
     def local(self) -> bool:
-        """Whether the files lie in a folder on this machine."""
+        """Whether the files are in a local folder."""
         return os.path.isdir(self.path)  # Path.is_dir raises an error for names that are too long
 
     def resolved(self) -> "ModelRef":
-        """Return the reference with the commit of a hub model; that of a local model unchanged.
+        """Return the reference with the commit of a hub model filled in; local models are unchanged.
 
         Raises:
-            UserError: the model is neither cached nor reachable, or its name cannot be that of a hub model.
+            UserError: If the model is neither cached nor reachable, or its name is not valid on the hub.
         """
         return self if self.local else _resolve(self)
 
     def identity(self) -> str:
-        """Return the identity of the encoder: a digest of the names and contents of its files, or hub name and commit.
+        """Return the identity of the encoder: a digest of its file names and contents, or hub name and commit.
 
-        That of an architecture of a user's own depends on its code too. A checkpoint whose weights were dropped has the
-        identity that it had before.
+        For a custom architecture, the identity also depends on its code. Dropping a checkpoint's weights does not
+        change its identity.
 
         Raises:
-            UserError: as `resolved`, or the manifest is damaged.
+            UserError: If the model is not available, or the manifest is damaged.
         """
         if self.local and not has_weights(Path(self.path)):
             return str(read_manifest(Path(self.path))["identity"])
@@ -84,7 +84,7 @@ class ModelRef:
         return digest([contents, own.source]) if own else contents
 
     def model_type(self) -> str | None:
-        """Return the name of the architecture, as config.json has it; None where that is unreadable or not here."""
+        """Return the model type in config.json, or None if the file is missing or unreadable."""
         try:
             config = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -93,12 +93,12 @@ class ModelRef:
         return name if isinstance(name, str) else None
 
     def tokenizer(self) -> str | None:
-        """Return the identity of the tokenizer: a digest of the names and contents of its files, or name and commit.
+        """Return the identity of the tokenizer: a digest of its file names and contents, or name and commit.
 
-        None where a folder holds no tokenizer.
+        None if a folder contains no tokenizer.
 
         Raises:
-            UserError: as `resolved`.
+            UserError: If the model is not available.
         """
         return self._contents(TOKENIZER_FILES)
 
@@ -111,13 +111,13 @@ class ModelRef:
         return digest({path.name: file_sha256(path) for path in files}) if files else None
 
     def folder(self, weights: bool = True) -> Path:
-        """Return the folder that holds the files; those of a hub model are fetched to the hub's cache and checked.
+        """Return the folder with the files; those of a hub model are downloaded to the hub's cache and verified.
 
         Args:
-            weights: with the weights; without them, only the configuration and the tokenizer.
+            weights: Whether to include the weights, rather than only the configuration and the tokenizer.
 
         Raises:
-            UserError: a file is not available, or does not have its published content.
+            UserError: If a file is not available, or differs from the published one.
         """
         if self.local:
             return Path(self.path)
@@ -131,16 +131,16 @@ class ModelRef:
         return _repository(self).folder(commit, patterns, essential)
 
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest of a checkpoint that this suite made; empty for other models.
+        """Return the manifest of a checkpoint made by this suite; empty for other models.
 
         Raises:
-            UserError: it cannot be read as JSON, or is not an object.
+            UserError: If it cannot be read as JSON, or is not an object.
         """
         return read_own_manifest(Path(self.path))
 
 
 def identities(base: ModelRef, checkpoint: str | Path | None = None) -> dict[str, str | None]:
-    """Return the identities of a model's weights and tokenizer; for a checkpoint, also that of its base model."""
+    """Return the identities of a model's weights and tokenizer and, for a checkpoint, of its base model."""
     if checkpoint is None:
         return {"weights": base.identity(), "tokenizer": base.tokenizer()}
     own = ModelRef.in_folder(Path(checkpoint))
@@ -148,10 +148,10 @@ def identities(base: ModelRef, checkpoint: str | Path | None = None) -> dict[str
 
 
 def published_identities(name: str) -> set[str]:
-    """Return the identities that the encoder of a pinned hub model can have: on the hub, and in a folder.
+    """Return the possible identities of a pinned hub model's encoder: on the hub, and in a folder.
 
-    A folder must hold the published `config.json` and `model.safetensors`; files that were saved again have other
-    digests, even if they hold the same numbers.
+    A folder must contain the published `config.json` and `model.safetensors`. Files that were saved again have
+    different digests, even if the weights are the same.
     """
     repository = full_name(name)
     files = {file: PUBLISHED[repository][file] for file in ("config.json", "model.safetensors")}
@@ -159,10 +159,10 @@ def published_identities(name: str) -> set[str]:
 
 
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:
-    """Return a function like `locate` that locates each model once.
+    """Return a caching version of `locate`.
 
     Args:
-        bases: for checkpoints that are judged, the model that each was trained from, which is located instead.
+        bases: Base models by judged checkpoint. The base model is located instead of the checkpoint.
     """
 
     @functools.cache
@@ -176,8 +176,8 @@ def locate(name: str, offline: bool = False) -> ModelRef:
     """Return the reference for `NAME[@REVISION]`, a folder, an alias, `minilm` or `mpnet`.
 
     Raises:
-        UserError: the folder does not exist or holds no safetensors model, a revision has no name before it, or a
-            packaged model is not installed or has changed.
+        UserError: If the folder does not exist or contains no safetensors model, the revision has no name before it, or
+            a packaged model is not installed or has been modified.
 
     >>> locate("bert-base-uncased").path
     'google-bert/bert-base-uncased'
@@ -197,10 +197,10 @@ def locate(name: str, offline: bool = False) -> ModelRef:
 
 
 def check_folder(folder: Path) -> None:
-    """Make sure that a folder holds a transformers model in safetensors, and that this suite's own are undamaged.
+    """Check that a folder contains a transformers model in safetensors that, if made by this suite, is undamaged.
 
     Raises:
-        UserError: it does not, or a file does not match the manifest.
+        UserError: If it does not, or a file does not match the manifest.
     """
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
@@ -218,7 +218,7 @@ def _resolve(ref: ModelRef) -> ModelRef:
 
 
 def _repository(ref: ModelRef) -> Repository:
-    """Return the hub repository of a model, with what is to be said of it in messages."""
+    """Return the hub repository of a model, with the texts for its messages."""
     hint = near_matches(ref.name, [*NAMES, *ALIASES, *PINNED])
     pinned = ref.revision is not None and ref.revision == PINNED.get(ref.path)
     return Repository(

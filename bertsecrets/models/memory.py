@@ -1,4 +1,4 @@
-"""How much is computed at a time, and memory that is too small: noticed before long work, reported in one line."""
+"""Step sizes that fit in memory, and early one-line errors if memory is too small."""
 
 import ctypes
 import gc
@@ -15,27 +15,27 @@ import torch
 from bertsecrets.errors import UserError, ran_out
 from bertsecrets.progress import in_bytes
 
-# Tokens per step: a CPU is fastest if the data fit into its caches; a GPU needs many at a time.
+# Tokens per step: a CPU is fastest if the data fit in its caches; a GPU needs large steps.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
-CPU_BYTES = 512 * 2**20  # of a step on a CPU, at most; more memory makes it no faster
+CPU_BYTES = 512 * 2**20  # maximum for a step on a CPU; more is not faster
 MORE_MEMORY = "end other programs, or use a machine with more memory"
-M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: blocks from this size on are requested from the system
-LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; each request takes time, so the size is not smaller
+M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: larger blocks are requested from the system
+LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; lower values cost too many system calls
 
 
 @dataclass
 class Budget:
-    """The number of tokens that one step computes (`tokens`), and that are kept between layers (`kept`)."""
+    """The number of tokens computed in one step (`tokens`) and stored between layers (`kept`)."""
 
     tokens: int
     kept: int
 
     @classmethod
     def of(cls, device: torch.device, width: int) -> "Budget":
-        """Return the budget that fits into half of the free memory.
+        """Return a budget that uses half of the free memory.
 
         Args:
-            width: the model's hidden size; computing a token takes about 24 times as many float32 values.
+            width: Hidden size of the model. Computing a token takes about 24 float32 values per hidden unit.
         """
         gpu = device.type == "cuda"
         free = torch.cuda.mem_get_info(device)[0] // 2 if gpu else min(available_bytes() // 2, CPU_BYTES)
@@ -43,11 +43,11 @@ class Budget:
         return cls(tokens, max(1, free // (2 * 4 * 3 * width)))
 
     def halve(self, error: BaseException) -> None:
-        """Halve the budget after memory ran out.
+        """Halve the budget after running out of memory.
 
         Raises:
-            UserError: not even one example with one set of heads fits.
-            BaseException: the given error, if it has another cause.
+            UserError: If not even one example with one set of heads fits.
+            BaseException: If the given error has another cause, it is raised again.
         """
         if not ran_out(error):
             raise error
@@ -59,16 +59,16 @@ class Budget:
 
 
 def too_small(error: BaseException) -> UserError:
-    """Return the error for a single example that does not fit into memory."""
+    """Return the error for a single example that does not fit in memory."""
     reason = next(iter(str(error).splitlines()), "out of memory")
     return UserError(f"not enough memory for a single example ({reason}): cut inputs shorter, or use --device cpu")
 
 
 @contextmanager
 def return_large_blocks() -> Iterator[None]:
-    """Return freed large blocks to the system at once within the block, if the C library is GNU's.
+    """Inside the block, return large freed allocations to the system immediately (GNU C library only).
 
-    Otherwise its heap grows with every new batch size, and training a small model takes over 3 GB.
+    Otherwise the heap grows with every new batch size, and training a small model takes over 3 GB.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
@@ -82,7 +82,7 @@ def return_large_blocks() -> Iterator[None]:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system and to other processes on the GPU; after training it is over a gigabyte."""
+    """Return freed memory to the system and, on a GPU, to other processes: over a gigabyte after training."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
@@ -94,21 +94,21 @@ def release_memory() -> None:
 def training_bytes(
     model: Any, rows: int, tokens: int, precision: str = "float32", device: str = "cpu", examples: int = 0
 ) -> int:
-    """Return about how much memory a training takes in addition to the model's weights, in bytes.
+    """Estimate the memory that training takes in addition to the model's weights, in bytes.
 
-    Each trained weight has a gradient and AdamW's two moments. For the backward pass a layer keeps about 23 numbers per
-    token and hidden unit (with a feed-forward network of four times the hidden size), and three maps per head. MiniLM's
-    training takes 1.05 times this estimate, so one that just fits is not refused.
+    Each trained weight has a gradient and AdamW's two moments. For the backward pass, a layer stores about 23 values
+    per token and hidden unit (with a feed-forward size of four times the hidden size) and three maps per head. Training
+    MiniLM takes 1.05 times this estimate, so a run that just fits is not rejected.
 
     Args:
-        rows: examples per batch.
-        tokens: of the longest example.
-        precision: of the training: float32 or bfloat16.
-        device: its type.
-        examples: of the training split; a frozen encoder's features of all of them are kept.
+        rows: Examples per batch.
+        tokens: Number of tokens in the longest example.
+        precision: Training precision, float32 or bfloat16.
+        device: Type of the device.
+        examples: Number of training examples whose features are stored if the encoder is frozen.
     """
     width, heads, layers = (
-        getattr(model.config, name, None) or 0  # unknown, so that only weights count
+        getattr(model.config, name, None) or 0  # if unknown, only weights count
         for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
     )
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
@@ -120,10 +120,10 @@ def training_bytes(
 
 
 def check_memory(what: str, needed: int, device: torch.device, advice: str) -> None:
-    """Make sure, before long work, that memory is large enough.
+    """Check before long work that there is enough memory.
 
     Raises:
-        UserError: it is not.
+        UserError: If there is not.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
@@ -132,13 +132,13 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
 
 @contextmanager
 def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
-    """Turn an out-of-memory error within the block into one line that says how much is needed.
+    """Turn an out-of-memory error inside the block into a one-line error that says how much is needed.
 
     Args:
-        needed: in bytes; None if unknown.
+        needed: Required memory in bytes. None if unknown.
 
     Raises:
-        UserError: memory ran out.
+        UserError: If memory ran out.
     """
     try:
         yield
@@ -150,7 +150,7 @@ def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
 
 
 def available_bytes() -> int:
-    """Return the memory that the machine or, in a container, its limit leaves to this process; 2 GiB if unknown."""
+    """Return the memory available to this process, within any container limit; 2 GiB if unknown."""
     free = 2**31
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

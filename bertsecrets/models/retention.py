@@ -1,7 +1,7 @@
-"""Dropping the weights of a store's checkpoints once everything is measured (`--keep-checkpoints none`).
+"""Drop the weights of stored checkpoints once everything is measured (`--keep-checkpoints none`).
 
-What remains is an entry of its own, `dropped/NAME`: all files but the weights, and the identity of the weights in its
-manifest, by which the checkpoint's measurements are found as before.
+The rest of the checkpoint moves to a new entry, `dropped/NAME`. Its manifest records the identity of the weights, so
+the checkpoint's measurements can still be found.
 """
 
 import shutil
@@ -25,12 +25,12 @@ def weights_bytes(checkpoint: Path) -> int:
 
 
 def drop(checkpoint: Path) -> int | None:
-    """Drop the weights of a store's checkpoint; return the bytes that this frees.
+    """Drop the weights of a stored checkpoint, and return the number of bytes freed.
 
-    None if a running process makes or reads it. A damaged one is not touched.
+    Returns None if a running process is using the checkpoint. Damaged checkpoints are left alone.
 
     Raises:
-        UserError: the store cannot be written.
+        UserError: If the store cannot be written.
     """
     record = checkpoint.parents[1] / DROPPED / checkpoint.name
     with guarded_writes(checkpoint), held_now(lock_of(checkpoint)) as free:
@@ -40,7 +40,7 @@ def drop(checkpoint: Path) -> int | None:
             return 0
         before, manifest = size(checkpoint), read_manifest(checkpoint)
         record.parent.mkdir(exist_ok=True)
-        remove(record)  # of an earlier training
+        remove(record)  # left by an earlier training run
         with whole_folder(record) as temporary:
             for path in checkpoint.iterdir():
                 if path.is_file() and path.name != MANIFEST and not path.match(WEIGHTS):
@@ -55,7 +55,7 @@ def drop(checkpoint: Path) -> int | None:
 
 
 def drop_weights(checkpoints: Iterable[Path]) -> None:
-    """Drop the weights of several checkpoints; one line says what that frees, or why it fails."""
+    """Drop the weights of several checkpoints, and log how much this frees or why it fails."""
     freed = 0
     done: list[Path] = []
     in_use: list[Path] = []
