@@ -1,1 +1,1 @@
-"""Calibration of the judge: simulated worlds whose truth is known, judged like real measurements."""
+"""Calibration of the judge on simulated worlds with known ground truth, judged like real measurements."""

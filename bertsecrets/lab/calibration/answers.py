@@ -16,16 +16,16 @@ from bertsecrets.types import Subject
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
 Options = Mapping[str, Any]
-CHURN = 0.03  # share of an answer's variance that is a seed's own: about 5 % of the answers differ between two seeds
-FLIPPED = 0.001  # likewise of losing a head: about 1 % of the answers flip
-OTHER = 0.5  # of another initialisation
-CASED = 0.001  # of another tokenization
-NEARLY = (0.01, 0.1)  # shares of the rows on which a nearly collapsed model deviates from a constant answer
+CHURN = 0.03  # fraction of an answer's variance due to the seed: about 5 % of the answers differ between two seeds
+FLIPPED = 0.001  # due to disabling a head: about 1 % of the answers flip
+OTHER = 0.5  # due to a different initialisation
+CASED = 0.001  # due to a different tokenization
+NEARLY = (0.01, 0.1)  # fractions of rows on which nearly collapsed models deviate from a constant answer
 
 
 @dataclass(frozen=True)
 class Exam:
-    """A validation set: the right answers, and how difficult each row is for every model."""
+    """A validation set: the correct answers, and the difficulty of each row, common to all models."""
 
     task: str
     target: np.ndarray
@@ -33,7 +33,7 @@ class Exam:
 
     @classmethod
     def of(cls, model: SimulatedModel, task: str, most: int) -> "Exam":
-        """Return a world's validation set; the truth itself has a large one with evenly spread difficulties."""
+        """Return a world's validation set. Without noise, it is large and has evenly spread difficulties."""
         rng = model.rng("exam", task)
         count = model.rows(task, most, answers=True) if model.noise else 5 * most
 
@@ -47,7 +47,7 @@ class Exam:
         return exam if model.random_rows else exam.evenly()
 
     def evenly(self) -> "Exam":
-        """Return the exam with exactly the expected scores: hardness is normal by class, or unrelated to the target."""
+        """Return the exam with hardness exactly normal per class or uncorrelated with the target, for exact scores."""
         from scipy.special import ndtri
 
         if TASKS[self.task].regression:
@@ -65,18 +65,18 @@ class Exam:
         return 2.5 if TASKS[self.task].regression else int(np.bincount(self.target).argmax())
 
     def luck(self, rng: np.random.Generator, share: float, *size: int, same_score: bool = True) -> np.ndarray:
-        """Return the difficulty of each row for models [*size], of whose variance a share is their own.
+        """Return the difficulty of each row for models [*size], with a fraction `share` of model-specific variance.
 
         Args:
-            same_score: other rows are difficult for each model, but it has the same score on them all.
+            same_score: Whether all models get the same score, although different rows are difficult for them.
         """
         luck = np.sqrt(1 - share) * self.hardness + np.sqrt(share) * rng.normal(size=(*size, len(self.hardness)))
         return self._reordered(luck) if same_score and share else luck
 
     def _reordered(self, luck: np.ndarray) -> np.ndarray:
-        """Return the exam's difficulties in the order of luck [*models, rows], class by class.
+        """Return the exam's difficulties, sorted within each class in the order of luck [*models, rows].
 
-        Of a regression, luck gets the correlation with the target that the difficulties have.
+        For regression, luck is adjusted to have the same correlation with the target as the difficulties.
         """
         if TASKS[self.task].regression:
             off = self.target - self.target.mean()
@@ -96,11 +96,11 @@ class Exam:
     def answers(
         self, luck: np.ndarray, level: np.ndarray, metric: str, initialisation: str = "pretrained"
     ) -> np.ndarray:
-        """Return the answers [*models, rows] of models with these scores.
+        """Return the answers [*models, rows] of models with the given scores.
 
         Args:
-            luck: the difficulty of each row for each model.
-            level: expected score by this metric, in points, [*models].
+            luck: Difficulty of each row for each model.
+            level: Expected value of the metric, in points, [*models].
         """
         if TASKS[self.task].regression:
             r = np.clip(level, -99, 99.9)[..., None] / 100
@@ -111,7 +111,7 @@ class Exam:
         return np.where(right, self.target, (self.target + 1) % classes)
 
     def _thresholds(self, level: np.ndarray, metric: str, initialisation: str) -> np.ndarray:
-        """Return the difficulty below which a row is answered rightly, by class, [*models, classes]."""
+        """Return the difficulty below which rows are answered correctly, by class, [*models, classes]."""
         from scipy.special import ndtr, ndtri
 
         shares = np.bincount(self.target, minlength=len(TASKS[self.task].labels)) / len(self.target)
@@ -165,7 +165,7 @@ def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
         if options.get("cased"):
             loss, spread = truth.cased_loss(task)
             level = level - setting.mix((loss, 0.0)) - _of_seed(model, subject, "cased", spread)
-            if model.noise and spread > 0:  # without capitals nothing changes
+            if model.noise and spread > 0:  # no change without capitals
                 luck = replace(exam, hardness=luck).luck(rng, CASED)
         predicted = exam.answers(luck, np.array(level), "accuracy", initialisation)
     values: dict[str, Any] = {**all_scores(TASKS[task], predicted, exam.target)}
@@ -188,7 +188,7 @@ def score_level(model: SimulatedModel, subject: Subject, exam: Exam) -> float:
 
 
 def _of_seed(model: SimulatedModel, subject: Subject, name: str, scale: float) -> float:
-    """Return what a seed adds to a score; untrained classifiers differ too."""
+    """Return the effect of a seed on a score. Untrained classifiers also depend on the seed."""
     if not model.noise:
         return 0.0
     rng = model.rng(name, subject.task, subject.initialisation, subject.seed)
@@ -197,7 +197,7 @@ def _of_seed(model: SimulatedModel, subject: Subject, name: str, scale: float) -
 
 @simulates("head-ablation")
 def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the answers with each head disabled, or with all heads of all layers."""
+    """Return the answers with each head disabled, or with all heads of all layers disabled."""
     task = subject.task
     if options.get("heads") == "all":
         metric = "pearson" if TASKS[task].regression else "accuracy"

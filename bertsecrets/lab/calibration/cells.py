@@ -1,4 +1,4 @@
-"""Cells: one case in one kind of world, judged many times by the real judge; finished cells are kept in a file."""
+"""Cells: one case in one kind of world, judged many times by the real judge. Finished cells are saved in a file."""
 
 import hashlib
 import json
@@ -34,17 +34,17 @@ from bertsecrets.texts.tasks import ALL_TASKS, task
 
 PROCEDURES = ("auto", "1", "5")
 FAMILIES = "ABCDEFG"
-EXACT = 1e-3  # a truth so near to its threshold is on it
-CLOSE = 0.05  # of the effect: so near to the threshold counts as on it
+EXACT = 1e-3  # maximum distance of a truth that counts as on its threshold
+CLOSE = 0.05  # the same, as a fraction of the effect
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell simulates.
+    """The parameters of a cell.
 
     Args:
-        world: the name of its worlds (`worlds.WORLDS`).
-        worlds: how many.
+        world: Name of its kind of world (`worlds.WORLDS`).
+        worlds: Number of worlds.
     """
 
     case: str
@@ -59,11 +59,11 @@ class Rates:
     """The verdicts of a cell.
 
     Args:
-        truth: the claim's quantity without any noise, under the paper's reading; None if it cannot be computed.
-        holds: whether the claim is true of it.
-        outcomes: by procedure, the number of worlds with each outcome.
-        seeds: by procedure, the mean number of seeds.
-        decided_by: the share of worlds that auto decides with at most 1, 2, ... seeds.
+        truth: Noise-free value of the claim's quantity under the paper's reading. None if it cannot be computed.
+        holds: Whether the claim is true for this value.
+        outcomes: Number of worlds with each outcome, by procedure.
+        seeds: Mean number of seeds, by procedure.
+        decided_by: Fraction of worlds that `auto` decides with at most 1, 2, ... seeds.
     """
 
     cell: Cell
@@ -74,7 +74,7 @@ class Rates:
     decided_by: list[float]
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
-        """Return the share of worlds with an outcome."""
+        """Return the fraction of worlds with an outcome."""
         return self.outcomes[procedure].get(outcome, 0) / self.cell.worlds
 
     def as_json(self) -> dict:
@@ -83,12 +83,12 @@ class Rates:
 
     @classmethod
     def from_json(cls, data: dict) -> "Rates":
-        """Return the rates that `as_json` gave."""
+        """Return the rates that `as_json` turned into data."""
         return cls(**{**data, "cell": Cell(**data["cell"])})
 
 
 def count(cell: Cell, confidence: float) -> Rates:
-    """Return the verdicts of a cell's worlds; the same for the same cell."""
+    """Return the verdicts in a cell's worlds. Deterministic for a given cell."""
     case, world = find_case(cell.case), find_world(cell.world)
     setting = find_setting(case, world.truth)
     settings = JudgeParams(confidence=confidence, resamples=cell.resamples, seed=2019)
@@ -129,7 +129,7 @@ def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator
 
 
 class OnDemand(Sequence[Mapping[str, Needed]]):
-    """The measurements of a case by seed, simulated only for the seeds that a procedure reaches."""
+    """The measurements of a case by seed, simulated lazily for the seeds that a procedure uses."""
 
     def __init__(self, model: SimulatedModel, case: Case):
         self.model, self.case = model, case
@@ -144,7 +144,7 @@ class OnDemand(Sequence[Mapping[str, Needed]]):
 
 
 def with_paper(case: Case, model: SimulatedModel) -> Case:
-    """Return a case whose published figure is one more run of the same procedure, or as doubtful as it says."""
+    """Replace a case's published figure with a draw: one more run of the same procedure, or by its stated doubt."""
     figure, expect = case.figure, case.claim.expect
     if figure.published is None or expect is None or expect.kind != "around":
         return case
@@ -165,7 +165,7 @@ def _estimand(case: Case, model: SimulatedModel, seed: int = 1):
 
 
 def true_value(case: Case, setting: Setting) -> float | None:
-    """Return a claim's quantity without any noise."""
+    """Return the noise-free value of a claim's quantity."""
     try:
         with only_outcomes():
             value = _estimand(case, SimulatedModel(find_world("as-published"), setting, 0, 0, noise=False)).value
@@ -175,7 +175,7 @@ def true_value(case: Case, setting: Setting) -> float | None:
 
 
 def holds(case: Case, value: float | None) -> bool | None:
-    """Return whether a claim is true of a value; a figure is what was published."""
+    """Return whether a claim is true for a value. For a published figure it is."""
     expect = case.claim.expect
     if value is None or expect is None or expect.kind in ("around", "equal"):
         return None if value is None else True
@@ -184,7 +184,7 @@ def holds(case: Case, value: float | None) -> bool | None:
 
 
 def least(case: Case) -> float:
-    """Return the least value of an order of which it is true: that of the smallest effect, or of half the published."""
+    """Return the smallest value for which an order holds: the smallest effect of interest, or half the published."""
     expect, published = case.claim.expect, case.figure.published
     assert expect is not None
     sign = 1.0 if expect.kind == "above" else -1.0
@@ -212,13 +212,13 @@ def _strength(name: str, target: float) -> float:
             for _ in range(20):
                 middle = (low + high) / 2
                 low, high = (low, middle) if off(middle) > 0 else (middle, high)
-            # a jump, as of a rank, has no truth on the threshold: there the claim is as false as without any effect
+            # a discontinuous quantity, such as a rank, never equals the threshold: use the truth without any effect
             return high if abs(off(high)) <= CLOSE * abs(ends[one] - ends[other]) else 0.0
     return 0.0
 
 
 def find_setting(case: Case, truth: str) -> Setting:
-    """Return the setting in which a case's truth is the published one, on its threshold, or just large enough."""
+    """Return the setting whose truth is the published value, the threshold, or the smallest sufficient effect."""
     expect = case.claim.expect
     if truth not in ("null", "least") or expect is None or expect.kind in ("around", "equal"):
         return Setting()
@@ -228,7 +228,7 @@ def find_setting(case: Case, truth: str) -> Setting:
 
 @contextmanager
 def only_outcomes() -> Iterator[None]:
-    """Skip what takes long and changes no outcome: p-values, and the gain of the best head by luck, for a note."""
+    """Skip slow computations that do not affect outcomes: p-values, and the best head's gain by luck, for a note."""
     with (
         mock.patch.object(Weighed, "p_values", (None, None)),
         mock.patch("bertsecrets.claims.quantities.ablation.largest_by_luck", return_value=np.zeros(1)),
@@ -242,10 +242,10 @@ def only_outcomes() -> Iterator[None]:
 def find_cells(
     claims: Sequence[str], tasks: Sequence[str], worlds: Sequence[str], count: int, resamples: int, seed: int
 ) -> list[Cell]:
-    """Return the cells of the claims A to G about a model, or of those named, in the worlds named.
+    """Return the cells for the named claims and worlds, by default for claims A to G that are about a model.
 
     Raises:
-        UserError: a claim, task or world is unknown, or nothing is left.
+        UserError: a claim, task or world is unknown, or no cells are left.
     """
     every = [case for case in cases() if case.claim.family in FAMILIES and not case.claim.on_request]
     chosen = [case for name in claims for case in find_cases(name) if case.claim.implemented] if claims else every
@@ -259,13 +259,13 @@ def find_cells(
 
 
 def code(cell: Cell) -> str:
-    """Return a digest of what a cell's rates depend on: the code, and the claim."""
+    """Return a digest of the code and the claim that a cell's rates depend on."""
     made_by = [code_digest(__name__), find_case(cell.case).claim.model_dump_json()]
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
 
 def kept(file: Path) -> dict[Cell, Rates]:
-    """Return the finished cells of a file that this code made; a line that a killed run left unfinished is skipped."""
+    """Return a file's finished cells that were made by the current code. Incomplete lines are skipped."""
     found = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
@@ -273,7 +273,7 @@ def kept(file: Path) -> dict[Cell, Rates]:
             made_by, rates = data.pop("code"), Rates.from_json(data)
             if made_by == code(rates.cell):
                 found[rates.cell] = rates
-        except (ValueError, TypeError, KeyError, UserError):  # unfinished, or of an earlier version
+        except (ValueError, TypeError, KeyError, UserError):  # incomplete, or from an earlier version
             continue
     return found
 
@@ -282,7 +282,7 @@ def count_all(cells: Sequence[Cell], confidence: float, jobs: int, file: Path | 
     """Yield the verdicts of each finished cell, from a file or counted by several processes.
 
     Args:
-        file: of finished cells; new ones are appended, so that a killed run goes on where it stopped.
+        file: File of finished cells. New cells are appended, so that a killed run can be resumed.
     """
     done = kept(file) if file else {}
     yield from (done[cell] for cell in cells if cell in done)
@@ -302,7 +302,7 @@ def _count_new(cells: Sequence[Cell], confidence: float, jobs: int) -> Iterator[
     from multiprocessing import get_context
 
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # of each process
+        os.environ.setdefault(name, "1")  # per process
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         submitted = {pool.submit(count, cell, confidence): cell for cell in cells}
         for done in as_completed(submitted):
@@ -310,7 +310,7 @@ def _count_new(cells: Sequence[Cell], confidence: float, jobs: int) -> Iterator[
 
 
 def _unless_unknown(cell: Cell, result: Callable[[], Rates]) -> Iterator[Rates]:
-    """Yield a cell's rates; warn instead if a measurement of the case is not simulated."""
+    """Yield a cell's rates, or warn if a measurement that the case needs is not simulated."""
     try:
         yield result()
     except UserError as error:

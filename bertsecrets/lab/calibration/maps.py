@@ -30,7 +30,7 @@ def _with_means(samples: dict[str, np.ndarray]) -> Result:
 
 @simulates("attention-change")
 def change(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the similarity of each map to its pretrained self."""
+    """Return the similarity of each map to the pretrained map."""
     level = model.setting.mix(truth.similarity(subject.task, model.setting.against))
     level = level + model.of_seed("change", subject, (12, 1), np.where(LAST, 0.03, 0.012))
     level = level + model.of_seed("change of heads", subject, SHAPE, 0.04)
@@ -38,7 +38,7 @@ def change(model: SimulatedModel, subject: Subject, options: Options) -> Result:
 
 
 def _attention(model: SimulatedModel, name: str, subject: Subject, level: np.ndarray) -> np.ndarray:
-    """Return the attention to a kind of token: the truth, with what layers, heads and examples add."""
+    """Return the attention to a type of token: the truth plus the effects of layers, heads and examples."""
     level = level + model.of_seed(f"{name} layers", subject, (12, 1), 0.005)
     level = level + model.of_seed(f"{name} heads", subject, SHAPE, 0.015)
     return model.sampled(name, subject, level, ATTENTION, correlation=0.3)
@@ -58,7 +58,7 @@ def special_tokens(model: SimulatedModel, subject: Subject, options: Options) ->
 
 @simulates("features")
 def features(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the attention to kinds of words, of all tokens and of the last layer's [CLS]."""
+    """Return the attention to types of words, from all tokens and from the last layer's [CLS]."""
     fine_tuned = subject.initialisation != "untrained"
     samples = {}
     for kind, pair in truth.words(subject.task, fine_tuned, model.setting.against).items():
@@ -72,7 +72,7 @@ def features(model: SimulatedModel, subject: Subject, options: Options) -> Resul
 
 
 def _left_out(model: SimulatedModel, kind: str, subject: Subject, sample: np.ndarray) -> np.ndarray:
-    """Return a sample without the inputs that lack a kind, the same for all models of a world."""
+    """Mask the inputs without a type of token. They are the same for all models of a world."""
     if not model.noise or kind not in PRESENT:
         return sample
     absent = model.rng("present", kind, subject.task).random(len(sample)) > PRESENT[kind]
@@ -82,7 +82,7 @@ def _left_out(model: SimulatedModel, kind: str, subject: Subject, sample: np.nda
 
 @simulates("relations")
 def relations(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the weight along relations: one head is far ahead for each (layer 3 heads 1, 3, 5 and 7)."""
+    """Return the weight along relations. One head is far ahead on each (layer 3 heads 1, 3, 5 and 7)."""
     samples = {}
     for place, (name, present) in enumerate(RELATIONS.items()):
         level = np.full(SHAPE, 0.1)
@@ -96,7 +96,7 @@ def relations(model: SimulatedModel, subject: Subject, options: Options) -> Resu
 
 @simulates("patterns")
 def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the classes of all maps under each reading, and what the shipped classifier would report of them."""
+    """Return the classes of all maps under each reading, as the shipped classifier would report them."""
     samples: dict[str, np.ndarray] = {}
     for reading in READINGS:
         fine_tuned = subject.initialisation != "untrained"
@@ -120,7 +120,7 @@ def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Resul
 
 
 def _predicted(model: SimulatedModel, subject: Subject, reading: str, share: np.ndarray, count: int) -> np.ndarray:
-    """Return classes [rows, layers, heads]: most maps of a head have its own class, others any."""
+    """Return classes [rows, layers, heads]. Most maps of a head have the head's class, others have any class."""
     setting = model.setting
     steady, same, diagonal = (setting.mix(pair) for pair in (truth.STEADY, truth.ACROSS_TASKS, truth.DIAGONAL))
     everywhere = model.rng("classes of heads", reading).choice(len(CLASSES), size=144, p=share)
@@ -147,14 +147,14 @@ def annotated_errors(reading: str) -> np.ndarray:
 
 @simulates("frame-heads")
 def frame_heads(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return figure 3 on the paper's own sentences, or on as many others as the world has examples."""
+    """Return figure 3 on the paper's sentences, or on as many other sentences as the world has examples."""
     published = np.array(published_figures()["fig3_frame_notebook"], dtype=np.float64)
     without = np.where(published > 0.15, np.sort(published, axis=None)[-5], published)
     level = model.setting.mix((published, without))
     count = model.world.examples or FRAME_SENTENCES
     noise = model.rng("frames").normal(size=(count, *SHAPE)) * 0.15 * np.sqrt(np.clip(level, 0.01, None) / 0.2)
     own_sentences = model.world.examples is None and model.setting.strength == 1
-    if own_sentences or not model.noise:  # the paper's sentences give the paper's figure
+    if own_sentences or not model.noise:  # the paper's sentences reproduce its figure exactly
         noise = (noise - noise.mean(0)) * model.noise
     names = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
     values, samples, _ = _with_means(dict.fromkeys(names, level + noise))

@@ -1,4 +1,4 @@
-"""Tables of calibration cells: how often each case is reproduced as published, and the rates of false verdicts."""
+"""Tables of calibration cells: how often cases are reproduced if the truth is as published, and error rates."""
 
 import json
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from bertsecrets.report import tables
 from bertsecrets.report.tables import Format
 from bertsecrets.store.code import code_digest
 
-MOST = 0.06  # largest share of false verdicts
-ENOUGH = 100  # examples, from which on that bound holds
-STANDARD_ERRORS = 2.5  # larger deviations from a bound are not chance
+MOST = 0.06  # maximum rate of false verdicts
+ENOUGH = 100  # minimum number of examples for which the bound holds
+STANDARD_ERRORS = 2.5  # tolerance for exceeding the bound by chance
 LETTERS = {"reproduced": "R", "deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
 HEADER = ("case", "world", "truth", "auto", "seeds", "--seeds 1", "--seeds 5", "out of bounds")
 
 
 def table(found: Sequence[Rates], form: Format = "text") -> str:
-    """Return a row for every cell, the means by task and world, and the Monte Carlo error."""
+    """Return a table with a row for each cell, means by task and world, and the Monte Carlo error."""
     rows = [_row(rates) for rates in found]
     return f"{tables.table(HEADER, rows, form)}\n\n{summary(found)}\n{legend(found)}\n"
 
@@ -53,7 +53,7 @@ def _outcomes(rates: Rates, procedure: str) -> str:
 
 
 def wrong(rates: Rates) -> list[str]:
-    """Return the shares of false verdicts that exceed the bound by more than chance explains."""
+    """Return the rates of false verdicts that significantly exceed the bound."""
     world, chance = find_world(rates.cell.world), STANDARD_ERRORS * np.sqrt(MOST * (1 - MOST) / rates.cell.worlds)
     if world.examples is not None and world.examples < ENOUGH:
         return []
@@ -66,26 +66,26 @@ def wrong(rates: Rates) -> list[str]:
 
 
 def false_outcomes(rates: Rates) -> list[str]:
-    """Return the outcomes that are false in a cell's worlds."""
+    """Return the outcomes that would be false in a cell's worlds."""
     world, expect = find_world(rates.cell.world), find_case(rates.cell.case).claim.expect
     assert expect is not None
     figure = expect.kind in ("around", "equal")
     if world.worse or world.collapsed == 1:
         nothing = np.isinf(world.worse) or world.collapsed == 1
         return ["reproduced"] if figure and nothing else []
-    if world.truth == "null" and not figure:  # an effect below the smallest of interest deviates rightly
-        reproduced = [] if rates.holds else ["reproduced"]  # shares of heads jump over a threshold
+    if world.truth == "null" and not figure:  # deviating is correct for an effect below the smallest of interest
+        reproduced = [] if rates.holds else ["reproduced"]  # fractions of heads are discrete and can skip the threshold
         return reproduced if least(find_case(rates.cell.case)) != expect.value else ["deviates", *reproduced]
     return ["deviates"] if rates.holds else ["reproduced"] if rates.holds is False else []
 
 
 def undecidable(rates: Rates) -> bool:
-    """Return whether no procedure ever decides a case that is as published."""
+    """Return whether no procedure ever decides the case."""
     return all(set(rates.outcomes[name]) <= {"inconclusive", "not applicable"} for name in PROCEDURES)
 
 
 def summary(found: Sequence[Rates]) -> str:
-    """Return, by task, how often the cases are reproduced that K19's own figures do not contradict."""
+    """Return, by task, how often cases are reproduced, without cases that K19's own figures contradict."""
     lines = []
     asked = [rates for rates in found if rates.cell.world == "as-published" and rates.holds]
     for task in dict.fromkeys(find_case(rates.cell.case).task for rates in asked):
@@ -106,7 +106,7 @@ def summary(found: Sequence[Rates]) -> str:
 
 
 def legend(found: Sequence[Rates]) -> str:
-    """Return what the letters mean, and the Monte Carlo error."""
+    """Return the meaning of the letters, and the Monte Carlo error."""
     worlds = min((rates.cell.worlds for rates in found), default=1)
     error = 100 * np.sqrt(0.25 / worlds), 100 * np.sqrt(0.05 * 0.95 / worlds)
     return (
@@ -118,7 +118,7 @@ def legend(found: Sequence[Rates]) -> str:
 
 
 def data(found: Sequence[Rates], made: str) -> str:
-    """Return the rates of worlds as published as JSON for `claims.prospects`, one line for each case."""
+    """Return the rates in worlds as published, as JSON for `claims.prospects` with one line per case."""
     facts = {"made": made, "code": code_digest("bertsecrets.claims.sequential"), "assumptions": ASSUMPTIONS}
     cases = {rates.cell.case: _as_data(rates) for rates in found if rates.cell.world == "as-published"}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in cases.items())

@@ -1,7 +1,7 @@
-"""What is true of the simulated model: what K19 published, and assumptions where nothing was published.
+"""Ground truth of the simulated model: K19's published figures, and assumptions where nothing was published.
 
-Everything comes in two forms: `published`, and a counterpart without the effect (`AGAINST`). A world mixes the two, so
-that the truth of a claim can be moved to the published figure, to the claim's threshold, or beyond it.
+All values come in two versions: `published`, and a counterpart without the effect (`AGAINST`). A world interpolates
+between them, so that the truth of a claim can be set to the published figure, to the claim's threshold, or beyond it.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ Grid = Float[np.ndarray, "layers heads"]
 WORDS = {"noun": "NOUN", "verb": "VERB", "pronoun": "PRON", "subject": "SUBJ", "object": "OBJ", "negation": "NEG"}
 SHAPE = (12, 12)
 LAST = np.arange(12)[:, None] >= 10
-READING_SHIFT = 0.08  # share of maps that are heterogeneous under `special`, vertical under `stripes`
+READING_SHIFT = 0.08  # fraction of maps that are heterogeneous under `special` and vertical under `stripes`
 
 ASSUMPTIONS = (
     "Seeds of scores differ as P20's five seeds do, those of a frozen encoder half as much, untrained classifiers' as "
@@ -46,7 +46,7 @@ ASSUMPTIONS = (
     "or 300 for attention maps.",
 )
 
-# What a claim's counterpart is, by its quantity; of all others it is a model without any effect.
+# Counterpart of a claim, by quantity. For all other quantities it is a model without any effect.
 AGAINST = {
     "last-two-layers": "reversed",
     "depth-gap": "reversed",
@@ -78,7 +78,7 @@ def _other(task: str) -> str:
 
 
 def similarity(task: str, against: str) -> tuple[Grid, Grid]:
-    """Return the similarity of each head to its pretrained self (figure 5), published and counterpart."""
+    """Return the similarity of each head's maps to the pretrained ones (figure 5), published and counterpart."""
     own = _panel("fig5_cosine", task)
     if against == "another task's":
         return own, _panel("fig5_cosine", _other(task))
@@ -114,7 +114,7 @@ def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, 
 
 
 def words(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, Grid]]:
-    """Return the attention to kinds of words and to [CLS] and [SEP], published and counterpart."""
+    """Return the attention to types of words and to [CLS] and [SEP], published and counterpart."""
     when = "finetuned" if fine_tuned else "base"
     found = {}
     for kind, name in WORDS.items():
@@ -129,7 +129,7 @@ def words(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, Gr
 
 
 def cls_row(task: str, against: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return what the last layer's [CLS] row gives to each kind (figure 7), published and counterpart."""
+    """Return the attention of the last layer's [CLS] to each type (figure 7), published and counterpart."""
     names = {**WORDS, "cls": "CLS", "sep": "SEP"}
 
     def of(task: str) -> dict[str, np.ndarray]:
@@ -172,7 +172,7 @@ def gains(task: str, measure: str, against: str) -> tuple[np.ndarray, np.ndarray
 
 
 def gain_spread(task: str, measure: str) -> tuple[float, float]:
-    """Return the standard deviations over seeds of all gains together, and of each alone, in points."""
+    """Return the standard deviations over seeds of the shift common to all gains and of single gains, in points."""
     if measure == "layer-ablation":
         return 0.0, {"rte": 1.4}.get(task, 50 * float(_panel("fig9_layer", task).std()))
     single = 50 * float(_panel("fig8_head", task).std())
@@ -183,7 +183,7 @@ FIGURE_2 = ("heterogeneous", "block", "vertical-diagonal", "diagonal", "vertical
 
 
 def shares(task: str, reading: str, fine_tuned: bool, against: str) -> dict[str, tuple[float, float]]:
-    """Return the share of each class of maps (figure 2; before fine-tuning, less P20's change), published and not."""
+    """Return the share of each class (figure 2; minus P20's change before fine-tuning), published and counterpart."""
     own = dict(zip(FIGURE_2, np.array(published_figures()["fig2"][TASKS[task].folder]) / 100, strict=True))
     if not fine_tuned:
         after, before = p20_shares(task), p20_shares(task, pretrained=True)
@@ -198,7 +198,7 @@ def shares(task: str, reading: str, fine_tuned: bool, against: str) -> dict[str,
 
 
 def on_special(task: str) -> tuple[float, float]:
-    """Return the share of maps with a stripe whose brightest column is [CLS] or [SEP]."""
+    """Return the fraction of maps with a stripe whose brightest column is [CLS] or [SEP]."""
     own = shares(task, "stripes", True, "nothing")
     return 1 - READING_SHIFT / (own["vertical"][0] + own["vertical-diagonal"][0]), 0.2
 
@@ -211,7 +211,7 @@ TABLE_1 = {  # untrained, random, pretrained: accuracy, or Pearson's correlation
     "mrpc": (31.6, 68.38, 82.3), "stsb": (33.1, 2.9, 82.7), "sst2": (49.1, 80.5, 92.0), "qqp": (60.9, 63.2, 78.6),
     "rte": (52.7, 52.7, 64.6), "qnli": (52.8, 49.5, 84.4), "mnli": (31.7, 61.0, 78.6),
 }  # fmt: skip
-RIGHT_BY_CLASS = {  # percent, where table 1 has F1 as well
+RIGHT_BY_CLASS = {  # percent, for tasks with F1 in table 1
     ("mrpc", "pretrained"): (57.7, 93.7), ("qqp", "pretrained"): (92.7, 54.5),
     ("qqp", "untrained"): (96.4, 0.01), ("qqp", "frozen"): (96.4, 0.01),
 }  # fmt: skip
@@ -222,13 +222,13 @@ UNTRAINED_SPREAD = {"stsb": 7.0, "qqp": 13.2, "qnli": 0.54, "mnli": 1.8}
 
 
 def score(task: str, initialisation: str) -> float:
-    """Return table 1's score; a frozen encoder has that of the untrained column."""
+    """Return table 1's score. A frozen encoder has the score of the untrained column."""
     column = {"untrained": 0, "frozen": 0, "random": 1, "pretrained": 2}[initialisation]
     return TABLE_1[task][column]
 
 
 def p20(task: str) -> tuple[float, float]:
-    """Return P20's accuracy, or correlation, and its spread over seeds, in points."""
+    """Return P20's accuracy or correlation, and its standard deviation over seeds, in points."""
     found = p20_score(task, "pearson" if TASKS[task].regression else "accuracy")
     assert found is not None
     return found
@@ -242,11 +242,11 @@ def score_spread(task: str, initialisation: str) -> float:
 
 
 def nothing_score(task: str) -> float:
-    """Return the score of all initialisations in a world where none is better than another."""
+    """Return the score of all initialisations in a world where they are equally good."""
     return (score(task, "untrained") + score(task, "pretrained")) / 2
 
 
 def cased_loss(task: str) -> tuple[float, float]:
-    """Return what cased tokenization costs, and its spread over seeds, in points."""
+    """Return the loss from cased tokenization and its standard deviation over seeds, in points."""
     spread = {"mrpc": 0.35, "rte": 1.9, "stsb": 0.64, "sst2": 0.0}.get(task, 0.3)
     return (0.0 if task == "sst2" else p20(task)[0] - score(task, "pretrained")), spread

@@ -1,8 +1,8 @@
-"""Simulated worlds: a model whose truth is known, measured on simulated examples with simulated seeds.
+"""Simulated worlds: a model with known ground truth, measured on simulated examples with simulated seeds.
 
-`SimulatedModel` is a `Bench`: it returns measurements like a session, so every quantity and claim is read from it as
-from a real model. All seeds of a world see the same examples. Each example has a random effect, each seed shifts layers
-and heads, and each pair of seed and example has an effect of its own (an interaction).
+`SimulatedModel` implements `Bench`: it returns measurements like a session, so quantities and claims are computed as
+for a real model. All seeds of a world share the same examples. There are random effects of examples, of seeds on layers
+and heads, and of each combination of seed and example (an interaction).
 """
 
 import zlib
@@ -18,28 +18,28 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement, Provenance, Subject
 
 MODEL = "simulated-bert-base"
-PAPER = 1000  # seeds from here on are the paper's own runs
-ROWS, SCORE_ROWS = 1000, 4000  # the largest numbers of simulated rows
-OF_SEVERAL = (300, 1000)  # of each of several tasks: of maps, and of answers
-INTERACTION = 0.5  # standard deviation of the interaction, relative to that of the examples
-TAIL = 0.05  # share of the examples that carry everything in worlds with heavy tails
+PAPER = 1000  # seeds from here on are the paper's runs
+ROWS, SCORE_ROWS = 1000, 4000  # maximum numbers of simulated rows
+OF_SEVERAL = (300, 1000)  # maximum rows per task, for claims over several tasks: for maps, and for answers
+INTERACTION = 0.5  # standard deviation of the interaction, relative to that of the example effect
+TAIL = 0.05  # fraction of examples that carry the effect in heavy-tailed worlds
 
 
 @dataclass(frozen=True)
 class World:
-    """What is true of a world, and how its measurements vary.
+    """The ground truth of a world, and the variance of its measurements.
 
     Args:
-        truth: `published`: the model is exactly as published. `null`: the claim's quantity lies on its threshold.
+        truth: `published`: the model is exactly as published. `null`: the claim's quantity is at its threshold.
             `least`: the effect is the smallest of interest, or half of the published one. `one-more-run`: as published,
             and the published figure is one more run of the same procedure.
-        spread: the seeds' standard deviation relative to the assumed one, which the judge may have as a prior.
-        collapsed: the share of fine-tuned models that have learned nothing; `exact` ones give a constant answer, others
-            deviate from it on a few rows.
-        tails: the sign of the effect that a few examples carry; 0 for normal examples.
-        examples: the number of rows; None for a task's own.
-        worse: by how many points the fine-tuned model's score is below the published one; infinite where it has learned
-            nothing, so that its scores vary around that of the most frequent class.
+        spread: Standard deviation over seeds, relative to the assumed one, which the judge may use as a prior.
+        collapsed: Fraction of fine-tuned models that have learned nothing.
+        exact: Whether collapsed models give a constant answer. Otherwise they deviate from it on a few rows.
+        tails: Sign of the effect if it is carried by a few examples. 0 for normally distributed effects.
+        examples: Number of rows. None for the task's number.
+        worse: Points by which the fine-tuned model scores below the published score. If infinite, the model has learned
+            nothing, and scores vary around that of the most frequent class.
     """
 
     truth: str = "published"
@@ -75,7 +75,7 @@ WORLDS: Mapping[str, World] = {
 
 
 def find_world(name: str) -> World:
-    """Return the world of a name, or of several joined with `+`, such as `null+spread-3`.
+    """Return the world with a given name, or a combination of worlds such as `null+spread-3`.
 
     Raises:
         UserError: a part is unknown.
@@ -103,11 +103,11 @@ class Setting:
 
 
 Maker = Callable[["SimulatedModel", Subject, Mapping[str, Any]], tuple[dict[str, Any], dict[str, np.ndarray], int]]
-MAKERS: dict[str, Maker] = {}  # by the name of the measure that each simulates
+MAKERS: dict[str, Maker] = {}  # by the name of the simulated measure
 
 
 def simulates(measure: str) -> Callable[[Maker], Maker]:
-    """Register the function that simulates a measure: it returns values, samples and the number of examples."""
+    """Register a function that simulates a measure and returns values, samples and the number of examples."""
 
     def register(maker: Maker) -> Maker:
         MAKERS[measure] = maker
@@ -117,12 +117,12 @@ def simulates(measure: str) -> Callable[[Maker], Maker]:
 
 
 class SimulatedModel:
-    """A model of BERT-base's shape whose measurements are drawn.
+    """A model with BERT-base's shape and simulated measurements.
 
     Args:
-        world: `seed` and `place` number the world, so that it can be drawn again.
-        noise: False for the truth itself: one example and one seed without any deviation.
-        several: the claim is about several tasks at once, of which fewer rows are simulated.
+        world: Kind of world. `seed` and `place` identify the world, so that it can be reproduced.
+        noise: False for the exact truth, without variance over examples and seeds.
+        several: Whether the claim is about several tasks together, for which fewer rows are simulated.
     """
 
     def __init__(
@@ -130,17 +130,17 @@ class SimulatedModel:
     ):
         self.world, self.setting, self.seed, self.place = world, setting, seed, place
         self.noise, self.several = noise, several
-        self.random_rows = noise and world.truth != "published"  # else K19's own rows, on which its scores are exact
+        self.random_rows = noise and world.truth != "published"  # otherwise K19's rows, on which its scores are exact
         self._made: dict[tuple, Measurement] = {}
 
     def rng(self, *names: object) -> np.random.Generator:
-        """Return the generator of what these names stand for, the same in every call."""
+        """Return a random generator seeded by the world and these names, the same in every call."""
         return np.random.default_rng([self.seed, self.place, *(zlib.crc32(str(name).encode()) for name in names)])
 
     # ------------------------------------------------------------------ Bench
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return a subject's measurement, drawn once."""
+        """Return a subject's measurement, simulated once."""
         key = (measure, subject, tuple(sorted(options.items())))
         if key not in self._made:
             values, samples, count = self._measure(measure, subject, options)
@@ -180,7 +180,7 @@ class SimulatedModel:
         """Return the effect of each example on each column, [rows, columns], in standard deviations.
 
         Args:
-            correlation: the share of the variance that all columns have in common.
+            correlation: Fraction of the variance that all columns share.
         """
         rng = self.rng(name, task)
         if not self.noise:
@@ -193,7 +193,7 @@ class SimulatedModel:
         return shared + np.sqrt(1 - correlation) * rng.normal(size=(count, columns))
 
     def of_seed(self, name: str, subject: Subject, size: tuple[int, ...], scale: Any) -> np.ndarray:
-        """Return what a seed adds to a truth of some size: nothing for an untrained encoder."""
+        """Return the effect of a subject's seed, an array of the given size. It is 0 for an untrained encoder."""
         if not self.noise or subject.initialisation == "untrained":
             return np.zeros(size)
         rng = self.rng(name, subject.task, subject.initialisation, subject.seed)
