@@ -1,5 +1,5 @@
-"""Attention patterns (K19, Kovaleva et al. 2019, section 4.1): the five classes of attention maps, and their shares.
+"""Attention patterns (K19, Kovaleva et al. 2019, section 4.1): classification of attention maps into five classes.
 
-Features of a map, the classifier and its quality on held-out heads, corrected shares. `bertsecrets.lab` has the
-annotation of maps, the comparison of classifiers and their training.
+This package contains the map features, the classifier, its evaluation on held-out heads, and corrected class shares.
+Annotation, training and comparison of classifiers are in `bertsecrets.lab`.
 """

@@ -1,6 +1,6 @@
-"""The five classes of attention maps (K19 section 4.1, figure 1), and the brightness in which annotators see a map.
+"""The five classes of attention maps (K19 section 4.1, figure 1), and the brightness scale used to display maps.
 
-The features that imitate their eyes use the same brightness. Nothing here imports torch.
+Visual features use the same brightness scale as the images shown to annotators. This module does not import torch.
 """
 
 import numpy as np
@@ -9,8 +9,8 @@ from jaxtyping import Float
 from bertsecrets.errors import UserError, near_matches
 
 CLASSES = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
-GAMMA = 0.5  # square root, so that a diagonal with a hundredth of the mass is visible next to a column with the rest
-TOP = 0.98  # this quantile of the strongest cells of all rows has the brightest colour
+GAMMA = 0.5  # square root, so that a diagonal with 1 % of the mass is visible next to a column with the rest
+TOP = 0.98  # quantile of the row maxima that is displayed with maximum brightness
 
 
 def check_class(name: str) -> str:
@@ -25,7 +25,7 @@ def check_class(name: str) -> str:
 
 
 def cell_brightness(values: Float[np.ndarray, "tokens tokens"]) -> Float[np.ndarray, "tokens tokens"]:
-    """Return each cell's brightness from 0 to 1, relative to the map's own strongest cells.
+    """Return the brightness of each cell from 0 to 1, relative to the strongest cells of the map.
 
     >>> cell_brightness(np.array([[1.0, 0.0], [0.75, 0.25]])).round(2).tolist()
     [[1.0, 0.0], [0.87, 0.5]]

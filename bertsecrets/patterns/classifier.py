@@ -1,11 +1,11 @@
-"""The classifiers that the suite ships, one for each reading: boosted trees and a softmax regression on named features.
+"""The shipped pattern classifiers, one for each reading: ensembles of boosted trees and a softmax regression.
 
-The probabilities of both are multiplied, with half the weight for the regression, and calibrated.
+Log-probabilities of both models are added, with half the weight for the regression, and calibrated by a temperature.
 
-They take maps of any length, padded or not, on any device. The weights of each are one safetensors file next to
-`report.json`, which records their quality on held-out heads; `bertsecrets lab train-patterns` makes all of
-them. A folder may have classifiers of outside readings too, such as of other people's labels. This module loads, saves
-and applies classifiers; `fitting` fits them.
+Classifiers accept maps of any length, padded or unpadded, on any device. Each classifier's weights are in a safetensors
+file next to `report.json`, which records the performance on held-out heads. `bertsecrets lab train-patterns` creates
+these files. A folder may also contain classifiers for external readings, such as other people's labels. This module
+loads, saves and applies classifiers; training is in `fitting`.
 """
 
 import json
@@ -34,18 +34,18 @@ from bertsecrets.store.files import digest, file_sha256
 
 SUFFIX, REPORT = ".safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"
-VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable that names another folder of classifiers and report
+VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable with an alternative folder for classifiers and report
 REMEDY = "recreate them with bertsecrets lab train-patterns"
-FLOOR = 1e-4  # smallest probability, so that no class is impossible
-DEPTH_LIMIT = 1000  # of trees
-LINEAR = 0.5  # weight of the regression's log-probabilities; that of the trees' is 1
+FLOOR = 1e-4  # minimum probability, so that no class is impossible
+DEPTH_LIMIT = 1000  # maximum depth of trees
+LINEAR = 0.5  # weight of the regression's log-probabilities, relative to the trees
 
 
 @dataclass(frozen=True)
 class PatternClassifier:
-    """A classifier of maps into the five classes under one reading.
+    """A five-class classifier of maps for one reading.
 
-    A temperature below 1 makes it more confident, above 1 less.
+    Temperatures below 1 make the classifier more confident, above 1 less confident.
     """
 
     trees: Trees
@@ -68,7 +68,7 @@ class PatternClassifier:
     # ------------------------------------------------------------------ files
 
     def save(self, path: Path) -> None:
-        """Write the weights; equal classifiers give identical files."""
+        """Write the weights. Equal classifiers produce identical files."""
         tensors = {
             f"{part}.{name}": (value.int() if value.dtype == torch.long else value).contiguous()
             for part, held in (("trees", self.trees), ("linear", self.linear))
@@ -81,10 +81,10 @@ class PatternClassifier:
 
     @classmethod
     def load(cls, folder: Path, reading: str) -> "PatternClassifier":
-        """Return the classifier in a folder for a reading.
+        """Load the classifier for a reading from a folder.
 
         Raises:
-            UserError: the weights are missing or damaged, are not those of the report, or use other features.
+            UserError: the weights are missing or damaged, do not match the report, or use other features.
         """
         path = weights_path(folder, reading)
         if file_sha256(path) != report_of(read_report(folder), reading)["weights_sha256"]:
@@ -109,7 +109,7 @@ class PatternClassifier:
 
 
 def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str | None:
-    """Return what keeps tensors and facts from being those of a classifier, in a few words; None if nothing does."""
+    """Return why the tensors and facts are not a valid classifier; None if they are."""
     depth, temperature = facts.get("depth"), facts.get("temperature")
     if not isinstance(depth, int) or isinstance(depth, bool) or not 1 <= depth <= DEPTH_LIMIT:
         return f"its trees have a depth of {excerpt(depth, 40)}"
@@ -144,12 +144,12 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
 
 
 def chosen_folder() -> Path:
-    """Return the folder of the classifiers' files: the suite's own, or the one that `BERTSECRETS_PATTERNS` names."""
+    """Return the folder of the classifiers: `BERTSECRETS_PATTERNS` if it is set, otherwise the shipped folder."""
     return Path(os.environ.get(VARIABLE) or SHIPPED)
 
 
 def weights_path(folder: Path, reading: str) -> Path:
-    """Return the file with the weights of the classifier in a folder for a reading."""
+    """Return the path of the weights for a reading."""
     return folder / f"{reading}{SUFFIX}"
 
 
@@ -172,15 +172,15 @@ def _complete(report: Any) -> bool:
 
 
 def readings_of(report: dict[str, Any]) -> tuple[str, ...]:
-    """Return the readings that a folder has classifiers for: the suite's own, then outside ones by name."""
+    """Return the readings in a report: the suite's own, followed by external readings in alphabetical order."""
     return (*READINGS, *sorted(report["readings"].keys() - set(READINGS)))
 
 
 def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
-    """Return the part of a report that is about the classifier for a reading.
+    """Return the section of a report for a reading.
 
     Raises:
-        UserError: this reading has no classifier.
+        UserError: there is no classifier for this reading.
     """
     if reading not in report["readings"]:
         raise UserError(f"no classifier for the reading {reading!r}: {near_matches(reading, readings_of(report))}")
@@ -189,19 +189,19 @@ def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
 
 
 def annotated_models(report: dict[str, Any]) -> list[str]:
-    """Return the models whose maps the suite's own classifiers were trained and judged on."""
+    """Return the models whose maps were used to train and evaluate the suite's classifiers."""
     return sorted({model for reading in READINGS for model in report["readings"][reading]["models"]})
 
 
 def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "annotated classes"]:
-    """Return each annotated head's mean of labels minus probabilities, of a classifier trained on other heads.
+    """Return the mean of label minus probabilities for each annotated head, from classifiers trained on other heads.
 
-    If readers gave a map different classes, its label is their mean. All heads have the same weight, as they do in a
-    model; otherwise heads with more annotated maps would count more. Heads of related models count separately here;
-    only the folds keep them together.
+    If readers disagree about a map, the mean of their labels is used. Heads are weighted equally, regardless of their
+    number of annotated maps, as in a model's class shares. Heads of related models are counted separately, although
+    folds keep them together.
 
     Raises:
-        UserError: the report has no held-out map, or one without head, labels or probabilities.
+        UserError: the report has no held-out maps, or a map without head, labels or probabilities.
     """
     rows = report_of(report, reading)["held_out"]
     try:

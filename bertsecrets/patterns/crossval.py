@@ -1,7 +1,7 @@
 """Labelled maps, and cross-validation of pattern classifiers on unseen heads (K19 section 4.1; claim A1).
 
-Folds are grouped by head: all maps of a (model, layer, head) are held out together, and all classifiers get the same
-folds. Whatever a classifier chooses (penalty, epoch, temperature) it chooses on folds inside its training folds.
+Folds are grouped by head: all maps of a (model, layer, head) are held out together. All classifiers use the same folds.
+Hyperparameters (penalty, epoch, temperature) are selected by nested cross-validation within the training folds.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,8 +25,8 @@ FOLDS = 5
 class LabelledMaps:
     """Maps with their classes (indices into `CLASSES`) and groups (model, layer, head).
 
-    `table` has the features of the maps, `votes` the number of annotators who gave each class. Classifiers learn from
-    every vote. `agreed` marks maps on which at least four in five annotators agree.
+    `table` contains the features of the maps, and `votes` the number of annotators who chose each class. Classifiers
+    are trained on all votes. `agreed` marks maps on which at least 80 % of the annotators agree.
     """
 
     maps: tuple[np.ndarray, ...]
@@ -38,10 +38,10 @@ class LabelledMaps:
 
     @classmethod
     def of(cls, maps: MapSet) -> "LabelledMaps":
-        """Return the maps of a set with the label that most annotators gave, and their features.
+        """Return the maps of a set with their majority labels and features.
 
         Raises:
-            UserError: no map was given.
+            UserError: the set is empty.
         """
         if not len(maps):
             raise UserError("no map is labelled: label some with bertsecrets lab annotate first")
@@ -64,17 +64,17 @@ class LabelledMaps:
         return LabelledMaps(maps, *(part[places] for part in parts))
 
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
-        """Return the maps at these places, or all, once for each annotator with that annotator's class."""
+        """Return the maps at these places (default: all), repeated for each annotator with that annotator's class."""
         chosen = np.arange(len(self)) if places is None else places
         rows, labels = np.nonzero(self.votes[chosen])
         times = self.votes[chosen][rows, labels]
         return replace(self.take(chosen[rows.repeat(times)]), labels=labels.repeat(times))
 
     def folds(self, count: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (training, held-out) places, with classes spread evenly and all maps of a group on one side.
+        """Yield (training, held-out) places for stratified folds that do not split groups.
 
         Raises:
-            UserError: there are fewer groups than folds, or fewer than two classes have a map for each fold.
+            UserError: there are fewer groups than folds, or fewer than two classes have enough maps for all folds.
             MissingError: scikit-learn is not installed.
         """
         groups = len(set(self.groups.tolist()))
@@ -102,19 +102,19 @@ class Trained(Protocol):
 
 @runtime_checkable
 class Method(Protocol):
-    """A method that trains a classifier only on the maps it is given."""
+    """A method for training a classifier."""
 
     @property
     def name(self) -> str:
         """The name of the method in reports."""
 
     def fit(self, train: LabelledMaps, seed: int) -> Trained:
-        """Return a trained classifier; the same maps and seed give the same one."""
+        """Return a classifier trained only on these maps. Training is deterministic for a given seed."""
 
 
 @dataclass(frozen=True)
 class OnFeatures:
-    """A trained classifier that uses only the features of maps."""
+    """A trained classifier that uses only map features."""
 
     of_features: Callable[[torch.Tensor], torch.Tensor]
 
@@ -125,7 +125,7 @@ class OnFeatures:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The predictions of a method for each map, trained on other heads only."""
+    """Predictions for each map from a classifier trained only on other heads."""
 
     labels: Int[np.ndarray, " maps"]
     groups: np.ndarray
@@ -134,11 +134,11 @@ class HeldOut:
 
     @property
     def predicted(self) -> Int[np.ndarray, " maps"]:
-        """The likeliest class of each map."""
+        """The most likely class of each map."""
         return self.probabilities.argmax(1)
 
     def confusions(self, agreed: bool = False) -> Float[np.ndarray, "heads classes classes"]:
-        """Return each head's counts [true, predicted], of all maps or of those agreed on; intervals resample these."""
+        """Return each head's confusion matrix [true, predicted], over all maps or those with agreement."""
         names, places = np.unique(self.groups, return_inverse=True)
         counts = np.zeros((len(names), len(CLASSES), len(CLASSES)))
         kept = self.agreed | (not agreed)
@@ -149,7 +149,7 @@ class HeldOut:
 def confusion(
     labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]
 ) -> Float[np.ndarray, "classes classes"]:
-    """Return the number of maps of each pair of classes, [true, predicted].
+    """Return the confusion matrix, [true, predicted].
 
     >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]))[:2, :2].tolist()
     [[1.0, 1.0], [0.0, 1.0]]
@@ -165,7 +165,7 @@ def held_out(
     seed: int,
     progress: Callable[[str], Any] | None = None,
 ) -> HeldOut:
-    """Return predictions for all maps, each fold predicted after training on the maps of all others."""
+    """Return cross-validated predictions for all maps."""
     probabilities = np.zeros((len(data), len(CLASSES)))
     for number, (learn, held) in enumerate(data.folds(FOLDS, seed), start=1):
         probabilities[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
@@ -175,7 +175,7 @@ def held_out(
 
 
 def scores(parts: Float[np.ndarray, "heads classes classes"]) -> dict[str, Any]:
-    """Return the scores of all heads' confusions together: `maps`, `macro_f1`, `accuracy`, and `f1` by class."""
+    """Return the scores for the sum of all confusion matrices: `maps`, `macro_f1`, `accuracy`, and `f1` by class."""
     whole = parts.sum(0)
     return {
         "maps": int(whole.sum()),

@@ -1,6 +1,6 @@
-"""Boosted trees and a softmax regression as plain tensors, so that a GPU classifies all maps of a pass at once.
+"""Boosted trees and a softmax regression as plain tensors, for batched inference on a GPU.
 
-Nothing here needs a pickle. `fitting` fits both.
+The models are stored without pickle. Training is in `fitting`.
 """
 
 from dataclasses import dataclass, fields
@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float, Int
 
 LEAF = -1
-AT_ONCE = 256  # maps, so that intermediate results stay in the processor's cache
+AT_ONCE = 256  # maps per batch, so that intermediate results fit into the processor's cache
 
 
 @dataclass(frozen=True)
 class Trees:
-    """All nodes of all trees, one after the other; a leaf's feature is -1. `roots` are the trees' first nodes.
+    """The concatenated nodes of all trees. Leaves have feature -1, and `roots` are the indices of the root nodes.
 
-    A leaf's value is what its tree adds to the logits, which begin at `start`.
+    Each tree adds the value of the reached leaf to the logits, whose initial values are `start`.
     """
 
     feature: Int[torch.Tensor, " nodes"]
@@ -48,10 +48,10 @@ class Trees:
 
     @cached_property
     def _walk(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Feature and threshold of each node, and its two children, the right one first; a leaf is its own child.
+        """The feature, threshold and two children of each node, right child first. Leaves are their own children.
 
-        A threshold is the largest single-precision number up to the real one, which parts single-precision features
-        in the same way.
+        Thresholds are rounded down to single precision, which does not change comparisons with single-precision
+        features.
         """
         own, leaf = torch.arange(len(self.feature), device=self.feature.device), self.feature == LEAF
         single = self.threshold.float()

@@ -1,6 +1,6 @@
-"""Fitting the classifier that the suite ships: boosted trees times a softmax regression, calibrated.
+"""Training of the shipped classifier: a calibrated product of boosted trees and a softmax regression.
 
-scikit-learn fits both; they are converted to plain tensors.
+Both models are fitted with scikit-learn and converted to plain tensors.
 """
 
 import warnings
@@ -17,17 +17,17 @@ from bertsecrets.patterns.classifier import FLOOR, PatternClassifier
 from bertsecrets.patterns.crossval import LabelledMaps, OnFeatures
 from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
 
-ABSENT = -30.0  # the logit of a class that is absent from training
+ABSENT = -30.0  # logit of classes that do not occur in the training data
 
-ROUNDS = 120  # of boosting, with one tree per class in each
+ROUNDS = 120  # boosting rounds, with one tree per class
 RATE = 0.1
 DEPTH = 5
 SMALLEST_LEAF = 4  # maps
-TRIED = 0.15  # share of the features among which a split chooses
-SEEN = 0.6  # share of the maps on which a round is fitted
+TRIED = 0.15  # fraction of features considered for a split
+SEEN = 0.6  # fraction of maps used in a round
 
 PENALTY = 0.3  # inverse strength of the L2 penalty
-STEPS = 150  # of the solver; full convergence is not needed, since held-out maps decide
+STEPS = 150  # solver iterations; full convergence is not needed
 
 INNER_FOLDS = 4
 TEMPERATURES = np.geomspace(0.3, 3, 47)
@@ -35,19 +35,19 @@ TEMPERATURES = np.geomspace(0.3, 3, 47)
 
 @dataclass(frozen=True)
 class TreesAndRegression:
-    """The method of the shipped classifier, for comparison with others."""
+    """The training method of the shipped classifier, for comparison with others."""
 
     name: str = "bertsecrets"
 
     def fit(self, train: LabelledMaps, seed: int) -> OnFeatures:
-        """Return a classifier trained on all maps."""
+        """Train a classifier on all maps."""
         return OnFeatures(fit_classifier(train, seed).of_features)
 
 
 def fit_classifier(train: LabelledMaps, seed: int) -> PatternClassifier:
-    """Return a classifier trained on all maps.
+    """Train a classifier on all maps.
 
-    Its temperature comes from inner folds that keep all maps of a head together.
+    The temperature is selected by cross-validation, with folds grouped by head.
     """
     probabilities = np.zeros((len(train), len(CLASSES)))
     for learn, held in train.folds(INNER_FOLDS, seed):
@@ -61,14 +61,14 @@ def _uncalibrated(train: LabelledMaps, seed: int) -> PatternClassifier:
 
 
 def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: Int[np.ndarray, " maps"]) -> float:
-    """Return the temperature, among `TEMPERATURES`, at which the labels are most likely."""
+    """Return the temperature in `TEMPERATURES` that maximises the likelihood of the labels."""
     logs, true = torch.from_numpy(probabilities).clamp(min=FLOOR).log(), torch.from_numpy(labels)
     losses = [float(-(logs / float(t)).log_softmax(1).gather(1, true[:, None]).mean()) for t in TEMPERATURES]
     return float(TEMPERATURES[int(np.argmin(losses))])
 
 
 def boost(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], seed: int) -> Trees:
-    """Return boosted trees trained on features, with equal weights for all classes.
+    """Fit boosted trees, with balanced class weights.
 
     Raises:
         MissingError: scikit-learn is not installed.
@@ -92,8 +92,8 @@ def boost(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " m
 
 
 def exported(grown: Any) -> Trees:
-    """Return a fitted scikit-learn `GradientBoostingClassifier(init="zero")` as tensors."""
-    # For two classes, scikit-learn keeps one tree per round: that of the second class against the first.
+    """Convert a fitted scikit-learn `GradientBoostingClassifier(init="zero")` to tensors."""
+    # With two classes, scikit-learn fits one tree per round, for the second class against the first.
     whose = grown.classes_ if len(grown.classes_) > 2 else grown.classes_[1:]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("feature", "threshold", "left", "right", "value")}
     roots, first = [], 0
@@ -115,7 +115,7 @@ def exported(grown: Any) -> Trees:
 
 
 def _constant(label: int) -> Trees:
-    """Return a classifier without trees, which always predicts one class."""
+    """Return a classifier without trees that always predicts the same class."""
     empty = torch.empty(0, dtype=torch.long)
     nodes = dict.fromkeys(("feature", "left", "right", "roots"), empty)
     values = {"threshold": torch.empty(0), "value": torch.empty(0, len(CLASSES))}
@@ -123,14 +123,14 @@ def _constant(label: int) -> Trees:
 
 
 def _start(seen: Int[np.ndarray, " some"]) -> Float[torch.Tensor, " classes"]:
-    """Return the initial logits: equal for all classes seen in training, `ABSENT` for the others."""
+    """Return the initial logits: 0 for classes seen in training, `ABSENT` for the others."""
     return torch.from_numpy(np.where(np.isin(np.arange(len(CLASSES)), seen), 0.0, ABSENT).astype(np.float32))
 
 
 def regress(
     table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], penalty: float = PENALTY
 ) -> Softmax:
-    """Return a regression trained on features, with equal weights for all classes.
+    """Fit a softmax regression, with balanced class weights.
 
     Raises:
         MissingError: scikit-learn is not installed.
@@ -152,7 +152,7 @@ def regress(
     several = len(model.classes_) > 2
     weight = np.zeros((len(CLASSES), table.shape[1]))
     bias = np.full(len(CLASSES), ABSENT)
-    # For two classes, scikit-learn keeps one row of weights: that of the second class against the first.
+    # With two classes, scikit-learn fits one row of weights, for the second class against the first.
     weight[model.classes_ if several else model.classes_[1:]] = model.coef_
     bias[model.classes_] = model.intercept_ if several else (0.0, model.intercept_[0])
     return Softmax(*(torch.from_numpy(part) for part in (scaler.mean_, scaler.scale_, weight, bias)))

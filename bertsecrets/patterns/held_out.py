@@ -1,4 +1,4 @@
-"""Quality of the suite's classifiers on annotated heads that they have not seen (claim A1)."""
+"""Evaluation of the suite's classifiers on annotated heads not used for training (claim A1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ SEED = 2019
 
 @dataclass(frozen=True)
 class ReadMaps:
-    """The maps of a set that were read under one reading.
+    """The maps of a set that were labelled under one reading.
 
     Args:
-        maps: for training.
-        pictures: as a set, with the labels of the readers that train.
-        by_reader: the labels of all readers, held-out ones included, by map.
+        maps: The maps in training format.
+        pictures: The maps as a set, with the labels used for training.
+        by_reader: Labels of all readers, including held-out readers, by map.
     """
 
     maps: LabelledMaps
@@ -36,10 +36,10 @@ class ReadMaps:
 
 
 def open_read(folder: Path) -> dict[str, ReadMaps]:
-    """Return the maps of a folder that readers of the paper's or the blog's words classified, by reading.
+    """Return the maps in a folder that readers classified from the text of the paper or the blog, by reading.
 
     Raises:
-        UserError: the folder has no set, no map was read under a reading, or a file is damaged.
+        UserError: the folder contains no set, a reading has no labelled maps, or a file is damaged.
     """
     whole, labels = MapSet.load(folder), read_plain_words(folder)
     known = {each.name for each in whole}
@@ -55,17 +55,17 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
 
 
 def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the quality of the suite's classifiers on annotated heads that they have not seen (claim A1).
+    """Evaluate the suite's classifiers on annotated heads not used for training (claim A1).
 
     Returns:
-        values, each for every reading (`special_macro_f1`): `macro_f1`, `accuracy`, `f1_<class>`; `agreed_macro_f1`,
-        `agreed_maps` for maps on which readers agree; `single_macro_f1` against single readers instead of most of
-        them, `readers_macro_f1` of one reader against another; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` of
-        the classifier in use for maps of an encoder that played no part in any choice; and `maps`, `heads`; samples:
+        Values for each reading (such as `special_macro_f1`): `macro_f1`, `accuracy`, `f1_<class>`; `agreed_macro_f1`,
+        `agreed_maps` for maps on which readers agree; `single_macro_f1` against individual readers instead of the
+        majority, `readers_macro_f1` between two readers; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` for the
+        current classifier on an encoder not used for training or model selection. Also `maps` and `heads`. Samples:
         `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
 
     Raises:
-        MissingError: the annotated maps or scikit-learn are missing.
+        MissingError: the annotated maps or scikit-learn are not available.
     """
     values: dict[str, Any] = {}
     samples: dict[str, np.ndarray] = {}
@@ -88,7 +88,7 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def unseen() -> dict[str, HeldOut]:
-    """Return, by reading, what the classifier in use predicts for an encoder that played no part in choosing it.
+    """Return the current classifiers' predictions on an encoder not used for model selection, by reading.
 
     Raises:
         MissingError: the annotated maps are missing.
@@ -102,7 +102,7 @@ def unseen() -> dict[str, HeldOut]:
 
 
 def annotations_fingerprint(folder: Path | None = None) -> str:
-    """Return a digest of a folder's maps, their groups and labels; by default of the suite's own maps.
+    """Return a digest of the maps, groups and labels in a folder. Defaults to the suite's own maps.
 
     Raises:
         MissingError: the suite's own maps are missing.
@@ -113,12 +113,12 @@ def annotations_fingerprint(folder: Path | None = None) -> str:
 
 
 def readers_quality(read: ReadMaps, judged: HeldOut) -> dict[str, float]:
-    """Compare two readers of the same maps with each other, and the classifier with single readers.
+    """Compare two readers of the same maps with each other, and the classifier with each reader.
 
     Returns:
-        `readers_macro_f1`: the second readings as predictions of the first. `single_macro_f1`: the mean score of the
-        classifier against the first and against the second readings, which is comparable because both are scored
-        against one reader. Empty if the maps were not read twice.
+        `readers_macro_f1`, the score of the second labels as predictions of the first; and `single_macro_f1`, the mean
+        score of the classifier against the first and the second labels. The two are comparable, because both score
+        against a single reader. Empty if maps have only one label.
     """
     pairs = [read.pictures.labels, read.pictures.second_labels]
     if any(label is None for labels in pairs for label in labels):

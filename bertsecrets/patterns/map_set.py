@@ -1,10 +1,11 @@
 """Reading a set of annotated attention maps.
 
-Each `maps-0001.npz`, `maps-0002.npz`, ... holds the values (float16, concatenated) and names of the maps of one draw.
-`annotations.tsv` has one row per map with its facts and labels. Rows are matched by name, so the file may be sorted.
-`plain-words.tsv` has the classes that readers gave who knew only the paper's or the blog's words. No text is stored.
+Each file `maps-0001.npz`, `maps-0002.npz`, ... contains the values (float16, concatenated) and names of one draw.
+`annotations.tsv` contains one row per map with metadata and labels. Rows are matched by name, so their order is
+arbitrary. `plain-words.tsv` contains the labels of readers who were given only the text of the paper or the blog. Input
+texts are not stored.
 
-The suite's own set is not part of the installed package: `own_maps` finds it, or says how to get it.
+The suite's own set is not part of the installed package. `own_maps` locates it, or raises an error with instructions.
 """
 
 import hashlib
@@ -32,18 +33,18 @@ LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
 COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
 PLAIN_WORDS_COLUMNS = ("name", "words", "reader", "class")
-VARIABLE = "BERTSECRETS_MAPS"  # environment variable that names another folder for the suite's own maps
+VARIABLE = "BERTSECRETS_MAPS"  # environment variable with an alternative folder for the suite's maps
 OWN, UNSEEN = "data/patterns", "unseen"
 HOW_TO_GET = (
     f"in a checkout, run `dvc pull data/patterns.dvc`; elsewhere, name their folder by {VARIABLE}=DIR "
     "(or lab train-patterns --data DIR)"
 )
-AGREED = 0.8  # share of the labels that must be equal
-LARGEST = float(np.finfo(np.float16).max)  # number that a file of maps can hold
-SHARD_LIMIT = 512 * 2**20  # bytes of the values in a file of maps: 26 000 maps of 100 tokens
-TOKEN_LIMIT = 10_000  # tokens of a map
+AGREED = 0.8  # fraction of labels that must be equal
+LARGEST = float(np.finfo(np.float16).max)  # largest value that can be stored
+SHARD_LIMIT = 512 * 2**20  # maximum size of a file's values in bytes: 26 000 maps of 100 tokens
+TOKEN_LIMIT = 10_000  # maximum number of tokens per map
 
-# Models whose layers were taken from another model: that model, and the original number of each layer.
+# Models with layers copied from another model: the name of that model, and the source layer of each layer.
 KIN = {
     "minilm": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
     "aegis-judge": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
@@ -55,10 +56,10 @@ KIN = {
 
 @dataclass(frozen=True)
 class PatternMap:
-    """One head's attention over one input: row = query, column = key, each row a distribution.
+    """One head's attention map for one input. Rows are queries, columns are keys, and rows sum to 1.
 
-    `layer` and `head` count from 1 (0 if not recorded), `example` from 0 in the validation file. `boundary`
-    is the index of the second text's first token; it equals `tokens` for an input of one text.
+    `layer` and `head` are numbered from 1 (0 if unknown); `example` is a zero-based row index in the validation file.
+    `boundary` is the index of the second text's first token, or `tokens` for inputs with one text.
     """
 
     name: str
@@ -73,14 +74,14 @@ class PatternMap:
 
     @property
     def tokens(self) -> int:
-        """The number of real tokens of the input, including special ones."""
+        """The number of real tokens in the input, including special tokens."""
         return len(self.values)
 
     @property
     def group(self) -> tuple[str, int, int]:
-        """The group that cross-validation must not split: model, layer and head, for all checkpoints of the model.
+        """The cross-validation group: model, layer and head, shared by all checkpoints of the model.
 
-        Related models (`KIN`) share groups too. A map whose head is not recorded is a group of its own.
+        Related models (`KIN`) share groups. A map with an unknown head forms a separate group.
         """
         if not self.layer:
             return (self.name, 0, 0)
@@ -90,9 +91,9 @@ class PatternMap:
 
 @dataclass(frozen=True)
 class MapSet:
-    """Maps with the labels of up to three annotators: a class for each map, or None where it has no label.
+    """Maps with the labels of up to three annotators. Missing labels are None.
 
-    `further_labels` are those of all later annotators, who usually saw only maps on which the first ones disagree.
+    `further_labels` are the labels of all later annotators, who usually saw only maps on which earlier ones disagreed.
     """
 
     maps: tuple[PatternMap, ...]
@@ -127,25 +128,25 @@ class MapSet:
 
     @property
     def votes(self) -> list[tuple[str, ...]]:
-        """The labels of each map, in the order in which they were given."""
+        """The labels of each map, in the order of annotation."""
         columns = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
         return [tuple(label for label in (*named, *further) if label is not None) for *named, further in columns]
 
     @property
     def agreed(self) -> list[bool]:
-        """For each map, True if at least four in five of its labels are equal (so also if it has one label)."""
+        """Whether at least 80 % of each map's labels are equal, which is true for maps with one label."""
         return [bool(given) and max(map(given.count, given)) >= AGREED * len(given) for given in self.votes]
 
     def settled(self) -> "MapSet":
-        """Return the maps with one label each: the most frequent one and, in a tie, the one given first."""
+        """Return the maps with their majority labels. Ties are resolved in favour of the earliest label."""
         return MapSet(self.maps, tuple(max(given, key=given.count) if given else None for given in self.votes))
 
     @classmethod
     def load(cls, folder: Path) -> "MapSet":
-        """Return the set in a folder.
+        """Load the set in a folder.
 
         Raises:
-            UserError: a file is missing or damaged, or a row is wrong; the message names file and line.
+            UserError: a file is missing or damaged, or a row is invalid.
         """
         check_set(folder)
         arrays: dict[str, np.ndarray] = {}
@@ -182,15 +183,15 @@ class MapSet:
 
 
 def shards(folder: Path) -> list[Path]:
-    """Return a set's files of maps, in the order of the draws."""
+    """Return the map files of a set, in the order of the draws."""
     return sorted(folder.glob(SHARDS))
 
 
 def check_set(folder: Path) -> None:
-    """Make sure that a folder has files of maps.
+    """Check that a folder contains map files.
 
     Raises:
-        UserError: it has none.
+        UserError: the folder contains no map files.
     """
     if not shards(folder):
         raise UserError(f"no maps in {folder}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
@@ -200,10 +201,10 @@ def own_maps(part: str = "") -> Path:
     """Return the folder of the suite's own annotated maps.
 
     Args:
-        part: `UNSEEN` for the maps of the encoder on which no classifier was trained or chosen.
+        part: `UNSEEN` for the maps of the encoder not used for training or model selection.
 
     Raises:
-        MissingError: they are not available; the message says how to get them.
+        MissingError: the maps are not available. The message explains how to get them.
     """
     named = os.environ.get(VARIABLE)
     folder = Path(named or project_path(OWN)) / part
@@ -214,7 +215,7 @@ def own_maps(part: str = "") -> Path:
 
 
 def held_out_problem() -> str | None:
-    """Return why the classifier cannot be judged (maps or scikit-learn are missing); None if it can."""
+    """Return why the classifier cannot be evaluated (maps or scikit-learn are missing); None if it can."""
     try:
         for part in ("", UNSEEN):
             own_maps(part)
@@ -224,9 +225,9 @@ def held_out_problem() -> str | None:
 
 
 def fingerprint(maps: MapSet) -> str:
-    """Return a digest of maps, their labels and their groups.
+    """Return a digest of maps, labels and groups.
 
-    It does not depend on how the maps are divided into files.
+    The digest does not depend on how maps are split into files.
     """
     values = [[each.name, hashlib.sha256(each.values.astype("<f2").tobytes()).hexdigest()] for each in maps]
     return digest([values, maps.votes, maps.groups])
@@ -259,7 +260,7 @@ def _read_maps(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return the place (file and line) and the fields of each row of a tab-separated file."""
+    """Return the location (file and line) and fields of each row in a tab-separated file."""
     header, *lines = lines_of(read_text(path))
     if header.split("\t") != list(columns):
         raise UserError(f"{path}, line 1: expected the tab-separated columns {', '.join(columns)}")
@@ -274,7 +275,7 @@ def _read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, 
 
 
 def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
-    """Return the map of a row, after checking every field."""
+    """Return the map described by a row, after validating all fields."""
     further = [(FURTHER, label) for label in row[FURTHER].split()]
     for column, label in (*((column, row[column]) for column in LABELS), *further):
         if label and label not in CLASSES:
@@ -294,14 +295,14 @@ def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)
 
 
-Labels = dict[str, str]  # the class that each reader gave to a map, by reader
+Labels = dict[str, str]  # classes assigned to a map, by reader
 
 
 def read_plain_words(folder: Path) -> dict[str, dict[Reading, Labels]]:
-    """Return the classes that readers of the paper's and of the blog's words gave, by map and reading.
+    """Load the labels of readers who were given only the text of the paper or the blog, by map and reading.
 
     Raises:
-        UserError: the file is missing, or a row is wrong; the message names file and line.
+        UserError: the file is missing, or a row is invalid.
     """
     path = folder / PLAIN_WORDS
     if not path.exists():
@@ -321,7 +322,7 @@ def read_plain_words(folder: Path) -> dict[str, dict[Reading, Labels]]:
 
 
 def under(maps: MapSet, by_map: Mapping[str, Mapping[Reading, Labels]], reading: Reading) -> MapSet:
-    """Return the maps that were read under a reading, labelled by all but the held-out readers in the file's order."""
+    """Return the maps labelled under a reading, with the labels of non-held-out readers in file order."""
     chosen = {
         name: [label for reader, label in by_reading.get(reading, {}).items() if reader not in HELD_OUT_READERS]
         for name, by_reading in by_map.items()

@@ -1,4 +1,4 @@
-"""Maps of different lengths as one padded tensor, the input of all features."""
+"""A padded tensor of maps with different lengths, the input of all features."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from jaxtyping import Bool, Float, Int
 
 @dataclass(frozen=True)
 class MapStack:
-    """Attention maps, padded with zeros on the right and below.
+    """Attention maps, zero-padded on the right and bottom.
 
-    `lengths` are the numbers of real tokens; `boundary` is the index of the first token of the second text, or the
-    length if there is only one text.
+    `lengths` are the numbers of real tokens. `boundary` is the index of the second text's first token, or the length
+    for inputs with one text.
     """
 
     maps: Float[torch.Tensor, "maps tokens tokens"]
@@ -22,12 +22,12 @@ class MapStack:
 
     @classmethod
     def of(cls, maps: Sequence[Float[np.ndarray, "_ _"]], boundary: Sequence[int]) -> "MapStack":
-        """Return a stack of single L x L maps of any float type.
+        """Stack L x L maps of any float type.
 
-        Rows are rescaled to sum to 1, which half precision does not preserve.
+        Rows are normalised to sum to 1, to correct for rounding in half precision.
 
         Args:
-            boundary: for each map, the index of the first token of the second text, or L.
+            boundary: Index of the second text's first token for each map, or L.
         """
         lengths = torch.tensor([len(values) for values in maps], dtype=torch.long)
         longest = int(lengths.max()) if len(lengths) else 0
@@ -42,21 +42,21 @@ class MapStack:
 
     @property
     def real(self) -> Bool[torch.Tensor, "maps tokens"]:
-        """A mask that is true on real tokens and false on padding."""
+        """Mask of the real tokens."""
         return torch.arange(self.maps.shape[-1], device=self.maps.device) < self.lengths[:, None]
 
     def special(self) -> Int[torch.Tensor, "maps 3"]:
-        """Return the places of [CLS], of the [SEP] that ends the first text, and of the last token.
+        """Return the positions of [CLS], of the [SEP] after the first text, and of the last token.
 
-        In one-text inputs the last two are the same place. Causal models have other tokens at these places; the class
-        of a map depends on its columns, whatever their tokens.
+        For inputs with one text, the last two positions are the same. Causal models have other tokens at these
+        positions, which is acceptable because a map's class depends only on its columns.
         """
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 
     def cut(self, cells: int) -> Iterator[tuple[slice, "MapStack"]]:
-        """Yield parts of at most this many cells (one map at least), each with its slice of the stack.
+        """Split the stack into parts of at most `cells` cells, with at least one map each. Yield slices and parts.
 
-        Parts are padded only to their own longest maps. No map may stand before a shorter one.
+        Each part is padded to its longest map. Maps must be sorted by length.
         """
         lengths, start = self.lengths.tolist(), 0
         for stop, longest in enumerate(lengths, 1):
@@ -70,13 +70,13 @@ class MapStack:
 def second_text(
     ids: Int[torch.Tensor, "rows tokens"], lengths: Int[torch.Tensor, " rows"], separator: int | None
 ) -> Int[torch.Tensor, " rows"]:
-    """Return, for each row of token ids, the index of the second text's first token; the row's length if it has none.
+    """Return the index of the second text's first token in each row, or the row's length if there is no second text.
 
-    The second text begins after the first separator, or after several in a row (RoBERTa doubles it).
+    The second text starts after the first separator or run of separators (RoBERTa uses two).
 
     Args:
-        lengths: number of real tokens of each row.
-        separator: the id of [SEP]; None if the model has none, so that every row counts as one text.
+        lengths: Number of real tokens in each row.
+        separator: Id of [SEP]. If None, each row is treated as a single text.
 
     >>> ids = torch.tensor([[2, 9, 3, 8, 3], [2, 9, 3, 0, 0]])
     >>> second_text(ids, torch.tensor([5, 3]), separator=3).tolist()
@@ -91,7 +91,7 @@ def second_text(
 
 
 def by_length(lengths: Sequence[int], step: int = 64) -> Iterator[np.ndarray]:
-    """Yield places of maps of similar length, shortest first, `step` at a time; stacks of them need little padding.
+    """Yield batches of `step` map indices, sorted by length to minimise padding.
 
     >>> [places.tolist() for places in by_length([5, 2, 9, 3], step=2)]
     [[1, 3], [0, 2]]

@@ -1,17 +1,17 @@
 """The two readings of what K19 calls vertical.
 
-K19's section 4.1 says that *vertical* mainly corresponds to attention to the special tokens [CLS] and [SEP] (reading
-`special`); the authors' blog, that it is attention to a single token, usually a special one (reading `stripes`). Each
-reading is defined by the classes that independent readers give to maps when they know nothing but that text.
+According to K19's section 4.1, *vertical* mainly corresponds to attention to the special tokens [CLS] and [SEP]
+(reading `special`). According to the authors' blog, it is attention to a single token, usually a special one (reading
+`stripes`). Each reading is defined by the labels of independent readers who were given only that text.
 
-Nothing here imports torch.
+This module does not import torch.
 """
 
 from typing import Literal
 
 Reading = Literal["special", "stripes"]
 READINGS: tuple[Reading, ...] = ("special", "stripes")
-TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # which text a reader was given
-# Readers whose labels train no classifier: they show how readers differ, and how a classifier agrees with new ones.
+TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # reading by the text that readers were given
+# Readers whose labels are held out from training, to measure agreement among readers and with new readers.
 HELD_OUT_READERS = ("5", "6", "7")
-READERS_OF_A_MAP = 2  # whose labels a classifier is trained on
+READERS_OF_A_MAP = 2  # number of readers per map whose labels are used for training

@@ -1,11 +1,10 @@
 """Shares of the pattern classes, corrected for the classifier's errors.
 
 The method is prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382). The mean
-of the class probabilities is corrected by the mean difference between labels and probabilities on annotated heads that
-the classifier had not seen. The error on a model depends on the heads that this model happens to have, so resamples
-draw about as many annotated heads as the model has, not as many as were annotated. The error of an annotated head is
-known from a few maps only, while a model's is the mean over many; so such intervals are rather too wide if all maps of
-a head are similar.
+class probabilities are corrected by the mean difference between labels and probabilities on held-out annotated heads.
+Since a model's heads are themselves a sample, each bootstrap resample draws about as many annotated heads as the model
+has heads, instead of the number of annotated heads. Errors of annotated heads are estimated from only a few maps each,
+so intervals are conservative if all maps of a head are similar.
 """
 
 import json
@@ -19,7 +18,7 @@ from bertsecrets.patterns.classes import CLASSES
 
 
 def raw_shares(predicted: Int[np.ndarray, " examples *heads"]) -> Float[np.ndarray, "examples classes"]:
-    """Return, for each example, the share of heads with each predicted class.
+    """Return the share of heads with each predicted class for each example.
 
     >>> raw_shares(np.array([[0, 0, 1, 4]])).tolist()
     [[0.5, 0.25, 0.0, 0.0, 0.25]]
@@ -31,12 +30,12 @@ def raw_shares(predicted: Int[np.ndarray, " examples *heads"]) -> Float[np.ndarr
 def corrected(
     expected: Float[np.ndarray, "*one classes"], errors: Float[np.ndarray, "*other classes"]
 ) -> Float[np.ndarray, "*both classes"]:
-    """Return the shares nearest to mean probabilities plus mean errors: not negative, summing to 1."""
+    """Project mean probabilities plus mean errors onto the probability simplex."""
     return on_simplex(expected + errors)
 
 
 def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return the shares nearest to the values: not negative, summing to 1.
+    """Return the Euclidean projection onto the probability simplex.
 
     >>> on_simplex(np.array([0.75, 0.5, -0.25])).tolist()
     [0.625, 0.375, 0.0]
@@ -50,10 +49,10 @@ def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "
 
 
 def heads_to_draw(heads: int, annotated: int) -> int:
-    """Return the number of annotated heads that a resample draws for a model with this number of heads.
+    """Return the number of annotated heads to draw in each bootstrap resample for a model.
 
-    The model's heads and the annotated heads are both samples, and their variances, which are proportional to one over
-    their sizes, add up. The returned size is that of a single sample with this total variance.
+    The model's heads and the annotated heads are both samples, with variances proportional to 1 / size. The returned
+    number is the size of a single sample with the same total variance.
 
     >>> heads_to_draw(72, 360)
     60
@@ -62,10 +61,10 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 
 
 def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str, float]]]:
-    """Return the share of each class by reader, in groups of readers who have read the same maps.
+    """Return the class shares of each reader, grouped by readers of the same maps.
 
     Args:
-        by_reader: per map, the class that each reader gave.
+        by_reader: Classes assigned by each reader, for each map.
 
     >>> reader_shares([{"a": "block", "b": "block"}, {"a": "block", "b": "diagonal"}])[0][1]["block"]
     0.5
@@ -74,7 +73,7 @@ def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str,
     groups: list[list[dict[str, float]]] = []
     counted: set[str] = set()
     for readers in sorted({tuple(sorted(given)) for given in labels if len(given) > 1}, key=len, reverse=True):
-        if counted & set(readers):  # they belong to a larger group
+        if counted & set(readers):  # already in a larger group
             continue
         counted |= set(readers)
         common = [given for given in labels if set(readers) <= given.keys()]
@@ -88,14 +87,14 @@ def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str,
 
 
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
-    """Return `reader_shares` of the suite's own maps, from the report of the shipped classifiers."""
+    """Return `reader_shares` for the suite's own maps, from the shipped report."""
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
     return shares
 
 
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
-    """Return the standard deviation between readers of the share of some classes together, and its degrees of freedom.
+    """Return the between-reader standard deviation of the total share of `classes`, and its degrees of freedom.
 
     >>> reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
     (0.1414213562373095, 1)
@@ -108,7 +107,7 @@ def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iter
 
 
 def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Float[np.ndarray, "heads classes"]:
-    """Return the mean over the maps of each head, with the heads in the order of their names.
+    """Return the mean over each head's maps, with heads sorted by name.
 
     >>> by_head(np.array([[1.0], [0.0], [1.0]]), np.array(["b", "a", "b"])).tolist()
     [[0.0], [1.0]]
@@ -120,6 +119,6 @@ def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Flo
 
 
 def majority(predicted: Int[np.ndarray, " examples *heads"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return each head's most frequent class (an index into `CLASSES`) and the share of examples with it."""
+    """Return each head's most frequent class (an index into `CLASSES`) and the fraction of examples with this class."""
     counts = np.stack([(predicted == i).mean(0) for i in range(len(CLASSES))])
     return counts.argmax(0), counts.max(0)

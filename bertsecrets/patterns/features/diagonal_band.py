@@ -1,7 +1,7 @@
-"""Features of a diagonal band, in which attention moves along with the rows: a line, or a smear with a ridge.
+"""Features of diagonal bands, either sharp lines or broad smears with a ridge.
 
-Brightness is that of pictures (`reductions.stack_brightness`); only inside tokens count. Distances are relative to the
-length of the row's own text, because a smear that is narrow in a long text fills a short one.
+Brightness is defined by `reductions.stack_brightness`. Only inside tokens count. Distances are normalised by the length
+of the row's text, because a smear that is narrow in a long text covers a short text entirely.
 """
 
 import torch
@@ -10,13 +10,13 @@ from jaxtyping import Bool, Float
 from bertsecrets.patterns.features.reductions import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, longest_gap, mean
 
-SHORT = 5  # words; texts up to this length have no slope
-FAINT = 1e-4  # share of a row; a row that gives less to a text does not attend to it
-LIT = 0.45  # a row with a cell this bright near the diagonal does not interrupt a line
+SHORT = 5  # in words; no slope is computed for texts up to this length
+FAINT = 1e-4  # fraction of a row; rows with less attention to a text do not attend to it
+LIT = 0.45  # rows with a cell this bright near the diagonal do not interrupt a line
 
 
 def band_features(view: View) -> dict[str, Column]:
-    """Return how steadily and how strongly rows attend to their neighbourhood."""
+    """Return how consistently and how strongly rows attend to their neighbourhood."""
     read, within = view.read, view.within
     mass = (read.given[:, 1] * within).sum(1)
     features = {
@@ -26,7 +26,7 @@ def band_features(view: View) -> dict[str, Column]:
     }
     brightest = read.brightest
     off = (read.brightest_place - view.places).abs() / view.own_size
-    off = torch.where(brightest > 0, off, torch.inf)  # a row without attention to words has no peak
+    off = torch.where(brightest > 0, off, torch.inf)  # rows without attention to words have no peak
     features["peak_near"], features["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
     bands = read.light_bands * view.near(within)
     for width in (1, 3):
@@ -44,16 +44,17 @@ def band_features(view: View) -> dict[str, Column]:
 
 
 def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
-    """Return the slope of the centre of attention over rows, and the correlation of the centres with a straight line.
+    """Return the slope of the centre of attention over rows, and the linear correlation of centres with rows.
 
-    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. They are computed per text and
-    averaged by length, without texts of up to five words. Rows that barely attend to their text have no centre.
+    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. They are computed for each text
+    and averaged, weighted by length, excluding texts of up to five words. Rows that barely attend to their text have no
+    centre.
 
     Args:
-        given: the mass that each row gives to each of the view's kinds of columns.
+        given: Mass from each row to each kind of columns (`Weights.kinds`).
     """
     own = torch.cat([view.within[:, None], view.texts], dim=1)
-    # The mass that each row gives to all inside tokens and to either text, and its centre.
+    # Mass from each row to all inside tokens and to each text, and the centre of this mass.
     given, places = given[:, 1:4], given[:, 4:7]
     centres, given = places / given.clamp(min=1e-9), given > FAINT
     whole, *parts = [_slope(centres[:, i], own[:, i] & given[:, i]) for i in range(3)]
@@ -68,7 +69,7 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) 
 
 
 def _slope(centre: Row, own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Return the slope and the correlation of the rows' centres against the rows, within the mask `own`."""
+    """Return the regression slope and correlation of the centres with row indices, within the mask `own`."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

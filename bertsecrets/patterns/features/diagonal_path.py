@@ -1,7 +1,7 @@
 """Features of the brightest path along the main diagonal, from the first word to the last.
 
-With each step a path moves one row down and about one column to the right. Unlike the straight diagonals of
-`picture.picture_features`, it follows a line that bends or connects clumps.
+Each step of a path moves one row down and about one column to the right. Unlike the straight diagonals in
+`picture.picture_features`, a path can follow curved or clumpy lines.
 """
 
 import torch
@@ -10,15 +10,15 @@ from jaxtyping import Float, Int
 from bertsecrets.patterns.features.reductions import MARGIN, Row, View
 from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantiles
 
-TURN = 1  # largest deviation of a step from the diagonal, in columns
-PRICE = 0.05  # cost of a column of deviation, in brightness
+TURN = 1  # maximum deviation of a step from the diagonal, in columns
+PRICE = 0.05  # penalty per column of deviation, in brightness
 FORBIDDEN, UNREACHABLE = -1e4, -1e9  # brightness of forbidden cells; total of unreachable ones
-ASIDE = (-4, -3, 3, 4)  # offsets of the columns that a path is compared with
+ASIDE = (-4, -3, 3, 4)  # offsets of neighbouring columns for comparison
 PINK, LIT = 0.5, 0.35  # clearly visible and barely visible brightness
 
 
 def path_features(view: View) -> dict[str, Column]:
-    """Return the brightness, continuity and straightness of the brightest path along the diagonal, between words."""
+    """Return the brightness, continuity and straightness of the brightest path, excluding special tokens."""
     count = view.words
     held = view.places < count[:, None]
     path, value = _path(view.read.ribbon, view.widest, count)
@@ -49,18 +49,18 @@ def _path(
     widest: Float[torch.Tensor, " maps"],
     count: Int[torch.Tensor, " maps"],
 ) -> tuple[Int[torch.Tensor, "maps words"], Row]:
-    """Return the brightest path: for each row, its offset from the diagonal in columns, and its brightness.
+    """Find the brightest path by dynamic programming. Return its column offset from the diagonal and its brightness.
 
     Args:
-        widest: the largest offset of each map.
-        count: the number of words of each map.
+        widest: Maximum offset for each map.
+        count: Number of words in each map.
     """
     cells = ribbon[:, :, MARGIN:-MARGIN]
     rows, maps, offsets = cells.shape
     reach = offsets // 2
     places = torch.arange(-reach, reach + 1, device=ribbon.device)
     penalty = torch.where(places.abs() <= widest[:, None], 0, FORBIDDEN)
-    totals = cells.new_empty(rows, maps, offsets + 2)  # with a column on either side
+    totals = cells.new_empty(rows, maps, offsets + 2)  # padded with one column on each side
     totals[:, :, 0] = totals[:, :, -1] = UNREACHABLE
     inner = totals[:, :, 1:-1]
     torch.add(cells[0], penalty, out=inner[0])
@@ -92,7 +92,7 @@ def _neighbours(
     path: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
 ) -> Row:
-    """Return the mean brightness at `ASIDE` columns from a path, where they exist."""
+    """Return the mean brightness at offsets `ASIDE` from a path, ignoring columns outside the map."""
     words = torch.arange(len(ribbon), device=path.device)
     columns = (words + path).clamp(0, len(ribbon) - 1)[:, :, None]
     near = columns + torch.tensor(ASIDE, device=path.device)

@@ -1,4 +1,4 @@
-"""Visual features of a map: the brightness and continuity of columns, lines and squares in its picture."""
+"""Visual features of a map: brightness and continuity of columns, lines and squares in its image."""
 
 import torch
 from jaxtyping import Bool, Int
@@ -52,9 +52,9 @@ def _low(column: Row, lengths: Int[torch.Tensor, " maps"]) -> Column:
 
 
 def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the share of the variance of brightness between inside tokens that columns explain.
+    """Return the fraction of the brightness variance between inside tokens that is explained by columns.
 
-    A column's level is its mean over all rows, including those of special tokens.
+    Column means are computed over all rows, including special tokens.
     """
     size = within.sum(1).clamp(min=1).float()
     rest = rest / size.square()

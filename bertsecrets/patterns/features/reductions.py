@@ -1,8 +1,8 @@
-"""The inputs of the features: masks of tokens, and reductions over all cells of the maps.
+"""Inputs for computing features: token masks, and reductions over all cells of the maps.
 
-Most of the time is spent on passes over all cells. So each reduction is computed once, for a few maps of similar length
-at a time, which need little padding and fit into the processor's cache. Linear reductions are matrix products. Features
-are computed from the reductions of many maps at once.
+Most time is spent on passes over all cells. Each reduction is therefore computed only once, in small batches of maps of
+similar length, which need little padding and fit into the processor's cache. Linear reductions are matrix products.
+Features are then computed from the reductions in larger batches.
 """
 
 from collections.abc import Callable
@@ -16,18 +16,18 @@ from bertsecrets.patterns.classes import GAMMA, TOP
 from bertsecrets.patterns.features.regions import TINY, Column, both_texts, entropy, inside
 from bertsecrets.patterns.map_stack import MapStack
 
-CELLS = 2**18  # cells that are processed together
+CELLS = 2**18  # maximum number of cells per batch
 BANDS = 5  # diagonals on each side of the main one
 MARGIN = 4  # columns on each side of the ribbon
-WIDEST = 0.25  # largest distance of the ribbon from the diagonal, as a share of the words
+WIDEST = 0.25  # maximum distance of the ribbon from the diagonal, as a fraction of the words
 OUTSIDE = -0.5  # brightness of the ribbon's cells outside the map
-LIT, BRIGHT = 0.2, 0.5  # brightness above which a cell of a square, or of a column, is lit
-STEP = 3  # tokens on each side of the border
-AT_ONCE = 2**16  # cells whose diagonals are processed together
-ALONG = 5  # cells averaged along the diagonal
-FAINTEST = 1e-15  # squares of smaller numbers are denormal, which is slow
-DIAGONALS = ("sums", "light_sums")  # reductions by diagonal
-LENGTHLESS = ("moved", "lit", "unexplained", "beyond_columns")  # by neither token nor diagonal
+LIT, BRIGHT = 0.2, 0.5  # brightness thresholds for lit cells in squares and in columns
+STEP = 3  # number of tokens on each side of the border
+AT_ONCE = 2**16  # maximum number of cells per batch of diagonals
+ALONG = 5  # number of cells averaged along the diagonal
+FAINTEST = 1e-15  # squares of smaller numbers are denormal, and therefore slow
+DIAGONALS = ("sums", "light_sums")  # reductions with one entry per diagonal
+LENGTHLESS = ("moved", "lit", "unexplained", "beyond_columns")  # reductions without a token or diagonal axis
 
 Cells = Float[torch.Tensor, "maps tokens tokens"]
 Row = Float[torch.Tensor, "maps tokens"]
@@ -35,7 +35,7 @@ Places = Int[torch.Tensor, "maps tokens"]
 
 
 class Marks:
-    """The masks and numbers of real tokens, words, and words of each text in a stack of maps."""
+    """Masks and counts of real tokens, words, and words of each text in a stack of maps."""
 
     def __init__(self, stack: MapStack):
         self.stack, self.maps, self.lengths = stack, stack.maps, stack.lengths
@@ -44,20 +44,20 @@ class Marks:
         self.steps = torch.arange(1 - self.tokens, self.tokens, device=stack.maps.device)  # column - row, by diagonal
         self.real, self.within, self.texts = stack.real, inside(stack), both_texts(stack)
         self.words = self.within.sum(1)
-        self.sizes = self.texts.sum(2)  # words of each text
-        self.two = self.texts.any(2).all(1)  # both texts have words
-        self.widest = (WIDEST * self.words).round().clamp(min=2)  # largest distance of a path from the diagonal
+        self.sizes = self.texts.sum(2)  # number of words in each text
+        self.two = self.texts.any(2).all(1)  # whether both texts have words
+        self.widest = (WIDEST * self.words).round().clamp(min=2)  # maximum distance of a path from the diagonal
 
     @cached_property
     def own_size(self) -> Row:
-        """The number of words in each token's own text; of all words for a single text or a special token."""
+        """Number of words in each token's text; of all words for special tokens and inputs with one text."""
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
         return torch.where(self.two[:, None], own, whole).clamp(min=1).float()
 
     @cached_property
     def after_middle(self) -> Bool[torch.Tensor, "maps tokens"]:
-        """A mask over the positions of words, true after the special token between two texts."""
+        """Mask of the word positions after the special token between two texts."""
         edge = self.stack.boundary[:, None]
         return (edge > 1) & (edge < self.lengths[:, None]) & (self.places >= edge - 2)
 
@@ -68,7 +68,7 @@ class Marks:
 
     @cached_property
     def around_border(self) -> Float[torch.Tensor, "maps 2 tokens"]:
-        """The masks of the last words before the border between the texts, and of the first words after it."""
+        """Masks of the last words before the border between the texts, and of the first words after it."""
         border, places = self.stack.boundary[:, None], self.places
         before = self.within & (places >= border - 1 - STEP) & (places < border - 1)
         after = self.within & (places >= border) & (places < border + STEP)
@@ -76,7 +76,7 @@ class Marks:
 
     @cached_property
     def diagonal_places(self) -> Float[torch.Tensor, "maps 2 2 offsets"]:
-        """The number of cells of each diagonal in the rows of one text and the columns of another."""
+        """Number of cells on each diagonal, for each pair of row text and column text."""
         start = self.texts.int().argmax(2)
         end = start + self.sizes
         low = torch.maximum(start[:, :, None, None] + self.steps, start[:, None, :, None])
@@ -84,23 +84,23 @@ class Marks:
         return (high - low).clamp(min=0).float()
 
     def near(self, marks: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps bands tokens"]:
-        """Return, for each row, the mask of the tokens from `BANDS` before it to `BANDS` after it."""
+        """Return the mask values at offsets from -`BANDS` to `BANDS` around each row."""
         return torch.nn.functional.pad(marks.float(), (BANDS, BANDS)).unfold(1, self.tokens, 1)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Masks as factors of cells."""
+    """Masks as floating-point weights for cells."""
 
-    sizes: Float[torch.Tensor, "maps 2"]  # words of each text, at least 1
-    kinds: Float[torch.Tensor, "maps 7 tokens"]  # real, inside, of either text; then the last three times position
-    close: Row  # the distance up to which a row's cell counts as close to the diagonal
+    sizes: Float[torch.Tensor, "maps 2"]  # number of words in each text, at least 1
+    kinds: Float[torch.Tensor, "maps 7 tokens"]  # real, inside, first text, second text; last three times position
+    close: Row  # maximum distance of cells that count as close to the diagonal, by row
     border: Float[torch.Tensor, "maps 2 tokens"]
-    moved: Float[torch.Tensor, "maps 2 tokens"]  # positions of words whose token is one further, or two
+    moved: Float[torch.Tensor, "maps 2 tokens"]  # word positions with a token offset of one, and of two
 
     @classmethod
     def of(cls, marks: Marks) -> "Weights":
-        """Return the masks of a stack as factors."""
+        """Convert the masks of a stack to weights."""
         kinds = torch.cat([marks.real[:, None], marks.within[:, None], marks.texts], dim=1).float()
         ahead = (
             torch.stack([~marks.after_middle, marks.after_middle], dim=1)
@@ -115,55 +115,53 @@ class Weights:
         )
 
     def part(self, maps: slice, tokens: int) -> "Weights":
-        """Return the factors of some of the maps, cropped to a number of tokens."""
+        """Return the weights for a slice of the maps, cropped to `tokens`."""
         cut = {f.name: getattr(self, f.name)[maps, ..., :tokens] for f in fields(self) if f.name != "sizes"}
         return Weights(self.sizes[maps], **cut)
 
 
 @dataclass(frozen=True)
 class Reductions:
-    """Reductions over all cells: of brightness if named `light_...`, otherwise of attention weights.
+    """Reductions over all cells, of brightness (`light_...`) or attention weights (all others).
 
-    Bands are the cells of each row from `BANDS` before the diagonal to `BANDS` after it. `..._given` is the mass that
-    each row gives to each of `Weights.kinds`. `..._sums` are sums over diagonals, by the text of rows and columns;
-    those of weights use rows rescaled to sum to 1 over words.
+    Bands contain the cells of each row at offsets from -`BANDS` to `BANDS` from the diagonal. `given` is the mass from
+    each row to each of `Weights.kinds`. `sums` are sums over diagonals, by row text and column text. For attention
+    weights, rows are first normalised to sum to 1 over words.
     """
 
-    first: Row  # each row's three largest weights
+    first: Row  # the three largest weights in each row
     second: Row
     third: Row
-    place: Places  # of the largest
+    place: Places  # position of the largest weight
     entropy: Row
-    received: Row  # share of all mass that each token receives
+    received: Row  # fraction of the total mass received by each token
     given: Float[torch.Tensor, "maps 7 tokens"]
-    moved: Column  # weight times distance, over all cells between words
+    moved: Column  # weight times distance, summed over cells between words
     bands: Float[torch.Tensor, "maps bands tokens"]
     sums: Float[torch.Tensor, "maps 2 2 offsets"]
     light_bands: Float[torch.Tensor, "maps bands tokens"]
     light_sums: Float[torch.Tensor, "maps 2 2 offsets"]
-    light_given: Float[torch.Tensor, "maps 7 tokens"]  # of the fourth power
-    light_received: Float[torch.Tensor, "maps 3 tokens"]  # from all rows, and from those of either text
-    brightest: Row  # the largest brightness of a word in each row
+    light_given: Float[torch.Tensor, "maps 7 tokens"]  # for the fourth power of brightness
+    light_received: Float[torch.Tensor, "maps 3 tokens"]  # from all rows, the first text and the second text
+    brightest: Row  # maximum brightness of a word in each row
     brightest_place: Places
-    bright_cells: Row  # cells of each column above `BRIGHT`
-    lit: Float[torch.Tensor, "maps 2 2"]  # cells above `LIT` in the rows of one text and the columns of another
-    unexplained: Column  # squared differences from the columns' means, over all cells between words
-    beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness above the columns' level in both texts' rows
+    bright_cells: Row  # number of cells above `BRIGHT` in each column
+    lit: Float[torch.Tensor, "maps 2 2"]  # number of cells above `LIT`, by row text and column text
+    unexplained: Column  # squared differences from column means, summed over cells between words
+    beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness in excess of the column level in both texts
     brightest_column: Row
-    border: Float[
-        torch.Tensor, "maps 2 tokens"
-    ]  # brightness that each row gives to the words before and after the border
-    near: Row  # the largest brightness of each row close to the diagonal, among words
-    smear: Row  # the same, averaged along the diagonal; `rest` is the largest that is not close
+    border: Float[torch.Tensor, "maps 2 tokens"]  # brightness of each row at the words before and after the border
+    near: Row  # maximum brightness of a word in each row close to the diagonal
+    smear: Row  # like `near`, after averaging along the diagonal; `rest` is the maximum over cells not close
     rest: Row
-    ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, without special tokens
+    ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, excluding special tokens
 
     @classmethod
     def of(cls, marks: Marks, reach: int) -> "Reductions":
-        """Return the reductions of a stack, which must be sorted by length.
+        """Compute the reductions of a stack, which must be sorted by length.
 
         Args:
-            reach: the largest distance of the ribbon from the diagonal.
+            reach: Maximum distance of the ribbon from the diagonal.
         """
         weights, tokens = Weights.of(marks), marks.tokens
         read = {"ribbon": marks.maps.new_zeros(tokens, len(marks.lengths), 2 * (reach + MARGIN) + 1)}
@@ -178,14 +176,14 @@ class Reductions:
 
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape of a map's reduction in a stack of so many tokens, from that of shorter maps."""
+    """Return the shape of a reduction per map for `tokens` tokens, given its value for shorter maps."""
     if name in LENGTHLESS:
         return value.shape[1:]
     return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONALS else tokens)
 
 
 def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Return the part of a reduction for maps of so many tokens; the main diagonal is in the middle."""
+    """Return the part of a reduction used by maps with `tokens` tokens. The main diagonal is in the middle."""
     if name in LENGTHLESS:
         return whole
     if name in DIAGONALS:
@@ -194,7 +192,7 @@ def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
 
 
 def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps ribbon"]) -> dict[str, torch.Tensor]:
-    """Return the reductions of a few maps, and write their ribbon."""
+    """Return the reductions of a small batch of maps, and write their ribbons to `ribbon`."""
     maps, kinds, rows, lengths = stack.maps, by.kinds, by.kinds[:, (0, 2, 3)], stack.lengths[:, None]
     tokens, within, texts = maps.shape[-1], by.kinds[:, 1], by.kinds[:, 2:4]
     first, place = maps.max(2)
@@ -246,15 +244,15 @@ class View(Marks):
 
     def __init__(self, stack: MapStack):
         super().__init__(stack)
-        self.reach = int(self.widest.max())  # of the ribbon
+        self.reach = int(self.widest.max())  # maximum distance of the ribbon
         self.read = Reductions.of(self, self.reach)
 
 
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
-    """Return every cell's brightness from 0 to 1, as `classes.cell_brightness` does for a single map.
+    """Return the brightness of all cells from 0 to 1, as defined by `classes.cell_brightness`.
 
     Args:
-        peaks: each row's largest weight, if already computed.
+        peaks: Largest weight in each row, if already computed.
     """
     peaks = stack.maps.amax(2) if peaks is None else peaks
     last = stack.lengths - 1
@@ -267,7 +265,7 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
 
 
 def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:
-    """Return the cells of each row near the diagonal; 0 outside the map."""
+    """Return the cells of each row near the diagonal, with 0 outside the map."""
     tokens = maps.shape[-1]
     result = maps.new_zeros(len(maps), 2 * BANDS + 1, tokens)
     for band, step in zip(result.unbind(1), range(-BANDS, BANDS + 1), strict=True):
@@ -277,7 +275,7 @@ def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:
 
 
 def along(light: Cells) -> Cells:
-    """Return the sum of brightness over `ALONG` cells along the diagonal, which smooths checkerboards."""
+    """Return sums of brightness over `ALONG` cells along the diagonal, to smooth checkerboard patterns."""
     total = light.clone()
     for step in range(1, ALONG // 2 + 1):
         total[:, :-step, :-step] += light[:, step:, step:]
@@ -286,7 +284,7 @@ def along(light: Cells) -> Cells:
 
 
 def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: object, out: Cells) -> Cells:
-    """Return a comparison as 1 and 0, twice as fast as converting a mask."""
+    """Return a comparison as 0 and 1 in `out`, which is twice as fast as converting a mask."""
     return compare(cells, other, out=out)
 
 
@@ -296,9 +294,9 @@ def _write_ribbon(
     lengths: Int[torch.Tensor, " maps"],
     ribbon: Float[torch.Tensor, "words maps ribbon"],
 ) -> None:
-    """Write the cells near the diagonal, without special tokens.
+    """Write the cells near the diagonal to `ribbon`, excluding special tokens.
 
-    The token position of a word is its word position plus one, or plus two after a [SEP] between two texts.
+    The token position of a word is its word index plus one, or plus two after the [SEP] between two texts.
     """
     words, maps, size = ribbon.shape
     margin = size // 2
@@ -316,9 +314,9 @@ def _write_ribbon(
 
 
 class Sheared:
-    """A buffer for maps whose diagonals can be read as columns.
+    """A buffer for reading the diagonals of maps as columns.
 
-    Each row is followed by L - 1 zeros, so that a strided view with one element more per row reads diagonals, with 0
+    Each row is followed by L - 1 zeros. A strided view with one more element per row then aligns the diagonals, with 0
     outside the map.
     """
 
@@ -332,9 +330,9 @@ class Sheared:
     def sums(
         self, maps: Cells, rows: Float[torch.Tensor, "maps kinds tokens"], columns: Float[torch.Tensor, "maps 2 tokens"]
     ) -> Float[torch.Tensor, "maps kinds 2 offsets"]:
-        """Return the weighted sums of the diagonals, given weights of rows and of columns.
+        """Return weighted sums over diagonals for the given row and column weights.
 
-        Diagonals are in the order of `Marks.steps`.
+        Diagonals are ordered as in `Marks.steps`.
         """
         sums = maps.new_empty(*rows.shape[:2], 2, self.diagonals.shape[2])
         for part, some, by, kinds in zip(*(x.split(self.step) for x in (sums, maps, rows, columns)), strict=True):

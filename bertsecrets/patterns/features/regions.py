@@ -1,6 +1,6 @@
-"""Regions of padded maps (inside tokens, diagonals, quarters of two texts), with means and quantiles over them.
+"""Regions of padded maps, such as inside tokens and the quarters of two texts, and statistics over regions.
 
-All features are computed from these, independently of the padding.
+All features are based on these functions, and therefore independent of padding.
 """
 
 import torch
@@ -49,19 +49,19 @@ def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor,
 def entropy(
     rows: Float[torch.Tensor, "*rows tokens"], room: Float[torch.Tensor, "*rows tokens"] | None = None
 ) -> Float[torch.Tensor, "*rows"]:
-    """Return the entropy of rows in nats; `room` is a buffer that is overwritten."""
+    """Return the entropy of rows in nats. If given, `room` is used as a buffer."""
     logs = torch.clamp(rows, min=torch.finfo(rows.dtype).tiny, out=room).log_()
     return -logs.mul_(rows).sum(-1)
 
 
 def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
-    """Return the number of cells in each quarter."""
+    """Return the number of cells in each quarter of the maps, by row text and column text."""
     sizes = texts.sum(2).float()
     return sizes[:, :, None] * sizes[:, None, :]
 
 
 def both_texts(stack: MapStack) -> Bool[torch.Tensor, "maps 2 tokens"]:
-    """Return the masks of the inside tokens of the first text and of the second."""
+    """Return masks of the inside tokens of the first and the second text."""
     within = inside(stack)
     first = within & (torch.arange(within.shape[1], device=within.device) < stack.boundary[:, None])
     return torch.stack([first, within & ~first], dim=1)

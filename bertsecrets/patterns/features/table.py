@@ -1,8 +1,8 @@
-"""The table of all features of attention maps, which do not depend on a map's length.
+"""The table of all features of attention maps. Features are comparable across maps of different lengths.
 
-Features are named, and computed for many padded maps at once. The rows of an L x L map sum to 1, so shares are shares
-of a total mass of L. Special tokens are [CLS], the [SEP] between the texts and the last token; all others are inside
-tokens.
+Features have names and are computed for batches of padded maps. The rows of an L x L map sum to 1, so its total mass is
+L, and attention shares are relative to this mass. Special tokens are [CLS], the [SEP] between the texts and the last
+token. All other tokens are inside tokens.
 """
 
 import functools
@@ -21,7 +21,7 @@ from bertsecrets.patterns.features.two_texts import block_features, off_diagonal
 from bertsecrets.patterns.map_stack import MapStack, by_length
 
 NEAR = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
-CELLS = 2**23  # cells of padded maps that are processed together
+CELLS = 2**23  # maximum number of cells per batch, including padding
 
 
 def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
@@ -35,7 +35,7 @@ def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
 
 
 def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:
-    """Return the features of maps, computed in stacks of similar length."""
+    """Return the features of maps, computed in batches of similar length."""
     table = np.empty((len(maps), len(feature_names())), dtype=np.float32)
     for places in by_length([len(values) for values in maps]):
         part = MapStack.of([maps[i] for i in places], [boundary[i] for i in places])
@@ -65,7 +65,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(view: View) -> dict[str, Column]:
-    """Return the share of each special token, of all of them, and of the strongest column if that is larger."""
+    """Return the share of each special token and of all together, and its maximum with the strongest column."""
     stack, received = view.stack, view.read.received
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
@@ -75,7 +75,7 @@ def _special(view: View) -> dict[str, Column]:
 
 
 def _bands(view: View) -> dict[str, Column]:
-    """Return the share of each diagonal, of all mass and of mass between inside tokens, and its steadiness."""
+    """Return the shares of the diagonals, in total and between inside tokens, and their consistency over rows."""
     within, count = view.within, view.lengths.float()
     inner = view.near(within) * within[:, None, :]  # marks cells between two words
     whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=TINY) for kind in (0, 1))
@@ -102,7 +102,7 @@ def _bands(view: View) -> dict[str, Column]:
 
 
 def _segments(view: View) -> dict[str, Column]:
-    """Return how much attention between inside tokens stays within its own text, relative to a uniform map."""
+    """Return how much attention between inside tokens stays within the same text, relative to a uniform map."""
     two = view.two.float()
     mass, places = view.texts.float() @ view.read.given[:, 2:4].transpose(1, 2), quarter_sizes(view.texts)
     own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
@@ -116,7 +116,7 @@ def _segments(view: View) -> dict[str, Column]:
 
 
 def _rows(view: View) -> dict[str, Column]:
-    """Return the entropy of rows and of their mean, relative to log L, and the mass of a row's strongest cells."""
+    """Return the entropy of rows and of their mean, normalised by log L, and the mass of the top cells per row."""
     read, real = view.read, view.real
     scale = view.lengths.float().log().clamp(min=TINY)
     average = mean(read.entropy / scale[:, None], real)
@@ -131,7 +131,7 @@ def _rows(view: View) -> dict[str, Column]:
 
 
 def _columns(view: View) -> dict[str, Column]:
-    """Return how concentrated attention is on few columns: mass of the top columns, positions of the rows' maxima."""
+    """Return how concentrated attention is on a few columns, from top-column mass and positions of row maxima."""
     stack, within, real, received = view.stack, view.within, view.real, view.read.received
     tokens = received.shape[1]
 

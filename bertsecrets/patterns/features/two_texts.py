@@ -1,8 +1,9 @@
-"""Features of maps of two texts: two lit squares along the diagonal, and dark corners between the texts.
+"""Features for inputs with two texts: two bright squares along the diagonal, and dark corners between the texts.
 
-Both a smear along the diagonal and two squares keep attention near. They differ at the border between the texts: at the
-same distance, a smear treats pairs within and across texts equally, a square does not. `block_features` compares
-brightness (`reductions.stack_brightness`), `off_diagonal_features` mass. All are 0 for one text.
+Squares and smears along the diagonal both concentrate attention near the diagonal, but differ at the border between the
+texts. In a smear, attention depends only on distance, whereas squares separate pairs within and across texts.
+`block_features` compares brightness (`reductions.stack_brightness`), and `off_diagonal_features` compares mass. All
+features are 0 for inputs with one text.
 """
 
 import torch
@@ -10,16 +11,16 @@ import torch
 from bertsecrets.patterns.features.reductions import View
 from bertsecrets.patterns.features.regions import TINY, Column, mean, quarter_sizes
 
-CLOSE = 0.2  # share of the inside tokens; squares and smears differ up to this distance
-FLOOR = 0.05  # share of the uniform weight; smaller differences do not count
+CLOSE = 0.2  # fraction of the inside tokens; maximum distance for distinguishing squares from smears
+FLOOR = 0.05  # fraction of the uniform weight; smaller differences are ignored
 
 
 def off_diagonal_features(view: View) -> dict[str, Column]:
-    """Return the log ratio of each corner's mass to the mass of tokens of one text at the same distances.
+    """Return the log ratio of each corner's mass to the mass within texts at the same distances.
 
-    A corner is the rows of one text and the columns of the other. The ratio is far below 0 for squares, and about 0 in
-    a smear. It is computed for whole corners and for the parts close to the diagonal, for each corner and for the
-    brighter one.
+    A corner consists of the rows of one text and the columns of the other. The ratio is strongly negative for squares,
+    and about 0 for smears. It is computed for each corner and their maximum, over the full corner and over the part
+    close to the diagonal.
     """
     size = view.words.clamp(min=1).float()
     floor = FLOOR / size[:, None]
@@ -49,7 +50,7 @@ def block_features(view: View) -> dict[str, Column]:
     square, corner = lit[:, (0, 1), (0, 1)], lit[:, (0, 1), (1, 0)].amax(1)
     larger = square.gather(1, sizes.argmax(1, keepdim=True))[:, 0]
     features = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
-    # The brightness of each column in the rows of either text; the common part is a column, not a square.
+    # Brightness of each column in the rows of each text. Brightness common to both belongs to a column, not a square.
     seen = read.light_received[:, 1:] / sizes.clamp(min=1)[:, :, None]
     features["square_rest"] = (read.beyond_columns / places)[:, (0, 1), (0, 1)].amin(1)
     for i in (0, 1):
@@ -59,7 +60,7 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return the brightness of the squares far from the diagonal, alone and relative to corners and near cells."""
+    """Return the squares' brightness far from the diagonal: absolute, and relative to corners and near cells."""
     texts, steps = view.texts.float(), view.steps.abs()
     mass, sizes = view.read.light_received[:, 1:] @ texts.transpose(1, 2), quarter_sizes(view.texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
@@ -72,7 +73,7 @@ def _reach(view: View) -> dict[str, Column]:
 
 
 def _step(view: View) -> Column:
-    """Return the change of brightness at the border, in the text with the smaller change."""
+    """Return the change in brightness at the border, for the text with the smaller change."""
     levels = view.read.border / view.around_border.sum(2).clamp(min=1)[:, :, None]
     fall = levels[:, 0] - levels[:, 1]
     return torch.minimum(mean(fall, view.texts[:, 0]), -mean(fall, view.texts[:, 1]))
