@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 
 
 def aligned(before: Mapping[Key, Item], after: Mapping[Key, Item]) -> list[tuple[Item | None, Item | None]]:
-    """Return pairs of items with the same key, with None for an item that one side lacks.
+    """Pair items by key, with None if one side has no item.
 
     >>> aligned({"C1": 1, "C2": 2}, {"C2": 3, "C3": 4})
     [(1, None), (2, 3), (None, 4)]

@@ -1,6 +1,6 @@
 """Changes of verdicts, from one run to another and within a history.
 
-Files of verdicts are untrusted, such as those of a pull request, so they are validated and limited in size.
+Verdict files are untrusted input, for example from a pull request, so they are validated and limited in size.
 """
 
 import math
@@ -20,8 +20,8 @@ from bertsecrets.formats import ERROR, FORMAT, READS, VERSION, VerdictData, Verd
 from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
 
-LIMIT = 16 * 2**20  # bytes of a file: several times the size of all claims
-EQUAL = 1e-9  # relative difference below which observed values are equal
+LIMIT = 16 * 2**20  # maximum file size in bytes, several times that of a file with all claims
+EQUAL = 1e-9  # relative tolerance for equal observed values
 FROM_BEST = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate", "deviates")
 
 Kind = Literal["worse", "better", "moved", "new", "gone", "same"]
@@ -52,7 +52,7 @@ class Difference:
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """Return the facts that differ, except those that only one side has.
+    """Return the facts that differ, ignoring those that only one side has.
 
     >>> [str(fact) for fact in differing({"numpy": "2.3", "seeds": [1]}, {"numpy": "2.4", "seeds": [1], "scipy": "1"})]
     ['numpy 2.3 -> 2.4']
@@ -75,7 +75,7 @@ def as_text(value: Any) -> str:
 
 
 def ends(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
-    """Return the ends of an interval or band, with infinity for null."""
+    """Return the ends of an interval or band, with None replaced by infinity."""
     if interval is None:
         return None
     low, high = interval
@@ -83,10 +83,10 @@ def ends(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
 
 
 def moved(before: Judged, after: Judged, *, same_measurements: bool = False) -> bool:
-    """Return whether an observed value moved by more than the confidence intervals explain.
+    """Return whether an observed value changed by more than the confidence intervals explain.
 
-    The interval of the difference combines the two intervals (MOVER, Zou & Donner 2008). It assumes independence and
-    is conservative for verdicts that share examples or seeds. On the same measurements, any change is a move.
+    The interval for the difference is computed from both intervals (MOVER, Zou & Donner 2008). It assumes independence
+    and is conservative for verdicts that share examples or seeds. On the same measurements, any change counts.
     """
     if before.observed is None or after.observed is None:
         return False
@@ -96,7 +96,7 @@ def moved(before: Judged, after: Judged, *, same_measurements: bool = False) -> 
 
 
 def _reach(verdict: Judged, direction: float) -> float:
-    """Return the distance from the observed value to the upper or lower end of its interval; 0 without one."""
+    """Return the distance from the observed value to the upper or lower end of its interval; 0 without an interval."""
     interval = ends(verdict.interval)
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
 
@@ -106,14 +106,14 @@ def _reach(verdict: Judged, direction: float) -> float:
 
 @dataclass(frozen=True)
 class Change:
-    """The verdicts of two runs on one case; None if a run has none."""
+    """The verdicts of two runs on a case; None if a run has none."""
 
     before: VerdictData | None
     after: VerdictData | None
 
     @property
     def harm(self) -> int:
-        """How much worse the new outcome is: negative if better, 0 if equal or missing."""
+        """How much worse the new outcome is; negative if it is better, 0 if it is the same or missing."""
         if self.before is None or self.after is None:
             return 0
         before, after = (FROM_BEST.index(verdict.verdict or ERROR) for verdict in (self.before, self.after))
@@ -138,17 +138,17 @@ class Changes:
 
     @cached_property
     def verdicts(self) -> list[Change]:
-        """The pairs of verdicts on every case of either run."""
+        """The pairs of verdicts on all cases of either run."""
         sides = [{verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after)]
         return [Change(*pair) for pair in aligned(*sides)]
 
     def of_kind(self, kind: Kind) -> list[Change]:
-        """Return the changes of one kind, the most harmful first."""
+        """Return the changes of one kind, most harmful first."""
         return sorted((change for change in self.verdicts if change.kind == kind), key=lambda change: -change.harm)
 
     @property
     def different_conditions(self) -> list[Difference]:
-        """Other differences between the runs, which may explain changed verdicts."""
+        """Other differences between the runs, which may explain why verdicts changed."""
         pairs = [(change.before, change.after) for change in self.verdicts if change.before and change.after]
         measured = [(old, new) for old, new in pairs if old.models and new.models]
         by_claim = Counter(fact for old, new in measured for fact in differing(_conditions(old), _conditions(new)))
@@ -179,10 +179,10 @@ def _facts(run: VerdictsFile) -> dict[str, Any]:
 
 
 def read_verdicts_file(path: Path) -> VerdictsFile:
-    """Return the verdicts of a run from a file of `report --json` or `--benchmark-json`.
+    """Read the verdicts of a run from a file written by `report --json` or `--benchmark-json`.
 
     Raises:
-        UserError: it is another kind of file, too large, or of an unsupported version.
+        UserError: The file has another format or an unsupported version, or is too large.
     """
     try:
         data = from_json(read_bytes(path, LIMIT))

@@ -1,8 +1,8 @@
-"""The comparison of two sides, head by head: which numbers differ, and which are equivalent.
+"""Comparison of two sides, head by head: which numbers differ, and which are equivalent.
 
-Both sides are measured on the same examples. If a side has several seeds, the seeds are the replications, and drift is
-a difference beyond the variance between seeds. For two single checkpoints, the examples are the replications, and the
-result holds for these two checkpoints only.
+Both sides are measured on the same examples. If either side has several seeds, seeds are the units of replication, and
+drift is a difference beyond the seed variance. If both sides are single checkpoints, examples are the units, and the
+result applies only to these checkpoints.
 
 A cell (a head, a layer, or the model) drifts if its difference is significantly larger than the smallest effect of
 interest (see `claims.band`), and is the same if it is significantly smaller (two one-sided tests). The false discovery
@@ -26,21 +26,25 @@ from bertsecrets.settings import JudgeParams
 Outcome = Literal["drift", "same", "open", "not comparable"]
 Cells = Float[np.ndarray, " cells"]
 
-LEAST_DEGREES, MOST_DEGREES = 2.0, 8.0  # of the spread that is typical of all heads
+LEAST_DEGREES, MOST_DEGREES = 2.0, 8.0  # range for the degrees of freedom of the typical spread
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of one quantity between the sides, for each cell.
+    """Difference of a quantity between the sides, for each cell.
 
     Args:
-        shape: of the cells: (layers, heads), (layers,), or () for a single number.
-        before, after: the means over seeds.
-        deviations: the difference in standard deviations over seeds, or in standard errors over examples.
-        p_drift: p-value against a difference of at most the smallest effect of interest.
-        p_same: p-value against a difference of at least that.
-        drifted: the cells that differ, at a controlled false discovery rate.
-        shown_same: the cells that are equivalent, each tested separately.
+        name: Name of the quantity.
+        what: Description of the quantity.
+        unit: Unit of the quantity.
+        shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
+        before: Means over the seeds of the first side.
+        after: Means over the seeds of the second side.
+        deviations: Differences in standard deviations over seeds, or in standard errors over examples.
+        p_drift: p-values for the null hypothesis that the difference is at most the smallest effect of interest.
+        p_same: p-values for the null hypothesis that it is at least the smallest effect of interest.
+        drifted: Cells that differ, at a controlled false discovery rate.
+        shown_same: Cells that are equivalent, tested separately.
     """
 
     name: str
@@ -57,7 +61,7 @@ class Difference:
 
     @property
     def largest(self) -> list[int]:
-        """The drifted cells, or all cells if there are none, by decreasing deviation."""
+        """The drifted cells, or all cells if none drifted, sorted by decreasing deviation."""
         cells = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
         size = np.nan_to_num(abs(self.deviations[cells]), nan=-1.0, posinf=np.inf)
         return [int(cell) for cell in cells[np.argsort(-size, kind="stable")]]
@@ -76,12 +80,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """One measure on one task, compared.
+    """Comparison of a measure on one task.
 
     Args:
-        basis: the numbers of seeds and examples, as text.
-        reason: why a model has collapsed, or why the sides cannot be compared.
-        counted: what the replications are.
+        wanted: The measure and the task.
+        outcome: Outcome of the comparison.
+        reason: Why a model has collapsed, or why the sides cannot be compared.
+        differences: Differences of each quantity.
+        basis: Numbers of seeds and examples, as text.
+        counted: Units of replication.
     """
 
     wanted: Wanted
@@ -111,10 +118,13 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides, compared measure by measure.
+    """Comparison of two sides, measure by measure.
 
     Args:
-        rate: the false discovery rate, and the error rate of each test of equivalence.
+        before: First side.
+        after: Second side.
+        rate: False discovery rate of drift, and error rate of each equivalence test.
+        measures: Comparison of each measure.
     """
 
     before: Side
@@ -145,10 +155,10 @@ class Comparison:
 
 
 def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
-    """Return the drift from one side to another.
+    """Compare two sides.
 
     Raises:
-        UserError: no measure can be compared.
+        UserError: No measure can be compared.
     """
     rate = 1 - settings.confidence
     pairs = aligned(before.by_key, after.by_key)
@@ -161,7 +171,7 @@ def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
 
 
 def _tested_measure(part: Part, other: Part | None, after: Side, settings: JudgeParams) -> Compared:
-    """Return one measure with the tests of its cells, before the correction for multiple testing."""
+    """Test the cells of a measure, without correction for multiple testing."""
     wanted = part.wanted
     if other is None:
         return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} lacks it"))
@@ -206,11 +216,11 @@ def _mismatch(part: Part, other: Part) -> str:
 
 
 def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int]) -> Difference:
-    """Return the difference of a quantity relative to the variance between seeds, by Student's t.
+    """Test the difference of a quantity relative to the seed variance, by Student's t.
 
     A few seeds may agree closely by chance, so each head's variance is shrunk towards the pooled variance of all heads
-    (Smyth 2004), but never below its own, and its standard deviation is at least half the smallest change that one
-    example can make. Heads share their seeds, so they add no degrees of freedom.
+    (Smyth 2004), but never reduced. Its standard deviation is at least half the smallest change that a single example
+    can cause. Heads share the same seeds, so pooling them adds no degrees of freedom.
     """
     degrees = sum(counts) - 2
     spreads = [values.std.ravel() for values in (before, after)]
@@ -224,9 +234,9 @@ def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int])
 
 
 def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
-    """Return the typical standard deviation of several cells, and its degrees of freedom (Smyth 2004, section 6).
+    """Return the typical standard deviation over cells, and its degrees of freedom (Smyth 2004, section 6).
 
-    The more the cells differ beyond sampling error, the fewer degrees the result has.
+    The degrees of freedom decrease as the variance between cells exceeds the sampling error.
     """
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
@@ -241,7 +251,7 @@ def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
 
 
 def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams) -> Difference:
-    """Return the difference of a quantity between two checkpoints, by the paired bootstrap over examples.
+    """Test the difference of a quantity between two checkpoints, by a paired bootstrap over examples.
 
     Accuracies are compared by McNemar's exact test.
     """
@@ -261,7 +271,7 @@ def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams
 
 
 def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " examples"]) -> float:
-    """Return the p-value of McNemar's exact test of equal accuracy of two classifiers.
+    """Return the p-value of McNemar's exact test for equal accuracy of two classifiers.
 
     >>> mcnemar(np.array([True] * 6 + [False]), np.array([False] * 6 + [False]))
     0.03125
@@ -273,12 +283,15 @@ def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " exa
 
 
 def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells, degrees: float) -> Difference:
-    """Return the tests of every cell.
+    """Test every cell.
 
     Args:
-        scale: the unit of the deviations.
-        error: the standard error of the difference.
-        degrees: the degrees of freedom of the standard error.
+        name: Name of the quantity.
+        before: Values of the first side.
+        after: Values of the second side.
+        scale: Unit of the deviations.
+        error: Standard error of the difference.
+        degrees: Degrees of freedom of the standard error.
     """
     from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
@@ -292,7 +305,7 @@ def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells
     sum_of_both = np.where(error > 0, sum_of_both, np.inf)
     p_drift = np.where(change == 0, 1.0, stdtr(degrees, -beyond) + stdtr(degrees, -sum_of_both))
     p_same = np.where(change == 0, 0.0, stdtr(degrees, beyond))
-    missing = np.isnan(old).astype(int) + np.isnan(new)  # the number of sides without a number
+    missing = np.isnan(old).astype(int) + np.isnan(new)  # number of sides that are NaN
     undecided = np.zeros(len(change), dtype=bool)
     return Difference(
         name,
@@ -313,7 +326,7 @@ def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells
 
 
 def _decided(measures: Sequence[Compared], rate: float) -> list[Compared]:
-    """Return the measures with their outcomes, at a controlled false discovery rate over all cells."""
+    """Set the outcomes of the measures, controlling the false discovery rate over all cells."""
     families = [
         np.concatenate([difference.p_drift for difference in measure.differences])
         for measure in measures
@@ -335,13 +348,13 @@ def _decide(measure: Compared, drifted: Bool[np.ndarray, " cells"], rate: float)
 
 
 def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -> list[Bool[np.ndarray, " _cells"]]:
-    """Return the rejected hypotheses, at a controlled false discovery rate within and among families.
+    """Return the rejected hypotheses, controlling the false discovery rate within and among families.
 
-    A family holds the heads of one measure. Families are selected by their Simes p-values, and hypotheses within them
-    at a rate reduced by the share of selected families, both with Benjamini and Hochberg's procedure (Benjamini and
-    Bogomolov 2014). So a single number, such as a score, is not lost among hundreds of heads. If nothing differs, the
-    probability of any rejection is at most `rate`. The p-values may be independent or positively dependent, as those of
-    heads that share a model, seeds and examples are.
+    A family contains the heads of one measure. Families are selected by their Simes p-values, and hypotheses within
+    them at a rate scaled by the proportion of selected families. Both steps use the Benjamini-Hochberg procedure
+    (Benjamini and Bogomolov 2014). This way, hundreds of heads do not mask a single number such as a score. If nothing
+    differs, the probability of any rejection is at most `rate`. The p-values may be independent or positively
+    dependent, as for heads that share a model, seeds and examples.
 
     >>> [flags.tolist() for flags in discoveries([np.array([0.001, 0.6]), np.array([0.04])], 0.05)]
     [[True, False], [True]]

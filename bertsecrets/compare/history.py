@@ -1,4 +1,4 @@
-"""The history of verdicts on a claim: the evidence of each, and where the observed value moved."""
+"""The history of verdicts on a claim, with the evidence for each and changes of the observed value."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from bertsecrets.store.files import digest
 from bertsecrets.store.verdicts import KeptVerdict, keep_verdict
 from bertsecrets.types import Measurement
 
-SHORT = 12  # digits of a digest that are kept
+SHORT = 12  # digits of shortened digests
 JUDGES = " of the judge"
-# The modules that turn measurements into verdicts; no module imports all quantities.
+# The modules that turn measurements into verdicts, listed because no single module imports all quantities.
 JUDGING = (
     *("bertsecrets.claims.plan", "bertsecrets.claims.sequential"),
     *(f"bertsecrets.claims.quantities.{module.name}" for module in iter_modules(quantities.__path__)),
@@ -30,13 +30,17 @@ JUDGING = (
 
 
 def keep(root: Path, verdict: Verdict, model: str, settings: Params, weights: Mapping[str, str | None]) -> None:
-    """Add a verdict to the history in a store, with its evidence.
+    """Add a verdict and its evidence to the history in a store.
 
     Args:
-        weights: the identities of the model's files, by name.
+        root: Folder of the store.
+        verdict: Verdict to add.
+        model: Name of the model.
+        settings: Settings of the run.
+        weights: Identities of the model's files, by name.
 
     Raises:
-        UserError: the disk is full or the store cannot be written.
+        UserError: The disk is full or the store cannot be written.
     """
     limited = any(measurement.provenance.limits for measurement in verdict.measurements)
     facts = run_facts() | evidence(verdict.case, verdict.measurements, settings, weights)
@@ -46,14 +50,17 @@ def keep(root: Path, verdict: Verdict, model: str, settings: Params, weights: Ma
 def evidence(
     case: Case, measurements: Sequence[Measurement], settings: Params, weights: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """Return the evidence of a verdict, to be kept with it.
+    """Return the evidence for a verdict, to be stored with it.
 
-    `measurements` has the times of the measurements by their names in the store. `circumstances` has everything that
+    `measurements` maps the names of measurements in the store to their times. `circumstances` contains everything that
     may change a verdict: weights, data, limits, settings, code, library versions and devices of the measurements, and
     the claim, code and settings of the judge.
 
     Args:
-        weights: the identities of the model's files, by name.
+        case: Case that was judged.
+        measurements: Measurements behind the verdict.
+        settings: Settings of the run.
+        weights: Identities of the model's files, by name.
     """
     trained = any(measurement.provenance.training for measurement in measurements)
     training = settings.finetune.model_dump() if trained else {}
@@ -78,7 +85,7 @@ def _code_of_judge() -> str | None:
 
 
 def _facts(measurement: Measurement) -> Iterator[tuple[str, Any]]:
-    """Yield the circumstances of one measurement."""
+    """Yield the circumstances of a measurement."""
     name, provenance = measurement.measure, measurement.provenance
     yield f"data of {name} on {measurement.subject.task}", _short(provenance.data_fingerprint)
     yield f"examples of {name}", measurement.examples
@@ -93,7 +100,7 @@ def _facts(measurement: Measurement) -> Iterator[tuple[str, Any]]:
 
 
 def _gathered(facts: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return facts by name; several values of a fact become a sorted list."""
+    """Group facts by name; multiple values become a sorted list."""
     values: dict[str, list[Any]] = {}
     for name, value in facts:
         if value is not None and value not in values.setdefault(name, []):
@@ -102,7 +109,7 @@ def _gathered(facts: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _short(text: str | None) -> str | None:
-    """Return the first digits of a digest; other strings, such as a hub name and commit, are unchanged."""
+    """Shorten a digest; other strings, such as a hub name with a commit, are returned unchanged."""
     return text[:SHORT] if text and len(text) == 64 else text
 
 
@@ -118,12 +125,12 @@ class Move:
 
     @property
     def same_measurements(self) -> bool:
-        """Whether both verdicts have the same measurements, so that only the judge can have moved the value."""
+        """Whether both verdicts have the same measurements, so only the judge can have changed the value."""
         return bool(self.before.measurements) and self.before.measurements == self.after.measurements
 
     @property
     def differing(self) -> list[Difference]:
-        """The known differences: code, versions, device, data, settings."""
+        """The recorded differences: code, versions, device, data, settings."""
         facts = {fact.name: fact for fact in differing(_circumstances(self.before), _circumstances(self.after))}
 
         def repeated(fact: Difference) -> bool:
@@ -144,13 +151,13 @@ class Move:
 
 
 def moves(series: Sequence[KeptVerdict]) -> list[Move]:
-    """Return the moves in a series of verdicts; verdicts without an observed value are skipped."""
+    """Return the moves in a series of verdicts, skipping verdicts without an observed value."""
     pairs = [Move(*pair) for pair in pairwise(verdict for verdict in series if verdict.observed is not None)]
     return [pair for pair in pairs if moved(pair.before, pair.after, same_measurements=pair.same_measurements)]
 
 
 def _circumstances(verdict: KeptVerdict) -> dict[str, Any]:
-    """Return everything on record that may differ, by name, the most informative first."""
+    """Return all recorded facts that may differ, by name, most informative first."""
     commit = verdict.commit and verdict.commit[:7] + (" (modified)" if verdict.modified else "")
     band = ends(verdict.band)
     known = {

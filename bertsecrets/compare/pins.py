@@ -1,6 +1,6 @@
 """Pins: a model's measurements over several seeds, as a small baseline file for later comparisons.
 
-A pin holds the mean and the standard deviation over seeds of each number, and nothing of single examples.
+A pin contains means and standard deviations over seeds, but no per-example data.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from bertsecrets.store.files import write_whole
 from bertsecrets.types import slug
 
 FOLDER = Path("expected") / "variants"
-LIMIT = 2**24  # bytes of a pin
-MIN_SEEDS = 2  # for a standard deviation
+LIMIT = 2**24  # maximum size of a pin in bytes
+MIN_SEEDS = 2  # minimum for a standard deviation
 HEADER = "# Written by bertsecrets pin: means over seeds and their standard deviations, head by head.\n"
 
 
 class Reason(Section):
-    """Why and when a model was pinned."""
+    """When and why a model was pinned."""
 
     made: str
     reason: str = Field(min_length=1)
@@ -35,8 +35,9 @@ class Pin(Section):
     """The content of a pin.
 
     Attributes:
-        reasons: all reasons so far, the latest first.
-        weights, tokenizer: the identities of the pretrained model's files.
+        reasons: All reasons so far, latest first.
+        weights: Identity of the pretrained model's weights.
+        tokenizer: Identity of its tokenizer files.
     """
 
     format: Literal[1] = 1
@@ -70,10 +71,10 @@ def default_place(model: str) -> Path:
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
-    """Return the earlier reasons for pinning a model, or an empty list.
+    """Check a new reason for pinning a model, and return the earlier ones; empty if there is no pin yet.
 
     Raises:
-        UserError: the reason is empty or not new, or the file is not a pin.
+        UserError: The reason is empty or not new, or the file is not a pin.
     """
     if not reason.strip():
         raise UserError("--reason is empty: say why the model is pinned, or what has changed since the last pin")
@@ -95,7 +96,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
     """Check that there are enough seeds for a standard deviation.
 
     Raises:
-        UserError: there are too few.
+        UserError: There are too few.
     """
     if len(seeds) < MIN_SEEDS:
         raise UserError(f"a pin needs a standard deviation over seeds: use --seeds {MIN_SEEDS} or more, ideally 5")
@@ -107,7 +108,7 @@ def pin_of(
     """Return the pin of a measured side.
 
     Raises:
-        UserError: a model has collapsed, or there are too few seeds.
+        UserError: A model has collapsed, or there are too few seeds.
     """
     for part in side.parts:
         if part.collapsed:
@@ -135,10 +136,10 @@ def pin_of(
 
 
 def write_pin(place: Path, pin: Pin) -> None:
-    """Write a pin, completely or not at all.
+    """Write a pin atomically.
 
     Raises:
-        UserError: the disk is full or the file cannot be written.
+        UserError: The disk is full or the file cannot be written.
     """
     data = {"format": pin.format, **pin.model_dump(mode="json", exclude_defaults=True)}
     text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=118, allow_unicode=True)
@@ -146,10 +147,10 @@ def write_pin(place: Path, pin: Pin) -> None:
 
 
 def read_pin(place: Path) -> Pin:
-    """Return the content of a pin.
+    """Read a pin.
 
     Raises:
-        UserError: it cannot be read, or is not a pin.
+        UserError: The file cannot be read, or is not a pin.
     """
     try:
         return Pin.model_validate(read_yaml(read_text(place, LIMIT, "cannot read the pin"))[1])
@@ -160,10 +161,10 @@ def read_pin(place: Path) -> Pin:
 
 
 def side_of_pin(place: Path) -> Side:
-    """Return a pin as a side of a comparison.
+    """Read a pin as a side of a comparison.
 
     Raises:
-        UserError: it cannot be read, or is not a pin.
+        UserError: The file cannot be read, or is not a pin.
     """
     pin = read_pin(place)
     return Side(str(place), f"pin of {pin.model}, {pin.reasons[0].made[:10]}", tuple(pin.measures))

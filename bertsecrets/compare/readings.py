@@ -1,4 +1,4 @@
-"""The quantities of a measurement that are compared head by head, as functions of means over examples."""
+"""Quantities of a measurement that are compared head by head, as functions of means over examples."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-# Measures that can be compared, the cheapest first.
+# Measures that can be compared, cheapest first.
 MEASURES = (
     *("scores", "special-tokens", "patterns", "attention-change", "features"),
     *("layer-ablation", "head-ablation"),
@@ -21,18 +21,18 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Reading:
-    """One quantity of a measurement, for each cell: a head, a layer, or the whole model.
+    """A quantity of a measurement, for each cell (head, layer or model).
 
     Args:
-        name: in files.
-        what: for display.
-        unit: as in `claims.band`, which has the smallest effect of interest.
-        shape: of the cells: (layers, heads), (layers,), or () for a single number of the model.
-        block: one row per example.
-        statistic: from the means of the block's columns ([..., k]) to the cells ([..., cells]).
-        right: which answers are correct, for an accuracy.
-        clusters: the number of each row's cluster (`Estimand`).
-        step: the smallest change that one example can make; 0 for continuous quantities.
+        name: Name used in files.
+        what: Description for display.
+        unit: Unit, which determines the smallest effect of interest (`claims.band`).
+        shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
+        block: Per-example values; one row per example.
+        statistic: Function from column means of the block ([..., k]) to cells ([..., cells]).
+        right: Mask of the correct predictions, if the quantity is an accuracy.
+        clusters: Cluster index of each row (`Estimand`).
+        step: Smallest change that a single example can cause; 0 for continuous quantities.
     """
 
     name: str
@@ -50,14 +50,14 @@ def readings(measurement: Measurement) -> list[Reading]:
     """Return the quantities of a measurement that can be compared.
 
     Raises:
-        UserError: the measurement is incomplete.
+        UserError: The measurement is incomplete.
     """
     read = READERS.get(measurement.measure)
     return list(read(measurement)) if read else []
 
 
 def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> Reading:
-    """Return a reading whose cells are plain means of a sample [example, layer, head]."""
+    """Return a reading with the means of a sample [example, layer, head]."""
     block = sample.reshape(len(sample), -1).astype(np.float64)
     clusters = measurement.samples.get("cluster")
     step = 100 / len(sample) if unit == "percent" else 0.0
@@ -68,13 +68,13 @@ def _special_tokens(measurement: Measurement) -> Iterator[Reading]:
     for kind in ("cls", "sep"):
         yield _of_heads(
             measurement, kind, f"attention to [{kind.upper()}]", "attention", measurement.sample(kind)
-        )  # the larger of two [SEP]s, as in the paper
+        )  # the larger weight of two [SEP]s, as in the paper
 
 
 def _patterns(measurement: Measurement) -> Iterator[Reading]:
     names = [name for name in measurement.samples if name == "predicted" or name.endswith("_predicted")]
     for sample in names or ["predicted"]:
-        prefix = sample.removesuffix("predicted")  # names a reading of the classes if there are several
+        prefix = sample.removesuffix("predicted")  # the reading of the classes, if there is more than one
         for number, name in enumerate(CLASSES):
             share = 100.0 * (measurement.sample(sample) == number)
             what = f"maps of class {name}" + (f" ({prefix.rstrip('_')})" if prefix else "")
@@ -119,7 +119,7 @@ def _scores(measurement: Measurement) -> Iterator[Reading]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return the change of a score, in points, when one answer changes; 0 for regression."""
+    """Return the change in score, in points, if one answer changes; 0 for regression."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 

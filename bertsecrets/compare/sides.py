@@ -17,14 +17,14 @@ from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import InitialisationName, Measurement, Subject
 
-DECIMALS = 6  # of compared and pinned numbers; far below any effect of interest
+DECIMALS = 6  # precision of compared and pinned numbers, much smaller than any effect of interest
 
 
 def _array(numbers: Any) -> Float[np.ndarray, "..."]:
     """Return the numbers of a pin as an array, with NaN for null.
 
     Raises:
-        ValueError: they are not numbers, or the layers have different numbers of heads.
+        ValueError: An entry is not a number, or layers have different numbers of heads.
     """
     try:
         cells = np.asarray(numbers, dtype=np.float64)
@@ -52,13 +52,15 @@ Cells = Annotated[Float[np.ndarray, "..."], BeforeValidator(_array), PlainSerial
 
 
 class Values(Section):
-    """One quantity of a side: its mean and standard deviation over seeds, for each cell.
+    """Mean and standard deviation of a quantity over seeds, for each cell (head, layer or model).
 
     Attributes:
-        mean: [layers, heads], [layers], or a single number of the model.
-        std: over seeds; 0 for a single seed.
-        step: the smallest change that one example can make.
-        by_seed: the underlying readings, which a pin does not keep.
+        what: Description of the quantity.
+        unit: Unit of the quantity.
+        step: Smallest change that a single example can cause.
+        mean: Mean over seeds: [layers, heads], [layers], or a scalar.
+        std: Standard deviation over seeds; 0 for a single seed.
+        by_seed: Underlying readings, which are not stored in pins.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -79,7 +81,7 @@ class Values(Section):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A measure on a task, of any model and seed."""
+    """A measure on a task, for any model and seed."""
 
     measure: str
     task: str
@@ -88,7 +90,7 @@ class Wanted:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key by which the sides of a comparison are matched."""
+        """The key for matching the sides of a comparison."""
         return (self.task, self.initialisation, self.measure, str(sorted(self.options.items())))
 
     def subject(self, model: str, seed: int) -> Subject:
@@ -102,12 +104,12 @@ class Wanted:
 
 
 class Part(Section):
-    """The result of one measure on one task for one side, as stored in pins.
+    """The results of a measure on a task for one side, as stored in pins.
 
     Attributes:
-        data: a digest of the examples' texts.
-        settings: of the measure; parts with different settings are not compared.
-        collapsed: why the model of a seed has collapsed or cannot be measured; otherwise "".
+        data: Digest of the texts of the examples.
+        settings: Settings of the measure. Parts with different settings cannot be compared.
+        collapsed: Why the model of a seed has collapsed or cannot be measured; otherwise "".
     """
 
     measure: Annotated[str, _one_of(MEASURES)]
@@ -132,11 +134,13 @@ class Part(Section):
 
 @dataclass(frozen=True)
 class Side:
-    """A model, a checkpoint, stored measurements or a pin.
+    """One side of a comparison: a model, a checkpoint, stored measurements or a pin.
 
     Args:
-        kind: a description of what it is.
-        left_out: the reasons for unavailable measures, by measure.
+        name: Name for display.
+        kind: Description of the side.
+        parts: Results of each measure.
+        left_out: Why measures are unavailable, by measure.
     """
 
     name: str
@@ -151,10 +155,10 @@ class Side:
 
 
 def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
-    """Return the part that summarizes the measurements of several seeds.
+    """Summarize the measurements of several seeds.
 
     Raises:
-        UserError: a measurement is incomplete, or the seeds were measured on different examples.
+        UserError: A measurement is incomplete, or the seeds were measured on different examples.
     """
     first = measurements[0]
     digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
@@ -211,17 +215,21 @@ def measured_side(
     *,
     collapsed_ends: bool = False,
 ) -> Side:
-    """Return a side that is measured now.
+    """Measure one side of a comparison.
 
-    Unavailable measures are left out, with their reasons. A model that fails the check of its attention maps counts as
+    Unavailable measures are skipped and their reasons recorded. A model whose attention maps fail validation counts as
     collapsed.
 
     Args:
-        measure: returns the measurement for a seed.
-        collapsed_ends: measure nothing more after a measure that shows a collapsed model.
+        name: Name for display.
+        kind: Description of the side.
+        wanted: Measures to run.
+        seeds: Seeds to measure.
+        measure: Function that returns the measurement for a seed.
+        collapsed_ends: Whether to stop after the first measure that shows a collapsed model.
 
     Raises:
-        UserError: nothing can be measured.
+        UserError: Nothing can be measured.
     """
     parts: list[Part] = []
     left_out: dict[str, UserError] = {}

@@ -1,4 +1,4 @@
-"""The quantities of the claims, one file per family. Importing the package registers those of every file in it."""
+"""The quantities of the claims, one module per family. Importing the package registers all of them."""
 
 import importlib
 import pkgutil

@@ -1,6 +1,6 @@
-"""Disabled heads and layers (K19 section 4.6): their gains, in points, and the ranks of heads by gain.
+"""Quantities of head and layer ablation (K19 section 4.6): gains in points, and ranks of heads by gain.
 
-A gain is the score with a set of heads disabled minus the baseline, both on the same examples.
+A gain is the score with some heads disabled minus the baseline score on the same examples.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,10 @@ SEVERAL_TASKS = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 
 
 def _cross_fitted(ablation: Measurement, choose: Callable[[np.ndarray], np.integer], *notes: str) -> Estimand:
-    """Return the gain of the set of heads that is chosen by the gains of all, on examples without part in the choice.
+    """Return the cross-fitted gain of a set of heads that is selected by the gains of all sets.
 
-    Each half of the examples is judged by the choice of the other; the gain is the mean of both, weighted by size.
+    The set selected on each half of the examples is evaluated on the other half. The result is the mean of both,
+    weighted by size.
     """
     clusters = clusters_of(ablation)
     first = halves(len(ablation.sample("target")), clusters)
@@ -55,10 +56,10 @@ def _name(ablation: Measurement, chosen: int) -> str:
 
 @quantity("best-head-gain", unit="points", ablation=HEADS)
 def best_head(ablation: Measurement) -> Estimand:
-    """Return the gain of the best head (K19 figure 8), chosen on one half of the examples and judged on the other.
+    """Return the gain of the best head (K19 figure 8), selected on one half of the examples and tested on the other.
 
-    Without that division the best of many heads would gain by luck. The notes give the naive best gain (chosen and
-    judged on all examples), and the gain that luck alone would give it: the 95 % quantile of `largest_by_luck`.
+    Without the split, the best of many heads would have a positive gain by chance. The notes give the naive gain, which
+    selects and tests on all examples, and its 95 % quantile under the null hypothesis (`largest_by_luck`).
     """
     naive = all_gains(ablation)
     null = largest_by_luck(ablation)
@@ -72,10 +73,10 @@ def best_head(ablation: Measurement) -> Estimand:
 
 
 def largest_by_luck(ablation: Measurement, draws: int = FLIPS) -> Float[np.ndarray, " draws"]:
-    """Return the largest gain over all sets in each draw from the null hypothesis that disabling changes nothing.
+    """Return draws of the largest gain over all sets, under the null hypothesis that ablation has no effect.
 
-    In each draw every example, or cluster of them, has with probability one half its baseline and its ablated
-    predictions swapped. They are swapped for all sets at once, which keeps the dependence between sets.
+    Each draw swaps the baseline and ablated predictions of every example, or cluster of examples, with probability 0.5.
+    They are swapped for all sets together, which preserves the dependence between sets.
     """
     clusters = clusters_of(ablation)
     block, _ = gains_of(ablation)
@@ -95,7 +96,7 @@ def largest_by_luck(ablation: Measurement, draws: int = FLIPS) -> Float[np.ndarr
 
 @quantity("worst-head-gain", unit="points", ablation=HEADS)
 def worst_head(ablation: Measurement) -> Estimand:
-    """Return the gain of the head that is most harmful to lose, chosen on one half, judged on the other."""
+    """Return the gain of the most important head (lowest gain), selected on one half and tested on the other."""
     return _cross_fitted(ablation, np.argmin)
 
 
@@ -108,7 +109,7 @@ def mean_gain(ablation: Measurement) -> Estimand:
 
 @quantity("best-head-gain-over-tasks", unit="points", ablations=SEVERAL_TASKS)
 def best_head_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return the gain of each task's own best head, as `best-head-gain`, averaged over the tasks with data."""
+    """Return the gain of the best head of each task, as in `best-head-gain`, averaged over the tasks with data."""
     return _over_tasks(ablations, [_cross_fitted(ablation, np.argmax) for ablation in ablations])
 
 
@@ -130,7 +131,7 @@ def without_effect(ablation: Measurement, within: float = 0.1) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score.
 
     Args:
-        within: the score must change by less than this, in points.
+        within: Smallest change that counts, in points.
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < within).mean(-1)  # noqa: E731
@@ -146,14 +147,14 @@ def first_layer(ablation: Measurement) -> Estimand:
 
 @quantity("best-layer-gain", unit="points", ablation=LAYERS)
 def best_layer(ablation: Measurement) -> Estimand:
-    """Return the gain of the best layer (K19 figure 9), chosen on one half of the examples and judged on the other."""
+    """Return the gain of the best layer (K19 figure 9), selected on one half of the examples, tested on the other."""
     by_layer = ", ".join(f"{gain:+.1f}" for gain in all_gains(ablation))
     return _cross_fitted(ablation, np.argmax, f"layers 1 on: {by_layer}")
 
 
 @quantity("named-heads-gain", unit="points", ablation=HEADS)
 def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest gain of disabling one of the named heads, (layer, head) from 1."""
+    """Return the smallest gain from disabling one of the named heads, given as (layer, head) from 1."""
     sets = [place(ablation, layer, head, "score") for layer, head in heads]
     block, gains = gains_of(ablation, sets)
     by_set = zip(sets, gains(block.mean(0)), strict=True)
@@ -163,7 +164,7 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
 
 @quantity("named-heads-gain-over-tasks", unit="points", ablations=SEVERAL_TASKS)
 def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the gain of each named head, averaged over the tasks with data; the smaller of them."""
+    """Return the smallest gain over the named heads, each averaged over the tasks with data."""
     return _over_tasks(ablations, [named_heads(ablation, heads) for ablation in ablations])
 
 
@@ -171,17 +172,17 @@ def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence =
     "own-frame-heads-gain", unit="points", ablation=HEADS, frames=Need("frame-heads", "untrained", task=ALL_TASKS)
 )
 def own_frame_heads(ablation: Measurement, frames: Measurement) -> Estimand:
-    """Return the smallest gain of disabling one of the model's own two best frame heads."""
+    """Return the smallest gain from disabling one of the model's two best frame heads."""
     return named_heads(ablation, top(frames, 2, "max_weight"))
 
 
 def _of_kinds(measure: str) -> dict[str, Need]:
-    """Return the needs of a quantity that is read off every kind of ablation, by its name."""
+    """Return a need for each kind of ablation, by name."""
     return {kind: Need(measure, options={} if kind == "uniform" else {"kind": kind}) for kind in KINDS}
 
 
 def _over_kinds(read: Callable[[Measurement], Estimand], extreme: Extreme, kinds: tuple[Measurement, ...]) -> Estimand:
-    """Return a quantity read off each kind of ablation: the least or the most of them, on the same examples."""
+    """Return the smallest or largest value of a quantity over the kinds of ablation, on the same examples."""
     found = [read(ablation) for ablation in kinds]
     block, split = _side_by_side([estimand.blocks[0] for estimand in found])
 
@@ -195,26 +196,26 @@ def _over_kinds(read: Callable[[Measurement], Estimand], extreme: Extreme, kinds
 def _side_by_side(
     blocks: Sequence[Block],
 ) -> tuple[Float[np.ndarray, "examples all"], Callable[[np.ndarray], list[np.ndarray]]]:
-    """Return blocks of the same examples as one, and the function that divides means of its columns again."""
+    """Return blocks of the same examples as one block, and a function that splits its column means again."""
     ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 
 
 @quantity("best-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
 def best_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
-    """Return the gain of the best head, as `best-head-gain`, under that kind of ablation where it is least."""
+    """Return the smallest gain of the best head, as in `best-head-gain`, over the kinds of ablation."""
     return _over_kinds(lambda ablation: _cross_fitted(ablation, np.argmax), "least", (uniform, zero, mean, resampled))
 
 
 @quantity("mean-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
 def mean_gain_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
-    """Return the gain of disabling a head, averaged over all heads, under that kind of ablation where it is least."""
+    """Return the smallest gain from disabling a head, averaged over all heads, over the kinds of ablation."""
     return _over_kinds(mean_gain, "least", (uniform, zero, mean, resampled))
 
 
 @quantity("worst-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
 def worst_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
-    """Return the gain of the most harmful head, as `worst-head-gain`, under that kind where it is largest."""
+    """Return the largest gain of the most important head, as in `worst-head-gain`, over the kinds of ablation."""
     return _over_kinds(worst_head, "most", (uniform, zero, mean, resampled))
 
 
@@ -222,7 +223,7 @@ def worst_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measureme
 def first_layer_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
-    """Return the gain of disabling the first layer under that kind of ablation where it is least."""
+    """Return the smallest gain from disabling the first layer over the kinds of ablation."""
     return _over_kinds(first_layer, "least", (uniform, zero, mean, resampled))
 
 
@@ -230,10 +231,10 @@ def first_layer_of_kinds(
 def shared_harm_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement, count: int = 2
 ) -> Estimand:
-    """Return the rank, under another kind of ablation, of the heads that are most harmful to make uniform.
+    """Return the percentage of heads more important, under other ablations, than the top heads by uniform ablation.
 
-    It is the percentage of heads whose loss does more harm there; the mean over these heads and both directions,
-    for that kind where it is largest. Chance gives 50. Each resample selects the heads again.
+    The percentage is averaged over the top heads and both directions, and the largest value over the other kinds of
+    ablation is returned. Chance gives 50. Each resample selects the heads again.
     """
     kinds = (uniform, zero, mean, resampled)
     sets = len(uniform.sample("predicted"))
@@ -262,7 +263,7 @@ def shared_harm_of_kinds(
 def without_attention(ablation: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation, with all heads of all layers disabled (option `heads`: `all`).
 
-    The notes give the score with all heads, and that of the most frequent class.
+    The notes give the score with all heads and that of the majority class.
     """
     regression = TASKS[ablation.subject.task].regression
     metric = "pearson" if regression else "accuracy"
@@ -281,10 +282,11 @@ def without_attention(ablation: Measurement) -> Estimand:
 def _ranks(
     gains: Float[np.ndarray, "*any sets"], chosen: Int[np.ndarray, "*any_choice chosen"]
 ) -> Float[np.ndarray, "*any_rank chosen"]:
-    """Return, for each chosen head, the percentage of heads that are more harmful to lose; ties count half.
+    """Return the percentage of heads that are more important than each selected head; ties count half.
 
     Args:
-        chosen: the heads' places, the same in all of `gains` or others in each.
+        gains: Gains of all heads.
+        chosen: Indices of the selected heads; broadcast against `gains`.
     """
     shape = np.broadcast_shapes(gains.shape[:-1], chosen.shape[:-1])
     gains = np.broadcast_to(gains, (*shape, gains.shape[-1]))
@@ -295,7 +297,7 @@ def _ranks(
 
 @quantity("named-heads-harm-rank", unit="percent", within=(0, 100), ablations=STSB_AND_RTE)
 def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the percentage of heads more harmful to lose than a named head: the largest over named heads and tasks."""
+    """Return the percentage of heads more important than a named head: the largest over named heads and tasks."""
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
     sets = np.array([place(ablations[0], layer, head, "score") for layer, head in heads])
 
@@ -309,9 +311,9 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 
 @quantity("shared-harm-rank", unit="percent", within=(0, 100), ablations=STSB_AND_RTE)
 def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
-    """Return the rank on one task of the other task's most harmful heads: the percentage of heads more harmful there.
+    """Return the percentage of heads that are more important on one task than the top heads of the other task.
 
-    The mean over these heads and both directions; chance gives 50. Each resample selects the heads again.
+    It is averaged over the top heads and both directions. Chance gives 50. Each resample selects the heads again.
     """
     if len(ablations[0].sample("predicted")) <= 2 * count:
         raise NotApplicableError(f"the model has too few heads to compare {count} of them with the others")
@@ -326,7 +328,7 @@ def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
 
 
 def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str, ...]:
-    """Return, for each task, the heads whose loss does most harm, as text."""
+    """Return the most important heads on each task, as text."""
     notes = []
     for ablation in ablations:
         order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:count]
@@ -337,7 +339,7 @@ def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str
 
 @quantity("figure-8-correlation", unit="r", ablation=HEADS)
 def figure_8(ablation: Measurement, ranks: bool = False) -> Estimand:
-    """Return by how much the measured gains are more like the task's scores in K19's figure 8 than others."""
+    """Return how much better gains correlate with the task's panel of K19's figure 8 than with the references."""
     block, gains = gains_of(ablation)
     folder, clusters = TASKS[ablation.subject.task].folder, clusters_of(ablation)
     return likeness(block, panels("fig8_head"), folder, to_map=gains, ranks=ranks, clusters=clusters)
@@ -345,9 +347,9 @@ def figure_8(ablation: Measurement, ranks: bool = False) -> Estimand:
 
 @quantity("figure-9-correlation", unit="r", ablation=LAYERS)
 def figure_9(ablation: Measurement, ranks: bool = False) -> Estimand:
-    """Return by how much the gains of disabled layers are more like the task's panel of K19's figure 9 than others.
+    """Return how much better gains correlate with the task's panel of K19's figure 9 than with the references.
 
-    Figure 9 has one score per layer, so chance is a shuffled order of the layers.
+    Figure 9 has one score per layer, so the null distribution shuffles layers.
     """
     block, gains = gains_of(ablation)
     folder, clusters = TASKS[ablation.subject.task].folder, clusters_of(ablation)

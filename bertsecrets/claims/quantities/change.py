@@ -1,4 +1,4 @@
-"""The change of attention by fine-tuning (K19 section 4.3), as cosine similarity."""
+"""Change in attention due to fine-tuning (K19 section 4.3), as cosine similarity."""
 
 from dataclasses import replace
 
@@ -12,18 +12,18 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 CHANGE = Need("attention-change")
-LITTLE, SOME = 0.7, 0.95  # similarity: a head above the first has changed little; one below the second has changed
+LITTLE, SOME = 0.7, 0.95  # similarity; heads above the first changed little, heads below the second changed
 
 
 @quantity("last-two-layers", unit="cosine", change=CHANGE)
 def last_two(change: Measurement) -> Estimand:
-    """Return the larger mean similarity of the last two layers minus the smallest of all earlier layers."""
+    """Return the larger mean similarity of the last two layers minus the smallest one of the earlier layers."""
     return replace(_two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two"), extreme="most")
 
 
 @quantity("first-two-layers", unit="cosine", change=CHANGE)
 def first_two(change: Measurement) -> Estimand:
-    """Return the smaller mean similarity of the first two layers minus the largest of all later layers."""
+    """Return the smaller mean similarity of the first two layers minus the largest one of the later layers."""
     return replace(_two_minus_others(change, slice(None, 2), slice(2, None), "after the first two"), extreme="least")
 
 
@@ -31,7 +31,7 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
     """Return the mean similarity of each of two layers minus that of each other layer.
 
     Raises:
-        NotApplicableError: the model has no other layers.
+        NotApplicableError: The model has no other layers.
     """
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
@@ -46,9 +46,9 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
 
 @quantity("heads-little-changed", unit="percent", within=(0, 100), change=CHANGE)
 def little_changed(change: Measurement) -> Estimand:
-    """Return the percentage of heads whose mean similarity is above 0.7; NaN if that of any head is.
+    """Return the percentage of heads whose mean similarity is above 0.7; NaN if any similarity is NaN.
 
-    It is 0 unless some head's is below 0.95: of a model that fine-tuning left as it was, nothing is to be said.
+    It is 0 unless some head is below 0.95, because a model that fine-tuning did not change is not evidence.
     """
 
     def parts(mean: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def little_changed(change: Measurement) -> Estimand:
 
 @quantity("figure-5-correlation", unit="r", change=CHANGE)
 def figure_5(change: Measurement, ranks: bool = False) -> Estimand:
-    """Return by how much the measured similarities are more like the task's panel of K19's figure 5 than others."""
+    """Return how much better similarities correlate with the task's panel of K19's figure 5 than with references."""
     folder = TASKS[change.subject.task].folder
     block, clusters = flat(change, "cosine"), clusters_of(change)
     return likeness(block, panels("fig5_cosine"), folder, ranks=ranks, within_rows=True, clusters=clusters)

@@ -1,6 +1,6 @@
-"""Consistency of published numbers: K19's figure 8 against its own table 1, against P20, luck and other seeds.
+"""Consistency of published numbers: K19's figure 8 compared with table 1, P20, chance and other seeds.
 
-Nothing is measured, so nothing is resampled: these numbers are what they are.
+Nothing is measured, so nothing is resampled.
 """
 
 from dataclasses import replace
@@ -27,16 +27,16 @@ def _figure_8(figures: Measurement) -> Float[np.ndarray, "1 heads"]:
 
 @quantity("figure-8-score", unit="points", figures=FIGURES)
 def median_score(figures: Measurement) -> Estimand:
-    """Return the median of figure 8's scores with one head disabled, which is next to the score with all heads."""
+    """Return the median of figure 8's scores with one head disabled, an estimate of the score with all heads."""
     return replace(Estimand.of(_figure_8(figures), lambda mean: np.median(mean, axis=-1)), sampled=False)
 
 
 @quantity("figure-8-luck", unit="p", figures=FIGURES)
 def luck(figures: Measurement) -> Estimand:
-    """Return how often luck alone gives a best gain as large as figure 8's, over the median of all heads.
+    """Return the probability of a best gain as large as figure 8's by chance, relative to the median of all heads.
 
-    Luck is the largest of as many half-normal numbers as half of the heads, with the scale of the heads above the
-    median. Since that scale is estimated from the same heads, this is a screening.
+    The null distribution is the maximum of half-normal variables, one for every second head, with the scale of the
+    heads above the median. The scale is estimated from the same heads, so this is only a screening test.
     """
     scores = _figure_8(figures)
     gains = scores - np.median(scores)
@@ -54,9 +54,9 @@ def luck(figures: Measurement) -> Estimand:
 
 @quantity("gain-over-seeds", unit="ratio", within=(0, float("inf")), figures=FIGURES)
 def gain_over_seeds(figures: Measurement) -> Estimand:
-    """Return figure 8's best gain over the 95 % half-width of the difference between two of P20's seeds.
+    """Return figure 8's best gain divided by the 95 % half-width of the difference between two of P20's seeds.
 
-    The gain is over the median of all heads. Five seeds' standard deviation is known by four degrees of freedom.
+    The gain is relative to the median of all heads. P20 has five seeds, so there are four degrees of freedom.
     """
     from scipy.special import stdtrit  # scipy.stats would take five times as long to import
 

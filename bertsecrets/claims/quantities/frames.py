@@ -1,7 +1,7 @@
 """Frame-semantic heads (K19 section 4.2): attention from core elements to their target, in the bare encoder.
 
-Heads are given as (layer, head), both from 1. `pairing` is `all` token pairs, the definition, or `zip`, the pairs of
-K19's code, from which its figures come.
+Heads are given as (layer, head), both from 1. `pairing` is `all` for all token pairs, as defined in the paper, or `zip`
+for the pairs used by K19's code and figures.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ FRAMES = Need("frame-heads")
 
 @quantity("frame-heads-lead", unit="attention", frames=FRAMES)
 def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest mean weight of the named heads minus the largest of all others (K19 figure 3)."""
+    """Return the smallest mean weight of the named heads minus the largest of the other heads (K19 figure 3)."""
     block = flat(frames, WEIGHT)
     named = np.zeros(block.shape[1], dtype=bool)
     named[[place(frames, layer, head, WEIGHT) for layer, head in heads]] = True
@@ -44,7 +44,7 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
 
 
 def _of_paper(frames: Measurement) -> bool:
-    """Return whether the sentences are the paper's own: what the same model gives on them has no error but rounding."""
+    """Return whether the sentences are the paper's; the same model then reproduces its figures up to rounding."""
     return frames.values.get("sentences") == FRAME_DIGEST
 
 
@@ -61,9 +61,9 @@ def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all"
 
 @quantity("ranked-frame-weight", unit="attention", within=(0, 1), frames=FRAMES)
 def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estimand:
-    """Return the mean weight of the head with this rank, whichever head it is; rank 1 is the largest.
+    """Return the mean weight of the head with this rank; rank 1 is the largest.
 
-    Noise raises what the best heads have, but that of the published figure by as much.
+    Selecting the best heads is biased upwards by noise, but the published figure has the same bias.
     """
     block = flat(frames, SAMPLES[pairing])
     if block.shape[1] < rank:
@@ -75,7 +75,7 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
 
 @quantity("frame-heads-over-percentile", unit="attention", frames=FRAMES)
 def over_percentile(frames: Measurement, percentile: float = 99, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest mean weight of the named heads minus a percentile (linear interpolation) of all heads."""
+    """Return the smallest mean weight of the named heads minus a percentile of all heads (linear interpolation)."""
     columns = [place(frames, layer, head, WEIGHT) for layer, head in heads]
 
     def lead(mean: np.ndarray) -> Number:
@@ -102,10 +102,10 @@ def gap_in_spread(frames: Measurement, first: int = 2) -> Estimand:
 
 @quantity("figure-3-correlation", unit="r", within=(-1, 1), frames=FRAMES)
 def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> Estimand:
-    """Return the correlation of the measured map with figure 3's, on the paper's own sentences.
+    """Return the correlation of the measured map with figure 3, on the paper's own sentences.
 
-    Model and sentences are those of the figure, so the correlation is what it is. On other sentences it would be lower
-    by chance, and on resampled ones, which are noisier than those measured.
+    Model and sentences are the same as for the figure, so nothing is resampled. On other sentences, or on noisier
+    resamples of these, the correlation would be lower by chance.
     """
     if not _of_paper(frames):
         raise NotApplicableError(
@@ -124,7 +124,7 @@ SENTENCE = Need("example-sentence")
 
 @quantity("example-weight", unit="attention", sentence=SENTENCE)
 def example_weight(sentence: Measurement, layer: int, head: int, word: str = "agitated") -> Estimand:
-    """Return one weight of the paper's example: what the row of "He" gives to a word in one head."""
+    """Return the attention from "He" to a word in one head, for the paper's example sentence."""
     column = place(sentence, layer, head, word)
     others = [name for name in ("was", "becoming", "agitated", "sep") if name != word and name in sentence.values]
     note = "also " + ", ".join(f"{name} {sentence.value(name).ravel()[column]:.2f}" for name in others)
@@ -133,9 +133,9 @@ def example_weight(sentence: Measurement, layer: int, head: int, word: str = "ag
 
 @quantity("example-weight-lead", unit="attention", sentence=SENTENCE)
 def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estimand:
-    """Return what the row of "agitated" gives to "He" in one head, minus the largest weight on any other token.
+    """Return the attention from "agitated" to "He" in one head, minus the largest weight on any other token.
 
-    The word's own token does not count.
+    The weight of "agitated" on itself is ignored.
     """
     names = ("he_from_agitated", "rest_from_agitated")
     column = place(sentence, layer, head, names[0])
@@ -144,5 +144,5 @@ def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estiman
 
 
 def _of_example(weights: np.ndarray, note: str) -> Estimand:
-    """Return a number of the one sentence, which is a sample of nothing larger."""
+    """Return an estimand for the example sentence, which is not resampled."""
     return Estimand((weights,), lambda mean: mean[..., 0], (note,), sampled=False)

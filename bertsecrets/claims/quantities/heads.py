@@ -1,7 +1,7 @@
 """Heads by number, place and rank.
 
-A head is (layer, head), both counted from 1 as in K19; its place, counted from 0, is its index when the heads of all
-layers stand in one row.
+A head is written as (layer, head), both counted from 1 as in K19. Its place is its index, from 0, in the flattened
+array of all heads.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bertsecrets.types import Measurement
 
 @dataclass(frozen=True)
 class Ranked:
-    """One head with its value: layer and head count from 1; rank 1 is the largest value."""
+    """A head with its value. Layer and head are counted from 1, and rank 1 is the largest value."""
 
     layer: int
     head: int
@@ -23,7 +23,7 @@ class Ranked:
 
 
 def ranking(grid: Float[np.ndarray, "layers heads"]) -> list[Ranked]:
-    """Return all heads, the largest value first.
+    """Return all heads, sorted by decreasing value.
 
     >>> ranking(np.array([[0.1, 0.4], [0.3, 0.2]]))[0]
     Ranked(layer=1, head=2, value=0.4, rank=1)

@@ -32,7 +32,7 @@ def lower_breadth(statistics: Measurement) -> Estimand:
 
 @quantity("layer-likeness", unit="bits", statistics=STATISTICS)
 def layer_likeness(statistics: Measurement) -> Estimand:
-    """Return the divergence of two heads of different layers minus that of two heads of one layer."""
+    """Return the divergence of two heads in different layers minus that of two heads in the same layer."""
     block = np.stack([statistics.sample(name).astype(np.float64) for name in ("between", "within")], axis=1)
     there = np.asarray(~np.isnan(block).any(1))
     if not there.any():
@@ -48,16 +48,16 @@ def layer_likeness(statistics: Measurement) -> Estimand:
 
 
 def _some(clusters: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    """Return the clusters of some rows, numbered from 0 again."""
+    """Return the clusters of some rows, renumbered from 0."""
     return None if clusters is None else np.unique(clusters[rows], return_inverse=True)[1]
 
 
 @quantity("norm-lag", unit="share", norms=Need("norm-attention"))
 def norm_lag(norms: Measurement, kind: Literal["sep", "cls"] = "sep") -> Estimand:
-    """Return the share of [SEP] in attention by weights minus that by norms, mean over all heads.
+    """Return the proportion of attention on [SEP] by weights minus that by norms, averaged over all heads.
 
     Args:
-        kind: `sep` for all [SEP]s together, or `cls`.
+        kind: `sep` for the sum over all [SEP]s, or `cls`.
     """
     by_weight, by_norm = (by_layer(norms, f"{kind}_by_{by}") for by in ("weight", "norm"))
     if np.isnan(by_weight).all():
@@ -70,12 +70,12 @@ def norm_lag(norms: Measurement, kind: Literal["sep", "cls"] = "sep") -> Estiman
 
 @quantity("sep-gradient-ratio", unit="ratio", within=(0, float("inf")), slopes=Need("attention-gradients"))
 def sep_gradient_ratio(slopes: Measurement, above: float = 1 / 3) -> Estimand:
-    """Return the absolute gradient of the loss by a weight on [SEP], divided by that by a weight on another token.
+    """Return the absolute loss gradient for attention weights on [SEP], divided by that for other tokens.
 
-    Means over the heads of the layers above a depth, and over examples.
+    Gradients are averaged over examples and over the heads of the upper layers.
 
     Args:
-        above: the share of the layers that are left out, from the first.
+        above: Fraction of layers to exclude, starting with the first.
     """
     if np.isnan(slopes.value("sep")).all():
         raise NotApplicableError("the model has no [SEP]")

@@ -1,7 +1,7 @@
-"""How like measured maps are to the published figures, which were read off their pixels.
+"""Similarity of measured maps to published figures, whose values were extracted from their pixels.
 
-Most of a panel is the encoder's: panels of other tasks, and maps with nothing in common but their depth, correlate with
-it too. So a correlation is judged against both.
+Most of the variation in a panel comes from the encoder. Panels of other tasks, and maps that share only the trend over
+layers, also correlate with it, so they are used as references.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +17,14 @@ from bertsecrets.texts.metrics import Number
 from bertsecrets.texts.published import published_figures
 
 PERMUTATIONS, SEED = 2000, 2019
-SHUFFLED = 0.95  # of maps with shuffled heads are less like the figure than the measured one must be
-WITHIN_ROWS = 0.9  # of the correlation between seeds, if only heads of one row are compared
+SHUFFLED = 0.95  # quantile of the null distribution that the correlation must exceed
+WITHIN_ROWS = 0.9  # required fraction of the correlation between seeds, if row means are removed
 
 
 def panels(name: str, features: Sequence[str] = ()) -> dict[str, Float[np.ndarray, "rows heads"]]:
-    """Return the panels of a figure by the folder of their task.
+    """Return the panels of a figure by folder of their task.
 
-    Rows are layers, or some features (figure 7); figure 9, which has one number per layer, is a single row.
+    Rows are layers, or features in figure 7. Figure 9 has one number per layer and is returned as a single row.
     """
     return {
         folder: np.array([panel[feature] for feature in features] if features else panel, dtype=np.float64, ndmin=2)
@@ -61,10 +61,10 @@ def _centred(means: Float[np.ndarray, "*any k"], ranks: bool) -> Float[np.ndarra
 def shuffled(
     means: Float[np.ndarray, "*any k"], figure: Float[np.ndarray, "rows heads"], ranks: bool = False
 ) -> tuple[Float[np.ndarray, "*any"], Float[np.ndarray, "*any"]]:
-    """Return mean and standard deviation of the correlation with a figure if heads are shuffled within its rows.
+    """Return the mean and standard deviation of the correlation with a figure when heads are shuffled within rows.
 
-    Both are exact: shuffling does not change the means of the rows, and the variance of a sum of products of
-    shuffled numbers is the product of both sums of squares, divided by their number less one.
+    Both are exact: shuffling preserves row means, and the variance of a sum of products of n shuffled numbers is the
+    product of both sums of squares divided by n - 1.
     """
     rows, heads = figure.shape
     off, centred = _centred(means, ranks), _centred(figure.ravel(), ranks).reshape(rows, heads)
@@ -85,8 +85,8 @@ def reach_of_shuffles(
 ) -> float:
     """Return the upper quantile of the correlations of shuffled maps, in standard deviations above their mean.
 
-    That is their `SHUFFLED` quantile over random permutations of the heads within rows. With few heads in a row, as in
-    figure 7, it is above the 1.645 of a normal distribution.
+    It is the `SHUFFLED` quantile over random permutations of heads within rows. If rows have few heads, as in figure 7,
+    it is larger than the 1.645 of a normal distribution.
     """
     rng, shape = np.random.default_rng(SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
@@ -106,17 +106,20 @@ def likeness(
     within_rows: bool = False,
     clusters: Clusters = None,
 ) -> Estimand:
-    """Return by how much a measured map is more like its own panel of a figure than chance and other tasks explain.
+    """Return how much better a measured map correlates with its panel of a figure than chance and other tasks explain.
 
-    Parts: the correlation r with the own panel; r minus what 95 % of maps reach whose heads are shuffled within the
-    panel's rows; r minus the correlation with each other panel. The claim is about the least.
+    The parts are the correlation r with the task's panel, r minus the 95 % quantile for maps with heads shuffled within
+    rows, and r minus the correlation with each other panel. The claim is about the smallest part.
 
     Args:
-        figures: the panels by task.
-        own: the task of the measured map.
-        to_map: from means of the block's columns to the map.
-        within_rows: take the first part after the mean of each row is removed, so that a head at another head's place
-            in its layer counts; most of r comes from differences between layers, which such an error leaves alone.
+        block: Per-example values; one row per example.
+        figures: Panels by task.
+        own: Task of the measured map.
+        to_map: Function from column means of the block to the map.
+        ranks: Whether to use Spearman's correlation.
+        within_rows: Whether to remove row means for the first part. This makes it sensitive to permuted heads within a
+            layer, since most of r comes from differences between layers.
+        clusters: Cluster index of each row (`Estimand`).
     """
     order = [own, *(name for name in figures if name != own)]
     flat = np.stack([figures[name].ravel() for name in order])
@@ -156,13 +159,13 @@ def likeness(
 
 
 def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarray, "*any k"]:
-    """Return a flat map minus the mean of each of its rows."""
+    """Subtract row means from a flat map."""
     grid = map.reshape(*map.shape[:-1], rows, -1)
     return (grid - grid.mean(-1, keepdims=True)).reshape(map.shape)
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Return estimands of likeness that ask for a share of the correlation between seeds' own maps, and a note of it.
+    """Require a fraction of the correlation between seeds' maps from estimands of likeness; also return a note.
 
     The published panel is one more run, so similar seeds should correlate with it about as much as with each other.
     Other estimands, and that of a single seed, are returned unchanged.
@@ -181,14 +184,14 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 
 
 def _less(parts: Number, share: float) -> Number:
-    """Return parts of which the first is lowered."""
+    """Subtract a number from the first part."""
     first = np.zeros(np.shape(parts)[-1])
     first[0] = share
     return np.asarray(parts) - first
 
 
 def between_seeds(maps: Float[np.ndarray, "seeds heads"]) -> float:
-    """Return the mean correlation between the maps of two seeds: how like one run is to the next.
+    """Return the mean correlation between the maps of two seeds.
 
     >>> round(between_seeds(np.array([[1.0, 2.0, 4.0], [10.0, 20.0, 40.0]])), 3)
     1.0

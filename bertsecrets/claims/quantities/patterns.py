@@ -1,7 +1,7 @@
-"""Classes of attention maps: their shares, corrected for the classifier's errors, and the steadiness of a head's class.
+"""Classes of attention maps: their proportions, corrected for classifier errors, and the consistency of heads.
 
-Each quantity takes a reading of K19's words (`patterns.readings`). A share rests on two independent samples: the
-examples, and the annotated heads that show the classifier's errors.
+Each quantity takes a reading of K19's definitions (`patterns.readings`). Class proportions depend on two independent
+samples: the examples, and the annotated heads used to estimate classifier errors.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +38,12 @@ def _heads(patterns: Measurement, reading: str) -> int:
 
 
 def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
-    """Return, for both blocks, the clusters of rows; annotated heads stand for themselves."""
+    """Return the clusters of rows of both blocks; annotated heads are independent."""
     return clusters_of(patterns), None
 
 
 def _drawn(patterns: Measurement, reading: str) -> tuple[None, int]:
-    """Return, for both blocks, the number of rows that a resample draws; None for all."""
+    """Return the number of rows that a resample draws from each block; None for all."""
     return None, heads_to_draw(_heads(patterns, reading), len(_blocks(patterns, reading)[1]))
 
 
@@ -64,7 +64,7 @@ def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Rea
 
 @quantity("rarest-class", unit="percent", within=(0, 100), patterns=PATTERNS)
 def rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
-    """Return the share of the rarest class, in percent."""
+    """Return the percentage of maps in the rarest class."""
     return Estimand(
         _blocks(patterns, reading),
         lambda *means: 100 * corrected(*means),
@@ -78,11 +78,11 @@ def rarest_class(patterns: Measurement, reading: Reading = "special") -> Estiman
 def share_gap(
     first: Measurement, second: Measurement, name: str = "heterogeneous", reading: Reading = "special"
 ) -> Estimand:
-    """Return a class's share on the first task minus that on the second, in percent.
+    """Return the percentage of a class on the first task minus that on the second.
 
-    Both tasks have the same heads, but the classifier may err differently on each, so errors are drawn for each task
-    independently, as many as there are heads. The uncertainty of the mean error of all annotated heads affects both
-    tasks in the same way.
+    Both tasks have the same heads, but the classifier may make different errors on each. Errors are therefore drawn
+    independently for each task, as many as there are heads. The uncertainty of the mean error of the annotated heads is
+    the same for both tasks, so it cancels.
     """
     place = CLASSES.index(check_class(name))
     heads = _heads(first, reading)
@@ -105,14 +105,14 @@ CHANGE = {"after": PATTERNS, "before": Need("patterns", "against")}
 def share_change(
     after: Measurement, before: Measurement, classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return how much the share of some classes together differs from that of the pretrained model, in percent."""
+    """Return the change in the total percentage of some classes from that of the pretrained model."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
     return _change(after, before, reading, lambda change: change[..., chosen].sum(-1))
 
 
 @quantity("largest-share-change", unit="percent", within=(0, 100), **CHANGE)
 def largest_change(after: Measurement, before: Measurement, reading: Reading = "special") -> Estimand:
-    """Return by how much the share of any class differs from that of the pretrained model, in percent: the largest."""
+    """Return the largest absolute change in the percentage of a class from that of the pretrained model."""
     found = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
     parts = found.parts[:SIZE]
     note = ", ".join(f"{name} {part:+.1f}" for name, part in zip(CLASSES, parts, strict=True))
@@ -122,10 +122,10 @@ def largest_change(after: Measurement, before: Measurement, reading: Reading = "
 def _change(
     after: Measurement, before: Measurement, reading: str, statistic: Callable[[np.ndarray], Number]
 ) -> Estimand:
-    """Return a statistic of the change of all shares, in percent.
+    """Return a statistic of the change in all class percentages.
 
-    Both models are seen on the same examples, so these are paired. The classifier may err differently on each model,
-    so errors are drawn for each on their own, as in `share_gap`.
+    Both models are measured on the same examples, so examples are paired. The classifier may make different errors on
+    each model, so errors are drawn independently, as in `share_gap`.
     """
     heads = _heads(after, reading)
     (expected, errors), (expected_before, errors_before) = (_blocks(one, reading) for one in (after, before))
@@ -143,7 +143,7 @@ def _change(
 
 
 def _one_hot(patterns: Measurement, reading: str) -> Float[np.ndarray, "examples columns"]:
-    """Return the class of each map as ones and zeros: one row per example, columns by head, then class."""
+    """Return the one-hot class of each map: one row per example, columns by head, then class."""
     predicted = _predicted(patterns, reading)
     predicted = predicted.reshape(len(predicted), -1)
     return (predicted[:, :, None] == np.arange(SIZE)).reshape(len(predicted), -1).astype(np.float64)
@@ -155,10 +155,10 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
 
 @quantity("class-steadiness", unit="percent", within=(0, 100), patterns=PATTERNS)
 def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
-    """Return the percentage of a head's maps that have its most frequent class, mean over heads.
+    """Return the percentage of a head's maps that belong to its most frequent class, averaged over heads.
 
-    The class is chosen on the other half of the examples: on the same ones a head of two equally frequent classes would
-    have one in more than half of its maps by luck.
+    The class is selected on the other half of the examples. On the same examples, the result would be biased: one of
+    two equally likely classes has more than half of the maps by chance.
     """
     predicted, clusters = _predicted(patterns, reading), clusters_of(patterns)
     predicted = predicted.reshape(len(predicted), -1)
@@ -173,7 +173,7 @@ def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     "same-class-across-tasks", unit="percent", within=(0, 100), by_task=Need("patterns", tasks=SEVEN_TASKS, least=2)
 )
 def same_across_tasks(by_task: tuple[Measurement, ...], reading: Reading = "special") -> Estimand:
-    """Return the percentage of heads with the same most frequent class on two tasks, mean over pairs of tasks."""
+    """Return the percentage of heads with the same most frequent class on two tasks, averaged over pairs of tasks."""
 
     def same(*means: np.ndarray) -> Number:
         majority = np.broadcast_arrays(*(_by_head(mean).argmax(-1) for mean in means))
@@ -184,12 +184,12 @@ def same_across_tasks(by_task: tuple[Measurement, ...], reading: Reading = "spec
 
 @quantity("pattern-macro-f1", unit="macro-F1", within=(0, 1), quality=Need("pattern-quality"))
 def macro_f1_of_classifier(quality: Measurement, agreed: bool = False, reading: Reading = "special") -> Estimand:
-    """Return the macro-F1 of the classifier on annotated maps of heads that it was not trained on (K19 section 4.1).
+    """Return the macro-F1 of the classifier on annotated maps of held-out heads (K19 section 4.1).
 
     Heads are resampled, not maps.
 
     Args:
-        agreed: count only the maps on which readers agree.
+        agreed: Whether to use only maps on which readers agree.
     """
     parts = quality.sample(f"{reading}_{'agreed_' if agreed else ''}confusion").reshape(-1, SIZE * SIZE)
     return Estimand.of(parts, lambda mean: macro_f1(mean.reshape(*mean.shape[:-1], SIZE, SIZE)))

@@ -1,4 +1,4 @@
-"""Scores of a model of which weights or heads are taken away, more and more of them (claims I1 and I4)."""
+"""Scores of a model as more and more of its weights or heads are pruned (claims I1 and I4)."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
-    """Return a block of moments, and the function from its means to the scores in points, the whole model's first."""
+    """Return a block of moments, and a function from its means to scores in points, starting with the full model."""
     metric = "pearson" if TASKS[pruning.subject.task].regression else "accuracy"
     target = pruning.sample("target")
     answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
@@ -29,16 +29,16 @@ def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve
 
 
 def _place(pruning: Measurement, share: float) -> int:
-    """Return the place of a share on the curve; the whole model has the first."""
+    """Return the index of a pruned fraction on the curve, whose first point is the full model."""
     return 1 + int(np.abs(np.asarray(pruning.value("share")) - share).argmin())
 
 
 @quantity("pruned-score", unit="points", within=score_range, pruning=WEIGHTS)
 def pruned_score(pruning: Measurement, share: float) -> Estimand:
-    """Return accuracy, or Pearson's correlation, with a share of the smallest weights set to 0.
+    """Return accuracy, or Pearson's correlation, with a fraction of the smallest weights set to 0.
 
     Args:
-        share: of the weights of the layers: 0.1, 0.2, up to 0.7.
+        share: Pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
     """
     block, scores = _curve(pruning)
     place = _place(pruning, share)
@@ -48,10 +48,10 @@ def pruned_score(pruning: Measurement, share: float) -> Estimand:
 
 @quantity("pruning-loss", unit="points", pruning=WEIGHTS)
 def pruning_loss(pruning: Measurement, share: float) -> Estimand:
-    """Return the score minus that with a share of the smallest weights set to 0, on the same examples.
+    """Return the score minus that with a fraction of the smallest weights set to 0, on the same examples.
 
     Args:
-        share: of the weights of the layers: 0.1, 0.2, up to 0.7.
+        share: Pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
     """
     block, scores = _curve(pruning)
     place = _place(pruning, share)
@@ -68,11 +68,11 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
 def heads_left(pruning: Measurement, keeps: float = 0.9) -> Estimand:
     """Return the percentage of heads left after the last step that keeps the required score.
 
-    Heads are removed by gradient importance, a tenth of all at a time. Their order is the same in every
-    resample; the number of steps is not.
+    Each step prunes a tenth of all heads, ordered by gradient importance. The order is the same in every resample, but
+    the number of steps is not.
 
     Args:
-        keeps: the share of the whole model's score that must be left after every step.
+        keeps: Fraction of the full model's score that must remain after every step.
     """
     block, scores = _curve(pruning)
     heads = np.asarray(pruning.value("removed")).size

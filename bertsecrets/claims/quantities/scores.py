@@ -24,7 +24,7 @@ def in_points(metric: Metric) -> Callable[[np.ndarray], Number]:
 
 
 def _plain_metric(scores: Measurement) -> Metric:
-    """Return accuracy, or Pearson's correlation for a regression task: the metrics of K19's table 1."""
+    """Return the task's metric in K19's table 1: accuracy, or Pearson's correlation for regression."""
     return pearson if "pearson" in scores.values else accuracy
 
 
@@ -37,7 +37,7 @@ def _moments(scores: Measurement) -> Float[np.ndarray, "examples k"]:
 
 
 def score_range(task: str) -> tuple[float, float]:
-    """Return the least and the largest score on a task, in points."""
+    """Return the range of scores on a task, in points."""
     return (-100, 100) if TASKS[task].regression else (0, 100)
 
 
@@ -50,7 +50,7 @@ def score(scores: Measurement) -> Estimand:
 
 
 def _majority(scores: Measurement) -> Float[np.ndarray, " examples"]:
-    """Return 1 for the examples of the most frequent class, 0 for the others."""
+    """Return 1 for examples of the majority class, 0 for others."""
     target = scores.sample("target").astype(int)
     return (target == np.bincount(target).argmax()).astype(float)
 
@@ -60,7 +60,7 @@ def f1_score(scores: Measurement) -> Estimand:
     """Return the F1 of class 1."""
     target = scores.sample("target").astype(int)
     share = float((target == 1).mean())
-    always = 100 * 2 * share / (1 + share)  # of answering 1 to everything
+    always = 100 * 2 * share / (1 + share)  # F1 of always predicting 1
     found = Estimand.of(_moments(scores), in_points(positive_f1), clusters=clusters_of(scores))
     return replace(found, nothing=always, constant=bool(scores.values.get("constant")))
 
@@ -70,9 +70,9 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
     """Return one subject's score minus the other's, on the same examples.
 
     Args:
-        with_f1: use F1 for a task whose metric it is.
-        above_majority: return the smaller of this difference and the lead over the most frequent class, so that a
-            constant answer cannot win against a worse one. A correlation is compared with the other subject alone.
+        with_f1: Whether to use F1 on tasks where it is the official metric.
+        above_majority: Whether to also compare with the majority class and return the smaller difference, so that a
+            constant predictor cannot beat a worse one. Ignored for correlations.
     """
     if above_majority and _plain_metric(own) is accuracy:
         return _lead_over_both(own, other)
@@ -84,7 +84,7 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
 
 
 def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
-    """Return the accuracy of one subject minus that of the other, and minus that of the most frequent class."""
+    """Return the accuracy of one subject minus that of the other, and minus that of the majority class."""
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
@@ -93,7 +93,7 @@ def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
 
 
 def mean_over_tasks(by_task: Sequence[Estimand]) -> Estimand:
-    """Return the mean over tasks of a quantity, part by part; the examples of each task are resampled on their own."""
+    """Return the mean of each part over tasks; the examples of each task are resampled independently."""
 
     def statistic(*means: np.ndarray) -> Number:
         values = [np.asarray(task.statistic(mean)) for task, mean in zip(by_task, means, strict=True)]
@@ -113,17 +113,17 @@ def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...]
     """Return one subject's score minus the other's, averaged over K19's seven tasks.
 
     Args:
-        with_f1: use F1 for the tasks whose metric it is.
+        with_f1: Whether to use F1 on tasks where it is the official metric.
     """
     return mean_over_tasks([difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)])
 
 
 @quantity("cased-loss", unit="points", scores=SCORES, cased=Need("scores", options={"cased": True}))
 def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = None) -> Estimand:
-    """Return a checkpoint's score minus its score with the tokenizer's lower-casing switched off.
+    """Return a checkpoint's score minus its score with the tokenizer's lower-casing disabled.
 
     Args:
-        nothing: the loss where the tokenization makes no difference, which a published loss must exclude.
+        nothing: Loss if tokenization makes no difference, which the interval must exclude to reproduce a published one.
     """
     if not cased.value("lower_cases"):
         raise NotApplicableError("the model's tokenizer does not lower-case")
@@ -142,16 +142,16 @@ WORDS = Need("word-baselines")
 
 
 def _of_words(words: Measurement, texts: str) -> Measurement:
-    """Return a baseline's predictions as those of a model."""
+    """Return a baseline's predictions in the form of a model's scores."""
     return replace(words, samples={**words.samples, "predicted": words.sample(f"{texts}_predicted")})
 
 
 @quantity("lead-over-words", unit="points", scores=SCORES, words=WORDS)
 def lead_over_words(scores: Measurement, words: Measurement, texts: Literal["words", "second"] = "words") -> Estimand:
-    """Return a model's score minus that of counts of words, on the same examples.
+    """Return a model's score minus that of a bag-of-words baseline on the same examples.
 
     Args:
-        texts: `words` of all texts, or of the `second` text alone.
+        texts: `words` for the words of all texts, `second` for only those of the second text.
     """
     baseline = replace(_of_words(words, texts), values=scores.values)
     return replace(difference(scores, baseline), notes=(f"counts of words {float(score(baseline).value):.1f}",))
@@ -159,10 +159,10 @@ def lead_over_words(scores: Measurement, words: Measurement, texts: Literal["wor
 
 @quantity("words-over-majority", unit="points", words=WORDS)
 def words_over_majority(words: Measurement, texts: Literal["words", "second"] = "words") -> Estimand:
-    """Return the accuracy of word counts minus that of the most frequent class; for a correlation, the correlation.
+    """Return the accuracy of a bag-of-words baseline minus that of the majority class; for regression, its correlation.
 
     Args:
-        texts: `words` of all texts, or of the `second` text alone.
+        texts: `words` for the words of all texts, `second` for only those of the second text.
     """
     baseline = _of_words(words, texts)
     regression = TASKS[words.subject.task].regression
@@ -171,9 +171,9 @@ def words_over_majority(words: Measurement, texts: Literal["words", "second"] = 
 
 @quantity("score-over-majority", unit="points", scores=SCORES)
 def over_majority(scores: Measurement) -> Estimand:
-    """Return the accuracy minus that of the most frequent class; for a correlation, the correlation.
+    """Return the accuracy minus that of the majority class; for regression, the correlation.
 
-    A constant answer can never beat the majority class, whatever the examples, so it refutes the claim.
+    A constant predictor can never beat the majority class, so it refutes the claim on any examples.
     """
     refuted = "a constant answer is never above the majority class" if scores.values.get("constant") else ""
     if _plain_metric(scores) is pearson:

@@ -23,7 +23,7 @@ def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples la
     """Return the attention to a kind of token (`cls`, `sep` or `sep_sum`) by layer.
 
     Raises:
-        NotApplicableError: the model has no such token.
+        NotApplicableError: The model has no such token.
     """
     if np.isnan(special.value(kind)).all():
         raise NotApplicableError(f"the model has no [{kind.upper()}]")
@@ -35,7 +35,7 @@ def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Es
     """Return the [SEP] attention of the last two layers, fine-tuned minus pretrained.
 
     Args:
-        kind: `sep` takes the more attended of two [SEP]s, `sep_sum` both together.
+        kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
     """
     growth = _by_layer(after, kind) - _by_layer(before, kind)
     if growth.shape[1] < 3:
@@ -45,12 +45,12 @@ def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Es
 
 @quantity("depth-gap", unit="depth", special=SPECIAL)
 def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
-    """Return the depth of [SEP] attention minus that of [CLS] attention, as a share of the model's depth.
+    """Return the depth of [SEP] attention minus that of [CLS] attention, as a fraction of the model's depth.
 
-    Depth is the centre of mass over the layers: 0 is the first layer, 1 the last.
+    Depth is the centre of mass over layers, from 0 (first layer) to 1 (last layer).
 
     Args:
-        kind: `sep` takes the more attended of two [SEP]s, `sep_sum` both together.
+        kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, kind)
     layers = cls.shape[1]
@@ -67,10 +67,10 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
 
 @quantity("special-token-crossing", unit="attention", special=SPECIAL)
 def crossing(special: Measurement) -> Estimand:
-    """Return the smallest of the leads that figure 6 shows on every task, mean over heads.
+    """Return the smallest of the differences that figure 6 shows on every task, averaged over heads.
 
-    They are that of [CLS] over [SEP] in layers 2 and 3, and that of [SEP] over [CLS] in layers 4 to 10. In the last two
-    layers both are near 0 on some tasks.
+    The differences are [CLS] minus [SEP] in layers 2 and 3, and [SEP] minus [CLS] in layers 4 to 10. In the last two
+    layers, both are near 0 on some tasks.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
     leads = (cls - sep)[:, 1:10]
@@ -94,8 +94,8 @@ def sep_lead(
     """Return the attention to [SEP] (mean over heads) on the one-sentence task minus that on the two-sentence tasks.
 
     Args:
-        kind: `sep` takes the more attended of two [SEP]s, `sep_sum` both together.
-        others: `most` compares with each of the two-sentence tasks, and takes the smallest lead; `mean` compares with
+        kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
+        others: `most` for the smallest difference from any of the two-sentence tasks, `mean` for the difference from
             their mean.
     """
     tasks = (one_sentence, *two_sentences)
@@ -114,13 +114,13 @@ def sep_lead(
 
 @quantity("stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL, patterns=Need("patterns"))
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
-    """Return the percentage of maps with a stripe whose most attended token is [CLS] or [SEP] (K19 section 4.4).
+    """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
 
-    A map has a stripe if its class is vertical or vertical-diagonal under the reading `stripes`, which does not ask on
-    which token the stripe stands.
+    A map is striped if its class is vertical or vertical-diagonal under the reading `stripes`, which ignores which
+    token is attended.
 
     Raises:
-        NotApplicableError: the model has no such token.
+        NotApplicableError: The model has neither token.
     """
     if np.isnan(special.value("brightest")).all():
         raise NotApplicableError("the model has no [CLS] and no [SEP]")
@@ -139,7 +139,7 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
 
 @quantity("figure-6-correlation", unit="r", special=SPECIAL)
 def figure_6(special: Measurement, kind: str, ranks: bool = False) -> Estimand:
-    """Return by how much a map is more like the task's panel of K19's figure 6 (`cls` or `sep`) than others."""
+    """Return how much better a map correlates with the task's panel of K19's figure 6 than with the references."""
     _by_layer(special, kind)
     folder, figures = TASKS[special.subject.task].folder, panels(f"fig6_{kind.upper()}")
     return likeness(flat(special, kind), figures, folder, ranks=ranks, clusters=clusters_of(special))

@@ -1,4 +1,4 @@
-"""How similar the vectors of random words are (claims I2)."""
+"""Similarity of the vectors of random words (claims I2)."""
 
 import numpy as np
 from jaxtyping import Float
@@ -13,7 +13,7 @@ VECTORS = Need("anisotropy")
 
 
 def _layers(vectors: Measurement) -> tuple[Float[np.ndarray, "pairs layers"], str]:
-    """Return the mean cosine of each pair of rows by layer, without the embeddings, and a note of the means."""
+    """Return the mean cosine of each pair of rows by layer, excluding embeddings, and a note with the means."""
     block = vectors.sample("cosine").astype(np.float64)
     block = block[~np.isnan(block).any(1), 1:]
     centred = column_means(vectors.sample("centred").astype(np.float64))[0][1:]

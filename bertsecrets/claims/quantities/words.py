@@ -1,4 +1,4 @@
-"""Attention to linguistic features (K19 section 4.4) and along relations (4.5); inputs without them are left out."""
+"""Attention to linguistic features (K19 section 4.4) and along relations (4.5); inputs without them are excluded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,9 +48,9 @@ def _present(means: np.ndarray) -> np.ndarray:
 
 
 def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tuple[list[str], list[str]]:
-    """Return the kinds that enough inputs have for a choice among kinds, and a note of those left out.
+    """Return the kinds of words that occur in enough inputs, and a note that lists the excluded ones.
 
-    If no kind has enough, all that occur are returned, and the judge says that the inputs are too few.
+    If no kind occurs in enough inputs, all that occur are returned. The judge then reports too few examples.
     """
     inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
     kept = [kind for kind, count in inputs.items() if count >= FEWEST]
@@ -64,11 +64,11 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return the largest increase, over heads, of attention to a type of word, beyond two contrasts.
 
-    The increase is over the pretrained model. Parts, for each kind: the increase; the increase minus that of attention
-    to the other kinds of words in the same head, since a head may attend more to all words; and the increase minus
-    the largest decrease over heads, since heads that move by chance move both ways. The claim is about the least. The
-    largest of many heads would be positive by luck, so for each half of the inputs that have the kind the head is
-    chosen on the other half.
+    The increase is relative to the pretrained model. There are three parts for each kind of word: the increase; the
+    increase minus that for other kinds in the same head, since a head may attend more to all words; and the increase
+    minus the largest decrease over heads, since random changes go both ways. The claim is about the smallest part.
+    The largest increase of many heads would be positive by chance, so the head for each half of the inputs with the
+    kind is selected on the other half.
     """
     columns, notes, clusters = [], [], clusters_of(after)
     others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC if kind not in kinds]
@@ -99,7 +99,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
 
 
 def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[np.ndarray, "examples heads"]:
-    """Return the mean over the kinds that an input has; NaN for inputs with none."""
+    """Return the mean over the kinds that occur in an input; NaN for inputs with none."""
     there = ~np.isnan(stack)
     count = there.sum(0)
     return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
@@ -109,8 +109,8 @@ def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[
 def best_against_special(features: Measurement) -> Estimand:
     """Return attention to the most attended linguistic feature divided by that to the less attended of [CLS] and [SEP].
 
-    Each is taken in the head that attends to it most, which for each half of the examples is chosen on the other. Kinds
-    that too few inputs have are left out.
+    Each is measured in the head that attends to it most, which is selected on the other half of the examples. Kinds
+    that occur in too few inputs are excluded.
     """
     special = ("cls", "sep")
     for kind in special:
@@ -140,9 +140,10 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
 
 @quantity("cls-row-lead", unit="attention", features=FEATURES)
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
-    """Return the last layer's [CLS] row's weight on a kind (mean over heads) minus that on the best other kind.
+    """Return the weight on a kind of token minus that on the best other kind, in the last layer's [CLS] row.
 
-    Kinds are K19's features, [CLS], [SEP] and punctuation; others that too few inputs have are left out.
+    Weights are averaged over heads. Kinds are K19's features, [CLS], [SEP] and punctuation. Other kinds that occur in
+    too few inputs are excluded.
     """
     rows = _cls_row(features)
     if kind not in rows:
@@ -158,9 +159,9 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
 
 @quantity("final-punctuation-heads", unit="percent", within=(0, 100), words=SURFACE)
 def final_punctuation(words: Measurement) -> Estimand:
-    """Return the percentage of heads in the last two layers that attend more to the mark ending a text than to words.
+    """Return the percentage of heads in the last two layers that attend more to final punctuation than to any word.
 
-    The most attended word of each input counts; inputs that do not end with a mark are left out.
+    Final punctuation is compared with the most attended word of each input. Inputs without it are excluded.
     """
     final, word = (words.sample(kind)[:, -2:] for kind in ("final", "word"))
     lead = (final - word).reshape(len(final), -1).astype(np.float64)
@@ -172,9 +173,10 @@ def final_punctuation(words: Measurement) -> Estimand:
 
 @quantity("named-equal-word-attention", unit="attention", words=SURFACE)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the weight from a word to the same word in the other text minus what chance gives it, in named heads.
+    """Return the smallest weight, over named heads, from a word to the same word in the other text, above chance.
 
-    Heads are (layer, head), from 1; the smallest of them counts.
+    Args:
+        heads: Heads as (layer, head) from 1.
     """
     columns = [place(words, layer, head, "equal") for layer, head in heads]
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
@@ -190,9 +192,9 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
     ablations=Need("head-ablation", tasks=("stsb", "rte")),
 )
 def equal_words(words: Measurement, ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
-    """Return the weight from a word to the same word in the other text minus what chance gives it, in some heads.
+    """Return the weight from a word to the same word in the other text, above chance, in the most important heads.
 
-    These are the heads that are most harmful to lose on two tasks: those with the lowest sum of ranks by gain.
+    Those are the heads with the lowest sum of ranks by ablation gain on two tasks.
     """
     ranks = sum(np.asarray(one.value("score")).ravel().argsort(kind="stable").argsort() for one in ablations)
     heads = np.argsort(ranks, kind="stable")[:count]
@@ -206,9 +208,9 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...], count: i
 
 @quantity("figure-7-correlation", unit="r", features=FEATURES)
 def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
-    """Return by how much the last layer is more like the task's panel of K19's figure 7 than others, over its features.
+    """Return how much better the last layer correlates with the task's panel of K19's figure 7 than with references.
 
-    Features that too few inputs have are left out.
+    Features that occur in too few inputs are excluded.
     """
     rows = _cls_row(features)
     kept, notes = _frequent({kind: rows[kind] for kind in FIGURE_7.values()})
@@ -227,9 +229,9 @@ def relation_heads(
     relations: Sequence[str] = RELATIONS,
     reading: Reading = "special",
 ) -> Estimand:
-    """Return the percentage of diagonal maps of the head that is best at a relation; the smallest over the relations.
+    """Return the percentage of diagonal maps in the best head for a relation: the smallest over the relations.
 
-    Diagonal maps are those of the classes diagonal and vertical-diagonal, under a reading of what is vertical.
+    Diagonal maps belong to the classes diagonal and vertical-diagonal, under a reading of vertical.
     """
     weights = np.hstack([flat(attention, name) for name in relations])
     predicted = flat(patterns, f"{reading}_predicted")
