@@ -1,1 +1,1 @@
-"""All texts that are read: GLUE tasks, frame sentences, their parses, the suite's own corpus."""
+"""Text data: GLUE tasks, frame sentences, parses, and the suite's own corpus."""

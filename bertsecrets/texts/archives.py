@@ -1,4 +1,4 @@
-"""The files of zip and tar archives, read within limits and never unpacked to disk."""
+"""Read files in zip and tar archives, within size limits and without unpacking to disk."""
 
 import bz2
 import gzip
@@ -14,11 +14,11 @@ from typing import Any
 
 from bertsecrets.errors import UserError, excerpt
 
-MEMBER_LIMIT = 64 * 2**20  # bytes of one file; FrameNet's largest has 2 MiB
-TOTAL_LIMIT = 2 * 2**30  # bytes of everything that an archive unpacks to; FrameNet 1.7 has 0.9 GiB
+MEMBER_LIMIT = 64 * 2**20  # bytes per file; FrameNet's largest is 2 MiB
+TOTAL_LIMIT = 2 * 2**30  # bytes of an unpacked archive; FrameNet 1.7 is 0.9 GiB
 COMPRESSED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
-# Python has a different error for each kind of damage. RuntimeError: an encrypted zip, an unknown compression.
+# Python raises a different error for each kind of damage. RuntimeError: an encrypted zip, an unknown compression.
 UNREADABLE = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OSError, RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError),
@@ -26,15 +26,15 @@ UNREADABLE = (
 
 
 class DamagedArchiveError(ValueError):
-    """An archive that is damaged, cut off, encrypted or too large, or a file that is not an archive."""
+    """An archive is damaged, truncated, encrypted or too large, or a file is not an archive."""
 
 
 @contextmanager
 def unpacking(path: Path, advice: str) -> Iterator[None]:
-    """Turn errors of reading an archive, or the folder that it was unpacked to, into one line that ends with `advice`.
+    """Turn errors on reading an archive, or its unpacked folder, into a one-line error that ends with `advice`.
 
     Raises:
-        UserError: it is damaged, encrypted, too large, not an archive or not readable.
+        UserError: If it is damaged, encrypted, too large, unreadable or not an archive.
     """
     try:
         yield
@@ -43,16 +43,17 @@ def unpacking(path: Path, advice: str) -> Iterator[None]:
 
 
 def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_LIMIT) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the wanted regular files of a zip or tar archive, in its order.
+    """Yield the name and content of the wanted regular files in a zip or tar archive, in archive order.
 
-    A tar archive is read to its very end, so that one that was cut off is never taken for a shorter one.
+    A tar archive is read to the end, to detect truncation.
 
     Args:
-        limit: bytes that one file may have.
+        limit: Maximum bytes per file.
 
     Raises:
-        DamagedArchiveError: it is cut off or otherwise damaged, too large, has a file twice, or is not an archive.
-        OSError: it cannot be read.
+        DamagedArchiveError: If it is truncated or otherwise damaged, too large, has duplicate files, or is not an
+            archive.
+        OSError: If it cannot be read.
     """
     with path.open("rb") as file:
         start = file.read(8)
@@ -97,7 +98,7 @@ def _tarred(path: Path, start: bytes, wanted: Callable[[str], bool], limit: int)
 
 
 class _Header(tarfile.TarInfo):
-    """A header that must be intact: tarfile itself takes a damaged or missing one for the end of the archive."""
+    """A strict header: tarfile itself treats a damaged or missing header as the end of the archive."""
 
     @classmethod
     def frombuf(cls, buf, encoding, errors):
@@ -105,7 +106,7 @@ class _Header(tarfile.TarInfo):
             info = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
             if len(buf) == tarfile.BLOCKSIZE and not any(buf):
-                raise  # the block of zeros with which an archive ends
+                raise  # the block of zeros at the end of an archive
             raise tarfile.ReadError("not a tar archive, cut off or damaged") from error
         if not 0 <= info.size <= TOTAL_LIMIT:
             raise tarfile.ReadError(f"a header says {info.size} bytes")

@@ -1,7 +1,7 @@
-"""The sentences of K19's frame-semantic experiment: each has a target word and core frame elements far from it.
+"""Sentences for K19's frame-semantic experiment, each with a target word and core frame elements far from it.
 
-They are read from JSON lines, or chosen from FrameNet's own example sentences by the paper's filters. Choosing is a
-pure function of annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet distribution.
+They are read from JSON lines, or selected from FrameNet's example sentences with the paper's filters. Selection is a
+pure function of the annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet distribution.
 """
 
 import json
@@ -17,13 +17,13 @@ from bertsecrets.store.files import digest
 from bertsecrets.types import Span
 
 Core = Literal["core_set", "core_type"]
-SENTENCE_LIMIT = 2000  # characters; few models read as many, and the paper's sentences have 12 tokens
-ELEMENT_LIMIT = 50  # core elements of a sentence
+SENTENCE_LIMIT = 2000  # characters; more than most models can read (the paper's sentences have up to 12 tokens)
+ELEMENT_LIMIT = 50  # core elements per sentence
 
 
 @dataclass(frozen=True)
 class FrameSentence:
-    """One sentence with its target and core elements, as character spans."""
+    """A sentence with its target and core elements, as character spans."""
 
     sentence: str
     target: Span
@@ -36,7 +36,7 @@ class FrameSentence:
 
 @dataclass(frozen=True)
 class Annotation:
-    """One annotated sentence: `elements` are its overt frame elements (first layer of annotation), by name and span."""
+    """An annotated sentence. `elements` are its overt frame elements (first annotation layer), by name and span."""
 
     sentence: str
     frame: str
@@ -46,7 +46,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Frame:
-    """The elements of a frame that the filters ask for: those typed `Core`, and those in one of its core sets."""
+    """The frame elements used by the filters: those of type `Core`, and those in one of the frame's core sets."""
 
     core_type: frozenset[str] = frozenset()
     core_set: frozenset[str] = frozenset()
@@ -54,17 +54,17 @@ class Frame:
 
 @dataclass(frozen=True)
 class Filters:
-    """The conditions that a sentence must meet to be chosen (K19 section 4.2). Tokens are separated by white space.
+    """The criteria for selecting sentences (K19 section 4.2). Tokens are separated by white space.
 
-    The defaults were found by comparing K19's own 473 sentences with FrameNet 1.5: of the 441 sentences that it has,
-    they choose 433, and 5 others. `core` elements are the members of a frame's core sets, and every overt element,
-    core or not, must be short and far from the target. The paper's wording, taken literally, is
-    `Filters(core="core_type", every_element=False)`; it chooses ten times as many.
+    The defaults were found by comparing K19's 473 sentences with FrameNet 1.5. They select 433 of the 441 sentences
+    that FrameNet 1.5 contains, and 5 others. `core` elements are the members of a frame's core sets, and every overt
+    element, core or not, must be short and far from the target. A literal reading of the paper would be
+    `Filters(core="core_type", every_element=False)`, which selects ten times as many.
     """
 
     tokens: int = 12
     element_tokens: int = 3
-    distance: int = 2  # an element is too near if one of its tokens is this many tokens from the target, or fewer
+    distance: int = 2  # an element is too close if one of its tokens is at most this many tokens from the target
     target_tokens: int | None = 1
     core: Core = "core_set"
     every_element: bool = True
@@ -72,14 +72,14 @@ class Filters:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen sentences, and how many others were refused for which reason."""
+    """The selected sentences, and the number of rejected sentences by reason."""
 
     sentences: list[FrameSentence]
     refused: dict[str, int] = field(default_factory=dict)
 
 
 def choose(annotations: Iterable[Annotation], frames: Mapping[str, Frame], filters: Filters | None = None) -> Chosen:
-    """Return the sentences that pass the filters, in order; annotations of unknown frames have no core elements."""
+    """Select the sentences that pass the filters, in order. Annotations of unknown frames have no core elements."""
     filters = filters or Filters()
     sentences: list[FrameSentence] = []
     refused: dict[str, int] = {}
@@ -93,7 +93,7 @@ def choose(annotations: Iterable[Annotation], frames: Mapping[str, Frame], filte
 
 
 def _judge(annotation: Annotation, frame: Frame, filters: Filters) -> FrameSentence | str:
-    """Return the sentence, or the reason why it is not chosen."""
+    """Return the sentence, or the reason for rejecting it."""
     text, core = annotation.sentence, getattr(frame, filters.core)
     if len(text.split()) > filters.tokens:
         return f"more than {filters.tokens} tokens"
@@ -117,7 +117,7 @@ def _judge(annotation: Annotation, frame: Frame, filters: Filters) -> FrameSente
 
 
 def token_range(text: str, span: Span) -> range:
-    """Return the white-space tokens that a span touches, as a range of their numbers, counted from 0.
+    """Return the range of white-space tokens, counted from 0, that overlap a span.
 
     >>> token_range("She sold the old boat .", (9, 16))
     range(2, 4)
@@ -129,7 +129,7 @@ def token_range(text: str, span: Span) -> range:
 
 
 def distance(one: range, other: range) -> int:
-    """Return the distance of two ranges in tokens: 0 if they overlap, 1 for neighbours.
+    """Return the distance between two ranges in tokens: 0 if they overlap, 1 if they are adjacent.
 
     >>> distance(range(0, 2), range(4, 5))
     3
@@ -140,19 +140,20 @@ def distance(one: range, other: range) -> int:
 
 
 def sentences_digest(sentences: Sequence[FrameSentence]) -> str:
-    """Return a digest of the sentences with the texts of their targets and core elements, whatever their order."""
+    """Return an order-independent digest of the sentences with the texts of their targets and core elements."""
     texts = ((sentence.sentence, *sentence.words()) for sentence in sentences)
     return digest(sorted([sentence, target, *elements] for sentence, target, elements in texts))
 
 
 def read_jsonl(path: Path) -> list[FrameSentence]:
-    """Return the sentences of JSON lines with `sentence`, `target` and `core_elements` (texts that the sentence has).
+    """Read sentences from JSON lines with `sentence`, `target` and `core_elements` (substrings of the sentence).
 
-    Where the target occurs more than once (as whole words), the first occurrence counts; of a core element, the one
-    nearest to the target but outside its neighbourhood. In 432 of 433 sentences FrameNet has them in the same places.
+    If the target occurs more than once (as whole words), the first occurrence is used. For a core element, the
+    occurrence closest to the target but outside its neighbourhood is used. In 432 of 433 sentences, these are the
+    places in FrameNet.
 
     Raises:
-        UserError: the file cannot be read, or a line is not such a record; the message names file and line.
+        UserError: If the file cannot be read, or a line is not such a record. The message names the file and line.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
@@ -165,7 +166,7 @@ def _record(line: str, where: str) -> FrameSentence:
     form = 'expected {"sentence": text, "target": text, "core_elements": [text, ...]}'
     try:
         record: Any = json.loads(line)
-        json.dumps(record, ensure_ascii=False).encode()  # "\ud800", half of a pair, is valid JSON but not text
+        json.dumps(record, ensure_ascii=False).encode()  # "\ud800", an unpaired surrogate, is valid JSON but not text
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not valid JSON ({excerpt(error, 100)}): {form}") from error
     if not isinstance(record, dict):
@@ -201,7 +202,7 @@ def _quoted(text: str) -> str:
 
 
 def find_words(text: str, wanted: str) -> list[Span]:
-    """Return the spans at which a text occurs in another as whole words; if nowhere, those inside words.
+    """Return the spans where a text occurs in another as whole words or, if there are none, inside words.
 
     >>> find_words("art is an art", "art")
     [(0, 3), (10, 13)]

@@ -1,7 +1,7 @@
-"""The example sentences of a FrameNet distribution: the XML folder that NLTK or a user unpacked, or the archive.
+"""Read example sentences from a FrameNet distribution: an archive, or the XML folder unpacked by NLTK or a user.
 
-The files of lexical units hold 580 MB, nearly all of it in sentences that are too long. So each sentence is cut out
-as bytes and parsed only if it is short enough; a file that does not end as it should is still an error.
+The lexical unit files are 580 MB in size, mostly sentences that are too long. For speed, sentences are split as bytes,
+and only those that are short enough are parsed. A truncated file is still an error.
 """
 
 import html
@@ -22,10 +22,10 @@ GET = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/
 
 
 def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
-    """Return the frame sentences of a `.jsonl` file, a FrameNet folder, or an archive of one.
+    """Return the frame sentences in a `.jsonl` file, a FrameNet folder or a FrameNet archive.
 
     Raises:
-        UserError: the file is missing, damaged or none of these, or no sentence passes the filters.
+        UserError: If the file is missing, damaged or none of these, or if no sentence passes the filters.
     """
     if path.suffix.lower() in {".jsonl", ".json"}:
         return Chosen(read_jsonl(path))
@@ -39,10 +39,10 @@ def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
 
 
 def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annotation], dict[str, Frame]]:
-    """Return the annotated sentences of at most `tokens` white-space tokens, by lexical unit, and all frames.
+    """Return all frames, and the annotated sentences of at most `tokens` white-space tokens, by lexical unit.
 
     Raises:
-        UserError: the path holds no FrameNet, or a damaged file, which the message names.
+        UserError: If the path contains no FrameNet data, or a damaged file, which the message names.
     """
     units: list[tuple[int, list[Annotation]]] = []
     frames: dict[str, Frame] = {}
@@ -54,7 +54,7 @@ def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annota
             else:
                 frame_name, frame = read_frame(content)
                 frames[frame_name] = frame
-        except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
+        except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError is an unknown encoding
             reason = excerpt(error, 150)
             raise UserError(f"{path}: {excerpt(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
     if not units or not frames:
@@ -64,15 +64,15 @@ def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annota
 
 
 def exemplars(content: bytes, tokens: int) -> Iterator[Annotation]:
-    """Yield the annotations of the short sentences in the file of one lexical unit.
+    """Yield the annotations of the short sentences in a lexical unit file.
 
     Args:
-        content: the XML file.
-        tokens: at most this many white-space tokens per sentence.
+        content: Content of the XML file.
+        tokens: Maximum number of white-space tokens per sentence.
 
     Raises:
-        ValueError: the file is incomplete, or not that of a lexical unit; a label lies outside its sentence.
-        ElementTree.ParseError: its XML is broken.
+        ValueError: If the file is incomplete or not a lexical unit, or a label is outside its sentence.
+            ElementTree.ParseError: If the XML is malformed.
     """
     _, begun, rest = content.partition(b"<lexUnit")
     unit = FRAME_OF_UNIT.search(rest.partition(b">")[0])
@@ -109,7 +109,7 @@ def _spans(annotated: ElementTree.Element, layer: str, rank: str | None) -> Iter
         if element.get("name") == layer and (rank is None or element.get("rank") == rank):
             for label in element.iterfind("label"):
                 start, end = label.get("start"), label.get("end")
-                if start is not None and end is not None:  # elements that the sentence leaves out have none
+                if start is not None and end is not None:  # elements omitted from the sentence have none
                     yield label.get("name", ""), (int(start), int(end) + 1)
 
 
@@ -117,8 +117,8 @@ def read_frame(content: bytes) -> tuple[str, Frame]:
     """Return a frame's name, its core elements and the members of its core sets.
 
     Raises:
-        ElementTree.ParseError: the XML is broken.
-        ValueError: it is not a frame.
+        ElementTree.ParseError: If the XML is malformed.
+        ValueError: If it is not a frame.
     """
     root = parse_xml(NAMESPACE.sub(b"", content, count=1))
     if root.tag != "frame" or not root.get("name"):
@@ -134,18 +134,18 @@ class _WithoutEntities(ElementTree.TreeBuilder):
 
 
 def parse_xml(content: bytes) -> ElementTree.Element:
-    """Return the root of an XML document; one with a document type is refused before any entity is declared.
+    """Return the root of an XML document. Documents with a document type are rejected before any entity is declared.
 
     Raises:
-        ElementTree.ParseError: the XML is broken.
-        ValueError: it has a document type.
-        LookupError: its encoding is unknown.
+        ElementTree.ParseError: If the XML is malformed.
+        ValueError: If it has a document type.
+        LookupError: If its encoding is unknown.
     """
     return ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutEntities()))  # nosec B314
 
 
 def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the XML files in `lu` and `frame`, at any depth of a folder, zip or tar archive."""
+    """Yield the name and content of XML files in `lu` and `frame`, at any depth of a folder, zip or tar archive."""
     with unpacking(path, f"{NEEDED}, or an archive (.zip, .tar.xz) of one"):
         if not path.exists():
             raise UserError(f"no FrameNet at {path}: {NEEDED}; {GET}")
@@ -167,6 +167,6 @@ def _files_of(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _wanted(name: str) -> bool:
-    """Return whether a file is a lexical unit's or a frame's; macOS adds files of its own, with a dot in front."""
+    """Return whether a file is a lexical unit or a frame, excluding the dot files that macOS adds."""
     path = PurePosixPath(name)
     return path.suffix == ".xml" and path.parent.name in {"lu", "frame"} and not path.name.startswith(".")

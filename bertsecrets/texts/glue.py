@@ -1,7 +1,7 @@
-"""The GLUE data, from the hub at a pinned revision or from a local folder in GLUE's own TSV layout.
+"""GLUE data, from the hub at a pinned revision or from a local folder in GLUE's original TSV layout.
 
-Either way the result is a `Split`, checked against the official row and class counts. Local files are read as GLUE
-wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
+Both give a `Split`, checked against the official row and class counts. Local files are read as in GLUE: UTF-8,
+tab-separated, unquoted (a `"` is text), with one header line.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from bertsecrets.texts.tasks import Task
 GLUE_HUB = "nyu-mll/glue"
 GLUE_REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 SPLITS = ("train", "dev")
-MADE_UP = "made_up"  # a column of the suite's own corpus, which no data set of GLUE's has
-FETCHED = "fetched.json"  # in a GLUE folder that `fetch --output` wrote: what its splits were
-SCORE = re.compile(r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")  # float() also takes 1_0 and other digits
+MADE_UP = "made_up"  # a column of the suite's own corpus that no GLUE data set has
+FETCHED = "fetched.json"  # record of the splits in a GLUE folder written by `fetch --output`
+SCORE = re.compile(r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")  # float() also accepts 1_0 and non-ASCII digits
 
-# The sha256 of the hub's files at this revision, from their LFS pointers. Those of MRPC, QQP and SST-2 were found in
-# several public projects that pin them, the others in one.
+# The sha256 of the hub's files at this revision, from their LFS pointers. Several public projects pin those of MRPC,
+# QQP and SST-2, and one pins the others.
 PUBLISHED = {
     "mnli/train-00000-of-00001.parquet": "49a4a5508b89b8fed2c6e81d2c47d00f4759050a7048c6cc5d95d31122ced3c1",
     "mnli/validation_matched-00000-of-00001.parquet":
@@ -49,8 +49,8 @@ PUBLISHED = {
     "stsb/validation-00000-of-00001.parquet": "152de7cf1fa34ee4df1c243bd209b02ade21a1d5c4fb3b7da5240f78e4000aa9",
 }  # fmt: skip
 
-# The fingerprints of splits read from GLUE's own TSV files, for those that could be computed from them. A hub's split
-# is known by its file.
+# Fingerprints of splits read from GLUE's original TSV files, as far as available. Splits from the hub are identified by
+# their files.
 FINGERPRINTS = {
     ("mnli", "dev"): "a839954d38e597fecc4bf122164c681e5088074d2178c4a527e2e51787bc8187",
     ("mrpc", "train"): "4f6ef28ed4bcbcf924dffa66e6f0dd6ed6a51a750286e576f85bc1a29bd99884",
@@ -67,10 +67,10 @@ FINGERPRINTS = {
 
 @dataclass(frozen=True)
 class Split:
-    """One split of one task, in file order.
+    """A split of a task, in file order.
 
-    `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether it is GLUE's own, if that
-    is known; results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
+    `labels` are class names or, for STS-B, scores from 0 to 5. `official` is whether the split is GLUE's, as far as is
+    known; results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
     """
 
     task: Task
@@ -87,9 +87,9 @@ class Split:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256, in hex, of every text and label in order, each preceded by its length.
+        """The hex sha256 of all texts and labels in order, each preceded by its length.
 
-        The hub's rows and a local copy of them have the same fingerprint.
+        Rows from the hub and a local copy have the same fingerprint.
         """
         sha = hashlib.sha256(f"{self.task.name} {self.name}".encode())
         second = self.sentence2 or [""] * len(self)
@@ -100,14 +100,14 @@ class Split:
         return sha.hexdigest()
 
     def targets(self) -> list[float] | list[int]:
-        """Return the labels as numbers for a model's loss: class numbers in the order of `task.labels`, or scores."""
+        """Return numeric labels for the loss: class indices in the order of `task.labels`, or scores."""
         if self.task.regression:
             return [float(score) for score in self.labels]
         index = {name: i for i, name in enumerate(self.task.labels)}
         return [index[str(label)] for label in self.labels]
 
     def select(self, rows: Iterable[int]) -> "Split":
-        """Return the rows with these numbers, counted from 0."""
+        """Return the rows with these indices."""
         numbers = list(rows)
         second = self.sentence2
         labels: list[Any] = [self.labels[i] for i in numbers]
@@ -122,7 +122,7 @@ class Split:
         """Return the first `limit` rows, or all if there are fewer or `limit` is None.
 
         Raises:
-            UserError: `limit` is below 1.
+            UserError: If `limit` is less than 1.
         """
         if limit is None or limit >= len(self):
             return self
@@ -133,10 +133,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Source:
-    """The places that splits are read from: local GLUE folders, or the hub if there are none.
+    """The source of splits: local GLUE folders, or the hub if there are none.
 
-    A split is read from `glue`, or else from the first folder of `beside` that has it; so one folder may hold the
-    official files, and another those that are incomplete.
+    A split is read from `glue`, or else from the first folder in `beside` that contains it. For example, one folder can
+    contain the official files and another the incomplete ones.
     """
 
     glue: Path | None = None
@@ -145,10 +145,10 @@ class Source:
     beside: tuple[Path, ...] = ()
 
     def split(self, task: Task, name: str) -> Split:
-        """Return one split (`train` or `dev`), loaded and checked.
+        """Load and check a split (`train` or `dev`).
 
         Raises:
-            UserError: the data are missing, malformed or unofficial; the message names file, line and column.
+            UserError: If the data are missing, malformed or unofficial. The message names file, line and column.
         """
         if self.glue is None:
             split, content = load_hub(task, name, self.offline), None
@@ -162,7 +162,7 @@ class Source:
         return replace(split, official=not problem)
 
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
-        """Return why the local folders cannot provide these splits; None if they can, or if the hub is the source."""
+        """Return why the local folders cannot provide these splits, or None if they can or the hub is the source."""
         try:
             for name in splits if self.glue is not None else ():
                 self._find(task, name)
@@ -171,7 +171,7 @@ class Source:
         return None
 
     def _find(self, task: Task, name: str) -> tuple[Path, Path]:
-        """Return the first folder that has a split, and the split's file."""
+        """Return the first folder that contains a split, and the split's file."""
         assert self.glue is not None
         for folder in (self.glue, *self.beside):
             with contextlib.suppress(UserError):
@@ -183,14 +183,14 @@ class Source:
 
 
 def check_glue(folder: Path) -> None:
-    """Make sure that a GLUE folder exists.
+    """Check that a GLUE folder exists.
 
     Raises:
-        UserError: it does not.
+        UserError: If it does not.
     """
     try:
         there = folder.is_dir()
-    except OSError as error:  # a name that is too long, a folder that may not be entered
+    except OSError as error:  # the name is too long, or access is denied
         raise UserError(f"cannot read the GLUE folder {excerpt(folder, 100)}: {error.strerror}") from error
     if not there:
         raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and the like")
@@ -199,10 +199,10 @@ def check_glue(folder: Path) -> None:
 
 
 def find_file(glue: Path, task: Task, name: str) -> Path:
-    """Return the TSV file of a split in a GLUE folder; case and hyphens of the task's folder name do not matter.
+    """Return the TSV file of a split in a GLUE folder, ignoring case and hyphens in the task's folder name.
 
     Raises:
-        UserError: the folder or file does not exist.
+        UserError: If the folder or file does not exist.
     """
     check_glue(glue)
     wanted = task.folder.lower().replace("-", "")
@@ -216,19 +216,20 @@ def find_file(glue: Path, task: Task, name: str) -> Path:
 
 
 def load_folder(glue: Path, task: Task, name: str) -> Split:
-    """Return one split from a folder in GLUE's own TSV layout.
+    """Load a split from a folder in GLUE's original TSV layout.
 
     Raises:
-        UserError: the file does not exist, or `read_tsv` refuses it.
+        UserError: If the file does not exist, or is invalid (see `read_tsv`).
     """
     return read_tsv(find_file(glue, task, name), task, name)
 
 
 def read_tsv(path: Path, task: Task, name: str) -> Split:
-    """Return one split from a file in GLUE's own layout.
+    """Read a split from a file in GLUE's original layout.
 
     Raises:
-        UserError: a missing column, a wrong encoding, a short row, an unknown label, a score outside 0 to 5.
+        UserError: If a column is missing, a row is short, a label is unknown, a score is outside 0 to 5, or the file is
+            not UTF-8.
     """
     header, *lines = (line.split("\t") for line in lines_of(read_text(path)))
     places = _places(path, header, task)
@@ -237,7 +238,7 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
         if fields == [""]:
             continue
         short = len(fields) <= max(places)
-        if task.skips_short_rows and short:  # GLUE's own QQP file has a few; its official count leaves them out
+        if task.skips_short_rows and short:  # GLUE's QQP file has a few, which the official count excludes
             continue
         if short or (any(fields[len(header) :]) and not task.skips_short_rows):
             lacking = f"column {header[len(fields)]!r} and those after it are missing" if short else ""
@@ -255,7 +256,7 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
 
 
 def _places(path: Path, header: list[str], task: Task) -> list[int]:
-    """Return the places of both sentences and the label in a file's header."""
+    """Return the column indices of both sentences and the label in a file's header."""
     if header == [""]:
         raise UserError(f"{path} is empty: it should be GLUE's own {task.title} file")
     wanted = [task.sentence1, task.sentence2 or task.sentence1, task.label]
@@ -284,10 +285,11 @@ def _label(task: Task, code: str, where: str) -> str | float:
 
 
 def load_hub(task: Task, name: str, offline: bool) -> Split:
-    """Return one split of `nyu-mll/glue` at the pinned revision, from the local cache if it is there.
+    """Load a split of `nyu-mll/glue` at the pinned revision, from the local cache if possible.
 
     Raises:
-        UserError: the split is neither cached nor available from the hub, or its file is not the published one.
+        UserError: If the split is neither cached nor available from the hub, or its file differs from the published
+            one.
     """
     import datasets  # takes over a second to import
     import pyarrow.parquet
@@ -302,19 +304,19 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
         pins=PUBLISHED,
     )
     pattern = f"{task.name}/{task.dev_split if name == 'dev' else 'train'}-*.parquet"
-    files = sorted(repository.folder(GLUE_REVISION, [pattern], [[pattern]]).glob(pattern))  # of pinned content
+    files = sorted(repository.folder(GLUE_REVISION, [pattern], [[pattern]]).glob(pattern))  # pinned content
     return from_hub_table(task, name, datasets.Dataset(pyarrow.parquet.read_table(files)))
 
 
 def from_hub_table(task: Task, name: str, table) -> Split:
-    """Return the split of a hub table, whose labels are numbers with names attached.
+    """Convert a hub table, which has named numeric labels, to a split.
 
     Raises:
-        UserError: the table has other label names than the task.
+        UserError: If the table's label names differ from the task's.
     """
     first, second = task.hub_columns
     if task.regression:
-        # The hub stores float32; its shortest decimal form is the score that GLUE's file has.
+        # The hub stores float32; the shortest decimal form is the score in GLUE's file.
         labels = [float(str(np.float32(score))) for score in table["label"]]
     else:
         names = table.features["label"].names
@@ -336,7 +338,7 @@ def from_hub_table(task: Task, name: str, table) -> Split:
 
 
 def official_problem(split: Split) -> str | None:
-    """Return how a split differs from the official one in rows or class counts; None if it does not."""
+    """Return how a split differs from the official one in row or class counts, or None if it does not."""
     task = split.task
     expected = task.dev_rows if split.name == "dev" else task.train_rows
     if len(split) != expected:
@@ -350,9 +352,9 @@ def official_problem(split: Split) -> str | None:
 
 
 def as_fetched(glue: Path, split: Split) -> str | None:
-    """Return the fingerprint that an official split had when `fetch --output` wrote this folder; None if it did not.
+    """Return the fingerprint that `fetch --output` recorded for an official split in this folder, or None.
 
-    The hub's file is known by its digest, and its rows by no other record than this one.
+    Only the digest of the hub's file is published, so this is the only record of its rows.
     """
     try:
         record = json.loads((glue / FETCHED).read_text(encoding="utf-8"))[split.task.name][split.name]
@@ -362,10 +364,10 @@ def as_fetched(glue: Path, split: Split) -> str | None:
 
 
 def other_content(split: Split, fetched: str | None = None) -> str | None:
-    """Return that a split's texts or labels are not those of GLUE's own file; None if they are, or if it is unknown.
+    """Return a message if a split's texts or labels are known to differ from GLUE's file, otherwise None.
 
     Args:
-        fetched: the fingerprint that an official split is recorded to have had (`as_fetched`).
+        fetched: Recorded fingerprint of the official split (see `as_fetched`).
     """
     known = fetched or FINGERPRINTS.get((split.task.name, split.name))
     if known in (None, split.fingerprint):

@@ -1,4 +1,4 @@
-"""Tasks written as a GLUE folder of their own, from the hub or from another folder; it appears whole or not at all."""
+"""Write tasks from the hub or another folder to a GLUE folder, completely or not at all."""
 
 import shutil
 import tempfile
@@ -14,12 +14,13 @@ from bertsecrets.texts.tasks import Task
 
 
 def write_tasks(source: Source, tasks: Sequence[Task], folder: Path) -> list[Split]:
-    """Write the checked splits of some tasks as a GLUE folder, and return them; an earlier one of them is replaced.
+    """Write the checked splits of some tasks to a GLUE folder, replacing an earlier one, and return the splits.
 
-    Files of a GLUE folder are copied byte by byte. The same data always give the same files.
+    Files from a GLUE folder are copied byte by byte. The output is deterministic.
 
     Raises:
-        UserError: the data are missing, malformed or unofficial, or the folder cannot be written or holds other files.
+        UserError: If the data are missing, malformed or unofficial, or the folder is not writable or contains other
+            files.
     """
     splits = [source.split(task, name) for task in tasks for name in SPLITS]
     with tempfile.TemporaryDirectory() as temporary:
@@ -34,10 +35,10 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
     """Write a split's file into a GLUE folder.
 
     Args:
-        copied: the split was read from a file of this form.
+        copied: Whether the split was read from a file in this format.
 
     Raises:
-        UserError: what is written would not be read as the same rows.
+        UserError: If reading the file back would not give the same rows.
     """
     task = split.task
     file = glue / task.folder / (task.dev_file if split.name == "dev" else "train.tsv")
@@ -51,10 +52,10 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
 
 
 def as_tsv(split: Split) -> str:
-    r"""Return a split in the layout of GLUE's own files: a header, and one line for each row, unquoted.
+    r"""Return a split in the layout of GLUE's files: a header and one unquoted line per row.
 
     Raises:
-        UserError: a text holds a tab or a line end.
+        UserError: If a text contains a tab or a line break.
     """
     task = split.task
     codes = {name: code for code, name in task.label_codes.items()}
@@ -71,7 +72,7 @@ def as_tsv(split: Split) -> str:
 
 
 def _record(splits: Sequence[Split]) -> dict[str, dict[str, dict[str, object]]]:
-    """Return what the splits were, by task and name: the same for the same data, wherever they came from on a disk."""
+    """Describe the splits by task and name, independently of local paths."""
     record: dict[str, dict[str, dict[str, object]]] = {}
     for split in splits:
         record.setdefault(split.task.name, {})[split.name] = {

@@ -1,6 +1,6 @@
-"""The metrics of GLUE, each a function of means over examples, so that resampling is a matrix product.
+"""GLUE metrics as functions of means over examples, so that resampling is a matrix product.
 
-A classifier's predictions become *moments*, a few numbers per example; every metric follows from their means. Scores
+Predictions are converted to *moments*, a few numbers per example, and every metric is computed from their means. Scores
 are fractions. Pure numpy.
 """
 
@@ -16,12 +16,12 @@ Metric = Callable[[np.ndarray], Number]
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall; `empty` where no example is positive or predicted so.
+    """Return F1, the harmonic mean of precision and recall, or `empty` if no example is or is predicted positive.
 
     Args:
-        hits: number (or share) of examples that are positive and predicted so.
-        named: number (or share) predicted positive.
-        true: number (or share) that are positive.
+        hits: Number (or fraction) of true positives.
+        named: Number (or fraction) of predicted positives.
+        true: Number (or fraction) of actual positives.
 
     >>> float(f1(np.array(2.0), np.array(3.0), np.array(5.0)))
     0.5
@@ -31,7 +31,7 @@ def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0
 
 
 def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return each class's F1 from confusion matrices [true, predicted]; NaN for a class that occurs in neither.
+    """Return the F1 of each class from confusion matrices [true, predicted]; NaN for classes that occur in neither.
 
     >>> f1_by_class(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])).tolist()
     [0.75, 0.75, nan]
@@ -40,7 +40,7 @@ def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[n
 
 
 def macro_f1(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any"]:
-    """Return the mean F1 of the classes that occur or are predicted, from confusion matrices [true, predicted].
+    """Return the mean F1 over classes that occur or are predicted, from confusion matrices [true, predicted].
 
     >>> float(macro_f1(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])))
     0.75
@@ -49,13 +49,13 @@ def macro_f1(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.n
 
 
 def class_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 4"]:
-    """Return four flags per example: predicted rightly, a true positive of class 1, predicted class 1, of class 1."""
+    """Return four flags per example: correct, true positive for class 1, predicted as class 1, labelled as class 1."""
     p, t = predicted.astype(float), target.astype(float)
     return np.stack([p == t, (p == 1) & (t == 1), p == 1, t == 1], axis=1).astype(float)
 
 
 def score_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 5"]:
-    """Return the five terms of a correlation per example: predicted p, target t, p * p, t * t and p * t."""
+    """Return five correlation terms per example: prediction p, target t, p * p, t * t and p * t."""
     p, t = predicted.astype(float), target.astype(float)
     return np.stack([p, t, p * p, t * t, p * t], axis=1)
 
@@ -71,7 +71,7 @@ def positive_f1(mean: Float[np.ndarray, "*any 4"]) -> Number:
 
 
 def pearson(mean: Float[np.ndarray, "*any 5"]) -> Number:
-    """Return Pearson's correlation from the means of `score_moments`; 0 where either side is constant."""
+    """Return Pearson's correlation from the means of `score_moments`; 0 if either variable is constant."""
     p, t, pp, tt, pt = (mean[..., i] for i in range(5))
     spread = np.sqrt(np.maximum(pp - p * p, 0) * np.maximum(tt - t * t, 0))
     return np.divide(pt - p * t, spread, out=np.zeros_like(spread), where=spread > 1e-12)
@@ -81,33 +81,33 @@ METRICS: dict[str, Metric] = {"accuracy": accuracy, "f1": positive_f1, "pearson"
 
 
 def moments(metric: str, predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples k"]:
-    """Return the moments, per example, that the metric of this name is computed from."""
+    """Return the moments per example for a metric."""
     return score_moments(predicted, target) if metric == "pearson" else class_moments(predicted, target)
 
 
 def decide(task: Task, logits: Float[np.ndarray, "examples outputs"]) -> np.ndarray:
-    """Return the predicted class numbers, or the predicted scores of a regression task."""
+    """Return the predicted class indices or, for a regression task, scores."""
     return logits[:, 0].astype(np.float64) if task.regression else logits.argmax(1)
 
 
 def is_constant(task: Task, predicted: np.ndarray) -> bool:
-    """Return whether all predictions are the same; for a regression task, whether they differ by less than 0.01."""
+    """Return whether all predictions are the same or, for a regression task, differ by less than 0.01."""
     return bool(np.ptp(predicted) < 0.01) if task.regression else bool(np.ptp(predicted) == 0)
 
 
 def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
-    """Return one metric as a fraction; the correlation with a constant, which is undefined, is returned as 0.
+    """Return a metric as a fraction. Correlations with a constant, which are undefined, are 0.
 
     >>> score("accuracy", np.array([0, 1, 1]), np.array([0, 1, 0]))
     0.6666666666666666
     """
-    if metric == "pearson":  # a shift does not change it, and the squares of centred scores lose no digits
+    if metric == "pearson":  # shift-invariant, and squares of centred scores lose no precision
         predicted, target = predicted - np.mean(predicted), target - np.mean(target)
     return float(METRICS[metric](moments(metric, predicted, target).mean(0)))
 
 
 def scores(task: Task, predicted: np.ndarray, target: np.ndarray) -> dict[str, float]:
-    """Return all metrics of a task, as fractions: accuracy (and F1 of class 1), or both correlations."""
+    """Return all metrics of a task as fractions: accuracy (and F1 of class 1), or both correlations."""
     if not task.regression:
         return {name: score(name, predicted, target) for name in dict.fromkeys(("accuracy", task.metric))}
     from scipy.stats import rankdata  # takes most of a second to import

@@ -1,8 +1,8 @@
-"""Words of a text with their character spans, part-of-speech tags and grammatical relations, by a spaCy pipeline.
+"""Words with character spans, part-of-speech tags and dependency relations, from a spaCy pipeline.
 
-Any installed pipeline (or a folder that holds one) will do, as long as it has Penn tags and a dependency parser;
-`bertsecrets.lab.train_parser` trains a small one where none is available. spaCy is an optional extra and is
-imported only when it is used. Parses are cached on disk under a digest of texts and pipeline.
+Any installed pipeline or pipeline folder will do, as long as it has Penn tags and a dependency parser. If none is
+available, `bertsecrets.lab.train_parser` trains a small one. spaCy is an optional extra and imported only when used.
+Parses are cached on disk under a digest of the texts and the pipeline.
 """
 
 import json
@@ -25,14 +25,14 @@ OBJECTS = frozenset({"dobj", "iobj", "dative", "attr", "oprd"})
 NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "nowhere"})
 DEFAULT = "en_core_web_sm"
 INSTALL = 'pip install "spacy>=3.7"'
-ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # what results record of a pipeline
+ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # scores recorded in results
 
 
 @dataclass(frozen=True)
 class Word:
-    """One word: its text, its place (characters `start` to `stop`), its Penn tag, its relation to `head`.
+    """A word: its text, position (characters `start` to `stop`), Penn tag, and relation to `head`.
 
-    `head` is the number of the governing word among the text's words, from 0; a root is its own head.
+    `head` is the index of the governing word in the text. A root is its own head.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Word:
 
     @property
     def span(self) -> Span:
-        """The word's characters."""
+        """The character span of the word."""
         return self.start, self.stop
 
 
@@ -53,7 +53,7 @@ Sentence = tuple[Word, ...]
 
 @dataclass(frozen=True)
 class Parses:
-    """The words of each text, in the order of the texts, and a description of the pipeline that found them."""
+    """The words of each text, in order, and a description of the pipeline that parsed them."""
 
     sentences: list[Sentence]
     pipeline: dict[str, Any]
@@ -73,7 +73,7 @@ def is_negation(word: Word) -> bool:
 
 
 def is_punctuation(word: Word) -> bool:
-    """Return whether a word consists of punctuation; signs that are read as words (`%`, `#`, `&`, `@`) do not count."""
+    """Return whether a word consists of punctuation; signs read as words (`%`, `#`, `&`, `@`) are excluded."""
     return bool(word.text) and all(c == "`" or (category(c)[0] == "P" and c not in "%#&@") for c in word.text)
 
 
@@ -89,9 +89,9 @@ FEATURES: dict[str, Callable[[Word], bool]] = {
 
 
 def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
-    """Return the (verb, subject) pairs of a text: each subject with the verb it depends on (K19 section 4.5).
+    """Return the (verb, subject) pairs of a text: each subject and the verb that it depends on (K19 section 4.5).
 
-    As in K19's code, only subjects of active clauses (`nsubj`) that depend on a verb count.
+    As in K19's code, only active subjects (`nsubj`) that depend on a verb are included.
     """
     governed = [(words[word.head], word) for word in words if word.relation == "nsubj"]
     return [(verb.span, subject.span) for verb, subject in governed if verb.tag.startswith("VB")]
@@ -104,15 +104,15 @@ def parse(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Parses:
-    """Return texts tagged and parsed by a spaCy pipeline; a text that occurs repeatedly is parsed once.
+    """Tag and parse texts with a spaCy pipeline. Repeated texts are parsed once.
 
     Args:
-        pipeline: name of an installed pipeline, or a folder that holds one.
-        cache: folder for parses between runs; None caches nothing.
-        progress: called with 1 after each text that is not in the cache.
+        pipeline: Name of an installed pipeline, or a pipeline folder.
+        cache: Folder to cache parses in. If None, nothing is cached.
+        progress: Callback after each text that is not in the cache, called with 1.
 
     Raises:
-        UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
+        UserError: If spaCy or the pipeline is missing, or the pipeline has no tagger or parser.
     """
     nlp = load_pipeline(pipeline)
     facts = describe(nlp)
@@ -143,17 +143,17 @@ def parse_pairs(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Parses, Parses | None]:
-    """Return the parses of a split's first and (where it has them) second texts; arguments as for `parse`."""
+    """Parse the first and (if present) second texts of a split. The arguments are those of `parse`."""
     both = parse([*first, *(second or [])], pipeline, cache, progress=progress)
     of_first = Parses(both.sentences[: len(first)], both.pipeline)
     return of_first, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
 
 
 def spacy_module() -> Any:
-    """Return the spaCy package, which is imported only when it is needed.
+    """Import spaCy and return it.
 
     Raises:
-        UserError: it is not installed.
+        UserError: If it is not installed.
     """
     try:
         import spacy
@@ -163,10 +163,10 @@ def spacy_module() -> Any:
 
 
 def load_pipeline(name: str) -> Any:
-    """Return a spaCy pipeline, installed or from a folder, without the components that are not used here.
+    """Load a spaCy pipeline, installed or from a folder, without unused components.
 
     Raises:
-        UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
+        UserError: If spaCy or the pipeline is missing, or the pipeline has no tagger or parser.
     """
     spacy = spacy_module()
     try:
@@ -187,9 +187,9 @@ def load_pipeline(name: str) -> Any:
 
 
 def describe(nlp: Any) -> dict[str, Any]:
-    """Return what identifies a pipeline in results: names, versions, its accuracy by its own account, a digest.
+    """Describe a pipeline in results: names, versions, the accuracy it reports, and a digest.
 
-    The digest covers all files of the pipeline, where it was loaded from files, so also its weights.
+    If the pipeline was loaded from files, the digest covers all of them, including the weights.
     """
     meta = nlp.meta
     facts = {
@@ -205,7 +205,7 @@ def describe(nlp: Any) -> dict[str, Any]:
 
 
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
-    """Return the cached parses; None where the file is missing or damaged, so that it is recreated."""
+    """Return the cached parses, or None if the file is missing or damaged and has to be recreated."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if not is_intact(data):

@@ -1,6 +1,6 @@
-"""Published numbers as data: K19's figures, read off their pixels, and P20's results on five seeds.
+"""Published numbers as data: K19's figures, digitised from pixels, and P20's results on five seeds.
 
-K19 is the paper, Kovaleva et al. 2019; P20 is the same group's later study, Prasanna et al. 2020.
+K19 is the paper, Kovaleva et al. 2019. P20 is a later study by the same group, Prasanna et al. 2020.
 """
 
 import json
@@ -22,7 +22,7 @@ MODEL = "bert-base-uncased"
 
 
 def is_papers_model(name: str) -> bool:
-    """Return whether a model's name is that of the paper's, on the hub or at a commit of its own.
+    """Return whether a name is that of the paper's model on the hub, at any commit.
 
     >>> is_papers_model("google-bert/bert-base-uncased@86b5e09"), is_papers_model("minilm")
     (True, False)
@@ -44,17 +44,17 @@ def published_figures() -> dict[str, Any]:
 def p20() -> dict[str, Any]:
     """Return P20's results by task.
 
-    They are `scores`, `scores_without_attention`, `scores_of_pruned_weights`, `pattern_shares`,
+    The keys are `scores`, `scores_without_attention`, `scores_of_pruned_weights`, `pattern_shares`,
     `pattern_shares_pretrained`, `surviving_heads`.
     """
     return _read("p20.json")
 
 
 def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple[float, float] | None:
-    """Return mean and standard deviation, in points, of P20's fine-tuned models; None where P20 has none.
+    """Return the mean and standard deviation of P20's fine-tuned models in points, or None if not published.
 
     Args:
-        setting: of the intact models, or with uniform attention in every layer.
+        setting: Whether the models are intact or have uniform attention in every layer.
 
     >>> p20_score("rte", "accuracy")
     (63.249, 2.772)
@@ -64,7 +64,7 @@ def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple
 
 
 def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
-    """Return the shares of P20's heads in each class of patterns, in percent: of fine-tuned models, or the pretrained.
+    """Return the percentage of P20's heads in each pattern class, for fine-tuned models or the pretrained model.
 
     >>> p20_shares("rte")["vertical"], p20_shares("rte", pretrained=True)["vertical"]
     (12.5, 16.8)
@@ -73,13 +73,13 @@ def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
 
 
 def p20_share_changes(task_name: str) -> dict[str, float]:
-    """Return how much P20's fine-tuned models have more of each class of patterns than the pretrained, in percent."""
+    """Return the change in P20's percentage of heads in each pattern class from the pretrained to fine-tuned models."""
     before = p20_shares(task_name, pretrained=True)
     return {name: round(share - before[name], 1) for name, share in p20_shares(task_name).items()}
 
 
 def p20_pruned_scores(task_name: str) -> dict[float, float] | None:
-    """Return P20's accuracy, in points, by the share of weights that magnitude pruning has removed; None without any.
+    """Return P20's accuracy in points by the fraction of weights removed by magnitude pruning, or None.
 
     >>> p20_pruned_scores("rte")
     {0.2: 62.4, 0.5: 58.6, 0.7: 49.0}
@@ -89,7 +89,7 @@ def p20_pruned_scores(task_name: str) -> dict[float, float] | None:
 
 
 def p20_heads_left(task_name: str) -> tuple[float, float]:
-    """Return how many heads survived P20's pruning, in percent: mean and standard deviation over seeds.
+    """Return the percentage of heads that survive P20's pruning: mean and standard deviation over seeds.
 
     >>> p20_heads_left("rte")
     (33.889, 17.392)

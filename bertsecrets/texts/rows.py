@@ -1,7 +1,7 @@
-"""The rows of GLUE tasks that a session trains and measures on.
+"""The rows of GLUE tasks that a session uses for training and measuring.
 
-Where not all rows are wanted, as many are drawn at random: files may be sorted (STS-B's by genre), and their first rows
-then stand for nothing but themselves. K19's code draws the rows whose attention it reads, too.
+Subsets are drawn at random, because the first rows of a sorted file (STS-B is sorted by genre) are not representative.
+K19's code also draws the rows for its attention maps.
 """
 
 import csv
@@ -20,17 +20,16 @@ from bertsecrets.reading import read_text
 from bertsecrets.texts.glue import Source, Split
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
-DRAWING = 2019  # seed of the order in which rows are drawn; no setting, so that all results on N rows rest on the same
+DRAWING = 2019  # seed for drawing rows; not configurable, so that all results on N rows use the same ones
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """The source of rows, and how many of them are read.
+    """The source of rows, and limits on their number.
 
-    `limit` is the number of validation rows, `train_limit` that of training rows; `grid_limit` that of validation rows
-    when every head or layer is disabled in turn. `trains` is False if nothing is trained, so that tasks need only their
-    validation rows. A split is read once, so that all of a session's results rest on the same rows; another session
-    reads it again.
+    `limit` and `train_limit` are the numbers of validation and training rows; `grid_limit` is the number of validation
+    rows for disabling every head or layer in turn. If `trains` is False, nothing is trained and tasks only need
+    validation rows. Each split is read once per session, so all of a session's results use the same rows.
     """
 
     source: Source
@@ -46,15 +45,15 @@ class TaskRows:
     def split(
         self, task_name: str, name: str, most: int | None = None, *, first: bool = False, quoted: bool = False
     ) -> Split:
-        """Return a checked split (`train` or `dev`), limited to the rows that are read.
+        """Return a checked split (`train` or `dev`) within the limits.
 
         Args:
-            most: how many rows are wanted at most; fewer where the limit is lower.
-            first: take the first rows of the file instead of drawing them.
-            quoted: read the file as K19's notebook does (`read_quoted`).
+            most: Maximum number of rows, in addition to the limit.
+            first: Whether to take the first rows of the file instead of drawing them.
+            quoted: Whether to read the file as K19's notebook does (see `read_quoted`).
 
         Raises:
-            UserError: the data are missing, malformed or unofficial.
+            UserError: If the data are missing, malformed or unofficial.
         """
         wanted = min((number for number in (self._limit(name), most) if number is not None), default=None)
         key = (task_name, name, wanted, first, quoted)
@@ -65,10 +64,10 @@ class TaskRows:
         return self._cut[key]
 
     def whole(self, task_name: str, name: str) -> Split:
-        """Return a checked split with all its rows.
+        """Return a checked split with all rows.
 
         Raises:
-            UserError: as `split`.
+            UserError: If the data are missing, malformed or unofficial.
         """
         if (task_name, name) not in self._read:
             self._read[task_name, name] = self.source.split(task(task_name), name)
@@ -78,15 +77,15 @@ class TaskRows:
         return self.train_limit if name == "train" else self.limit
 
     def cut(self, task_name: str, name: str) -> int | None:
-        """Return the limit on a split if it leaves rows out, else None."""
+        """Return the limit on a split if it excludes rows, otherwise None."""
         limit = self._limit(name)
         return limit if limit is not None and limit < len(self.whole(task_name, name)) else None
 
     def missing(self, task_name: str, *, training: bool | None = None) -> str | None:
-        """Return why a task's rows are not available; None if they are, and for `all` tasks together.
+        """Return why a task's rows are not available, or None if they are. The task `all` needs no rows.
 
         Args:
-            training: whether training rows are needed as well; by default if anything is trained.
+            training: Whether training rows are also needed. By default, they are if anything is trained.
         """
         if task_name == ALL_TASKS:
             return None
@@ -94,7 +93,7 @@ class TaskRows:
         return self.source.missing(task(task_name), ("train", "dev") if needed else ("dev",))
 
     def facts(self, task_name: str, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return origin and size of a task's splits, which a checkpoint's manifest records."""
+        """Return the origin and size of a task's splits for a checkpoint's manifest."""
         splits = {name: self.split(task_name, name) for name in names}
         return {
             "origin": {name: public_origin(split) for name, split in splits.items()},
@@ -104,30 +103,30 @@ class TaskRows:
 
 
 def draw_rows(split: Split, wanted: int | None) -> Split:
-    """Return so many rows of a split, drawn at random, in file order; all, if there are no more or `wanted` is None.
+    """Draw rows of a split at random and return them in file order. If `wanted` is None or too large, return all rows.
 
-    The same rows are drawn every time, and those of a smaller number are among those of a larger one.
+    The draw is deterministic, and smaller draws are subsets of larger ones.
 
     Raises:
-        UserError: `wanted` is below 1.
+        UserError: If `wanted` is less than 1.
     """
     if wanted is None or wanted >= len(split):
         return split
     count = len(split.head(wanted))
-    order = np.random.RandomState(DRAWING).permutation(len(split))  # the same in all versions of numpy
+    order = np.random.RandomState(DRAWING).permutation(len(split))  # stable across numpy versions
     return split.select(np.sort(order[:count]).tolist())
 
 
 def read_quoted(split: Split) -> Split:
-    """Return a split as K19's notebook reads its file: by `csv.reader` with quoting on, so that a `"` is not text.
+    """Return a split as read by K19's notebook, which uses `csv.reader` with quoting, so that `"` is not text.
 
-    A field that begins with a `"` then ends at the next one that ends a field, across tabs and line ends. The rows in
-    between are lost, and the row gets a very long text. A second text that is swallowed is empty; a label, which no
-    measure of attention reads, is the first row's.
+    A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
+    in between are lost, and the row has a very long text. If its second text is swallowed, it is empty. If its label is
+    swallowed, it gets the first row's, which no attention measure uses.
 
     Raises:
-        NotApplicableError: it was not read from a file in GLUE's own layout.
-        UserError: `csv.reader` cannot read the file.
+        NotApplicableError: If it was not read from a file in GLUE's original layout.
+        UserError: If `csv.reader` cannot read the file.
     """
     path, task = Path(split.origin), split.task
     if not path.is_file():
@@ -151,10 +150,10 @@ def read_quoted(split: Split) -> Split:
 
 
 def shuffled(split: Split, draw: int) -> Split:
-    """Return a split whose texts have their words in a random order, each text of a pair by itself.
+    """Shuffle the words of every text in a split, separately for each text of a pair.
 
-    Words are separated by white space, so punctuation moves with its word. The order of a text depends only on `draw`
-    and the row's number.
+    Words are separated by white space, so punctuation moves with its word. The order depends only on `draw` and the row
+    index.
     """
     second = None if split.sentence2 is None else _shuffled(split.sentence2, draw, 2)
     return replace(split, sentence1=_shuffled(split.sentence1, draw, 1), sentence2=second, official=False)
@@ -166,10 +165,10 @@ def _shuffled(texts: Sequence[str], draw: int, of_pair: int) -> list[str]:
 
 
 def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
-    """Return the number of each row's cluster, from 0; rows share one if they share a text, directly or through others.
+    """Return the cluster index of each row. Rows that share a text, directly or through other rows, form a cluster.
 
-    Such rows are not independent examples: MNLI has up to three hypotheses for a premise, QNLI several sentences for a
-    question. Texts are compared without the white space around them; empty ones connect nothing.
+    Such rows are not independent: MNLI has up to three hypotheses per premise, and QNLI several sentences per question.
+    Texts are compared after stripping white space, and empty texts are ignored.
     """
     from scipy.sparse import coo_array  # takes a third of a second to import
     from scipy.sparse.csgraph import connected_components
@@ -191,5 +190,5 @@ def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
 
 
 def public_origin(split: Split) -> str:
-    """Return a split's origin without the folders of this machine, which mean nothing to others."""
+    """Return a split's origin without machine-specific folders."""
     return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin

@@ -1,7 +1,7 @@
-"""The seven GLUE tasks of K19: columns, label names, metric, official row and class counts.
+"""The seven GLUE tasks in K19: columns, label names, metric, official row and class counts.
 
-No other module knows them. Labels are stored by name; the order of `labels` is the order of the classes in a model's
-output, and the order on the hub (`nyu-mll/glue`).
+Task details are defined only in this module. Labels are stored by name. The order of `labels` is that of the classes in
+a model's output and on the hub (`nyu-mll/glue`).
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,11 @@ from bertsecrets.types import ALL_TASKS as ALL_TASKS
 
 @dataclass(frozen=True)
 class Task:
-    """One GLUE task.
+    """A GLUE task.
 
-    `train_rows` and `dev_rows` are the official counts; `dev_counts` and `train_counts` the official number
-    of rows per label (empty for regression, or without a verified count). `label_codes` maps the codes in
-    GLUE's own TSV files to the names of labels. With `skips_short_rows`, rows with too few fields are left out, as in
-    the official counts.
+    `train_rows` and `dev_rows` are the official row counts, and `dev_counts` and `train_counts` the official counts per
+    label (empty for regression or if not verified). `label_codes` maps the codes in GLUE's TSV files to label names.
+    With `skips_short_rows`, rows with too few fields are skipped, as in the official counts.
     """
 
     name: str
@@ -102,10 +101,10 @@ TASKS: dict[str, Task] = {
 
 
 def task(name: str) -> Task:
-    """Return the task called `name`, in any of its usual spellings (`sst2`, `SST-2`, `mnli-m` ...).
+    """Return a task by name, in any of its usual spellings (`sst2`, `SST-2`, `mnli-m`, ...).
 
     Raises:
-        UserError: the task does not exist.
+        UserError: If the task does not exist.
 
     >>> task("MNLI-m").title, task("sst_2").metric
     ('MNLI-m', 'accuracy')
