@@ -1,7 +1,7 @@
-"""Digests of the code behind a result, and the libraries that it imports.
+"""Digests of the code that computes a result, and the libraries that it imports.
 
-Comments, docstrings, layout and the parts of the package that compute nothing do not change a digest, nor does the
-version of Python.
+Comments, docstrings, formatting, the Python version, and parts of the package that do not affect results do not change
+a digest.
 """
 
 import ast
@@ -23,7 +23,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  
 
 @dataclass(frozen=True)
 class Source:
-    """A module: a digest of its syntax, its imports (`module` or `module:name`), and the names that it re-exports."""
+    """A module's syntax digest, its imports (`module` or `module:name`), and the names that it re-exports."""
 
     digest: str
     imports: tuple[str, ...]
@@ -31,9 +31,9 @@ class Source:
 
 
 def code_digest(module: str) -> str | None:
-    """Return a digest of a module and of everything that it imports from its own package and from this one.
+    """Return a digest of a module and everything that it imports from its own package and from this one.
 
-    None if the module has no source file, as in an interactive session.
+    Returns None if the module has no source file, as in an interactive session.
     """
     reached = _reached(module)
     if not reached:
@@ -43,14 +43,14 @@ def code_digest(module: str) -> str | None:
 
 
 def imports(module: str) -> frozenset[str]:
-    """Return what a module imports, directly or through this package: packages (`torch`) and names (`torch:nn`)."""
+    """Return the packages (`torch`) and names (`torch:nn`) that a module imports, directly or through this package."""
     names = {name for source in _reached(module).values() for name in source.imports}
     return frozenset(names | {name.partition(":")[0].partition(".")[0] for name in names})
 
 
 @functools.cache
 def _reached(module: str) -> dict[str, Source]:
-    """Return a module and those that it imports, directly or not, sorted by name."""
+    """Return a module and its direct and indirect imports, sorted by name."""
     roots = {PACKAGE, module.partition(".")[0]}
     reached: dict[str, Source] = {}
     waiting = [module]
@@ -87,7 +87,7 @@ def _source(name: str) -> Source | None:
     """Return a module's source; None if it has no source file.
 
     Raises:
-        UserError: it was edited after this process started, so the running code differs from the file.
+        UserError: If it was edited after this process started, so that the running code differs from the file.
     """
     path = _path(name)
     if path is None:
@@ -105,7 +105,7 @@ def _source(name: str) -> Source | None:
 
 @functools.cache
 def _path(name: str) -> Path | None:
-    """Return the source file of a module, or None."""
+    """Return the source file of a module, if any."""
     if name.partition(".")[0] == PACKAGE:  # found without importing anything
         place = Path(__file__).parents[1].joinpath(*name.split(".")[1:])
         files = (place.with_suffix(".py"), place / "__init__.py")
@@ -126,7 +126,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
-    """Yield the names bound by a `from ... import`, each with what it imports."""
+    """Yield each name bound by a `from ... import`, with the object that it refers to."""
     if isinstance(node, ast.ImportFrom):
         above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
         module = ".".join([*above, *([node.module] if node.module else [])])

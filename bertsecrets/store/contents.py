@@ -1,6 +1,6 @@
-"""The contents of a store: what is in it, what is damaged, and what is no longer needed.
+"""List the contents of a store, including damaged and unneeded items.
 
-All functions are safe next to other processes, and skip what those use or write.
+All functions are safe to run alongside other processes, and skip items that those read or write.
 """
 
 import json
@@ -25,14 +25,14 @@ KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES, VERDICTS)
 DAMAGED = ".damaged"
 LEFTOVER = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}|{re.escape(REPLACED)})")  # of a killed process
 EARLIER = "made by an earlier version of bertsecrets"
-ABANDONED = 30  # days after which the saved state of an unfinished training is no longer needed
+ABANDONED = 30  # days after which the saved state of an unfinished training run is no longer needed
 
-Outdated = Callable[[str, dict[str, Any]], str | None]  # why an entry of this kind and manifest is outdated, or None
+Outdated = Callable[[str, dict[str, Any]], str | None]  # why an entry of this kind and manifest is outdated, if so
 
 
 @dataclass(frozen=True)
 class Item:
-    """An item of a store. `manifest` is empty if it is missing or unreadable."""
+    """An item in a store. `manifest` is empty if it is missing or unreadable."""
 
     path: Path
     kind: str
@@ -42,7 +42,7 @@ class Item:
 
     @property
     def subject(self) -> str:
-        """The readable part of its name; for a verdict, the name of its series."""
+        """The readable part of the name or, for a verdict, the name of its series."""
         if self.path.parent.parent.name == HISTORY:
             return self.path.parent.name
         name = EntryName.parse(self.path)
@@ -50,13 +50,13 @@ class Item:
 
     @property
     def marks(self) -> str:
-        """The digests in its name; the whole name if it has none."""
+        """The digests in the name, or the full name if there are none."""
         name = EntryName.parse(self.path)
         return name.marks if name else self.path.name
 
     @property
     def key(self) -> Key | None:
-        """The cache key of an entry, or None."""
+        """The cache key of the entry, or None."""
         return Key.of_manifest(self.manifest)
 
 
@@ -69,20 +69,20 @@ class Unneeded:
     reason: str
 
     def remove(self) -> bool:
-        """Delete it unless a running process uses it; returns whether it is gone.
+        """Delete the item unless a running process uses it, and return whether it is gone.
 
         Raises:
-            UserError: it cannot be deleted.
+            UserError: If it cannot be deleted.
         """
         with guarded_writes(self.path):
             return remove_unused(self.path)
 
 
 def items(root: Path) -> list[Item]:
-    """Return the items of a store by kind and name, without hidden files and damaged copies.
+    """Return the items in a store, sorted by kind and name, except hidden files and damaged copies.
 
     Raises:
-        UserError: the folder does not exist.
+        UserError: If the folder does not exist.
     """
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
@@ -115,7 +115,7 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def size(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
+    """Return the size of a file, or of all files in a folder, in bytes."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_size
     total = 0
@@ -139,17 +139,17 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield everything in a store that has a digest, with its damage or None.
+    """Yield every path in a store that has a digest, with a description of any damage, or None.
 
     Raises:
-        UserError: the folder does not exist.
+        UserError: If the folder does not exist.
     """
     for item in items(root):
-        # Each portion of a grid and each state of a training has its own digest.
+        # Each portion of a grid and each training state has its own digest.
         parts = sorted(item.path.glob("[!.]*")) if item.kind in (GRIDS, TRAINING) else [item.path]
         for path in parts:
             problem = _problem(path)
-            if problem is None or path.exists():  # not removed meanwhile
+            if problem is None or path.exists():  # not removed in the meantime
                 yield path, problem
 
 
@@ -172,17 +172,17 @@ def _problem(path: Path) -> str | None:
 
 
 def unneeded(root: Path, outdated: Outdated | None, verdicts: int | None = None) -> list[Unneeded]:
-    """Return what a store no longer needs, except what running processes use.
+    """Return the items that a store no longer needs and that no running process uses.
 
     These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
-    states of finished or abandoned trainings.
+    states of finished or abandoned training runs.
 
     Args:
-        outdated: returns why an entry is outdated, or None; without it, outdated entries are kept.
-        verdicts: the number of verdicts to keep of each series; None keeps all.
+        outdated: Function that returns why an entry is outdated, or None. If not given, outdated entries are kept.
+        verdicts: Number of verdicts to keep in each series. If None, all are kept.
 
     Raises:
-        UserError: the folder does not exist.
+        UserError: If the folder does not exist.
     """
     present = items(root)
     listed = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated), *_dropped(present)]

@@ -1,7 +1,7 @@
-"""The store: immutable entries, found by the digests of their cache keys.
+"""The store: immutable entries, looked up by the digests of their cache keys.
 
-An entry is a folder that is written once, under a temporary name, and renamed when it is complete. Its manifest holds
-the key, the sha256 of each file and its own digest; readers check them.
+An entry is a folder that is written once, under a temporary name, and renamed when it is complete. Its manifest
+contains the key, the sha256 of each file and its own digest, all of which are verified on reading.
 """
 
 import json
@@ -18,10 +18,10 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, remove, whole_folder, write_whole
 from bertsecrets.store.locks import held
 
-CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # with weights, and after dropping them
+CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # with weights, and with weights dropped
 MEASUREMENTS = "measurements"
 MARKS = re.compile(r"[0-9a-f]{12}-[0-9a-f]{8}")
-# Fields of our manifests. A manifest with four of them counts as ours, even if damaged; others are of other tools.
+# Fields of our manifests. A manifest with four of them is treated as ours, even if damaged.
 OURS = frozenset({"kind", "name", "key", "settings", "files", "sha256", "subject", "training"})
 
 
@@ -33,7 +33,7 @@ class DamagedEntryWarning(UserWarning):
 class Key:
     """A cache key: everything that determines a result.
 
-    `inputs` are data, weights and settings; `made_by` is what computed the result: code, library versions, device.
+    `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device.
     """
 
     inputs: dict[str, Any]
@@ -41,26 +41,26 @@ class Key:
 
     @property
     def marks(self) -> str:
-        """The digests by which an entry is found, at the end of its name."""
+        """The digests at the end of an entry's name, used to look it up."""
         return f"{digest(self.inputs)[:12]}-{digest(self.made_by)[:8]}"
 
     def check_unchanged(self, now: "Key") -> None:
-        """Check that no input changed while it was in use.
+        """Check that the inputs have not changed during use.
 
         Raises:
-            UserError: a file of the model, the checkpoint or the data changed.
+            UserError: If a file of the model, the checkpoint or the data has changed.
         """
         changed = sorted(name for name in self.inputs if self.inputs[name] != now.inputs.get(name))
         if changed:
             raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the key as JSON data for a manifest."""
+        """Return the key in JSON form, for a manifest."""
         return plain_json(asdict(self))
 
     @classmethod
     def of_manifest(cls, manifest: dict[str, Any]) -> "Key | None":
-        """Return the key in a manifest, or None."""
+        """Return the key in a manifest, if any."""
         key = manifest.get("key")
         if not isinstance(key, dict) or not all(isinstance(key.get(part), dict) for part in ("inputs", "made_by")):
             return None
@@ -69,7 +69,7 @@ class Key:
 
 @dataclass(frozen=True)
 class EntryName:
-    """The name of an entry's folder: a readable part and the digests of its key (`Key.marks`).
+    """The folder name of an entry: a readable part and the digests of its key (`Key.marks`).
 
     >>> EntryName.parse(Path("runs/measurements/scores-minilm-rte-0123456789ab-01234567"))
     EntryName(readable='scores-minilm-rte', marks='0123456789ab-01234567')
@@ -81,7 +81,7 @@ class EntryName:
 
     @classmethod
     def parse(cls, path: Path) -> "EntryName | None":
-        """Return the parts of an entry's name; None if the folder is not an entry."""
+        """Parse an entry's name; None if the folder is not an entry."""
         parts = re.fullmatch(rf"(.+)-({MARKS.pattern})", path.name)
         return cls(*parts.groups()) if parts else None
 
@@ -93,24 +93,24 @@ class EntryName:
 class Store:
     """A folder of entries by kind: `checkpoints` and `measurements`.
 
-    With `accept_older`, a missing entry is replaced by the newest with the same inputs, made by other code, library
-    versions or devices.
+    If `accept_older` is set, a missing entry is replaced by the newest one with the same inputs, even if it was made by
+    other code, library versions or devices.
     """
 
     root: Path
     accept_older: bool = False
 
     def folder(self, kind: str, name: str, key: Key) -> Path:
-        """Return the folder for a new entry of `key`."""
+        """Return the folder for a new entry with this key."""
         return self.root / kind / str(EntryName(name.lstrip("."), key.marks))
 
     def find(self, kind: str, key: Key) -> Path | None:
-        """Return the undamaged entry for `key`, or None."""
+        """Return the entry for `key` if it exists and is undamaged, else None."""
         exact = (folder for folder in self._named(kind, key.marks) if damage(folder, key) is None)
         return next(exact, None) or (self._older(kind, key) if self.accept_older else None)
 
     def named(self, kind: str, key: Key) -> Path | None:
-        """Return the entry for `key` by its name only, without the check of its files that `find` makes."""
+        """Return the entry for `key` by name only; unlike `find`, do not verify its files."""
         named = next(iter(self._named(kind, key.marks)), None)
         return named or (self._older(kind, key) if self.accept_older else None)
 
@@ -121,16 +121,16 @@ class Store:
         key: Key,
         make: Callable[[Path], dict[str, Any]],
     ) -> tuple[Path, bool]:
-        """Return the entry for `key`, made now if it does not exist, and whether it existed.
+        """Return the entry for `key`, making it if it does not exist, and whether it existed.
 
-        Two processes never make the same entry. Reading an existing one writes nothing.
+        Two processes never make the same entry. Reading an existing entry does not write to the store.
 
         Args:
-            name: the readable part of a new entry's name.
-            make: fills a folder, and returns facts that the manifest records next to the key.
+            name: Readable part of the name of a new entry.
+            make: Function that fills a folder and returns facts to record in the manifest in addition to the key.
 
         Raises:
-            UserError: the disk is full or the store cannot be written.
+            UserError: If the disk is full or the store cannot be written.
         """
         if entry := self.find(kind, key):
             return entry, True
@@ -151,7 +151,7 @@ class Store:
         return [folder for folder in sorted((self.root / kind).glob(f"[!.]*-{marks}")) if folder.is_dir()]
 
     def _older(self, kind: str, key: Key) -> Path | None:
-        """Return the newest undamaged entry with the same inputs, or None."""
+        """Return the newest undamaged entry with the same inputs, if any."""
         inputs = key.as_json()["inputs"]
         candidates: list[tuple[str, str, Path]] = []
         for path in self._named(kind, f"{key.marks[:12]}-*"):
@@ -163,7 +163,7 @@ class Store:
         return max(candidates)[-1] if candidates else None
 
     def _set_aside(self, kind: str, key: Key) -> None:
-        """Rename a damaged entry, and warn."""
+        """Rename a damaged entry and warn about it."""
         for folder in self._named(kind, key.marks):
             problem = damage(folder, key)
             if not folder.is_dir():  # just deleted
@@ -177,12 +177,12 @@ class Store:
 
 
 def entries(root: Path) -> Iterator[Path]:
-    """Yield all entries of a store, by kind and name."""
+    """Yield all entries in a store, sorted by kind and name."""
     yield from (folder for folder in sorted(root.glob("*/[!.]*")) if folder.is_dir() and EntryName.parse(folder))
 
 
 def has_weights(checkpoint: Path) -> bool:
-    """Return whether a checkpoint has its weights: False if they were dropped."""
+    """Return whether a checkpoint has its weights; False if they were dropped."""
     return checkpoint.parent.name != DROPPED or EntryName.parse(checkpoint) is None
 
 
@@ -194,7 +194,7 @@ def lock_of(entry: Path) -> Path:
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest: the given facts, the time, the sha256 of every file, and the manifest's own digest."""
+    """Write a manifest with the given facts, the time, the sha256 of every file, and the manifest's own digest."""
     files = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     files.pop(MANIFEST, None)
     made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -207,7 +207,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Return an entry's manifest.
 
     Raises:
-        UserError: it is missing, is not valid JSON, or has changed.
+        UserError: If it is missing, is not valid JSON, or has been modified.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -224,12 +224,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def damage(folder: Path, key: Key | None = None) -> str | None:
-    """Return the damage of an entry, or None.
+    """Describe the damage to an entry; None if it is undamaged.
 
-    A file is missing, changed or added, the manifest is unreadable or changed, or the key is that of another entry.
+    Detects missing, modified or extra files, an unreadable or modified manifest, and the key of another entry.
 
     Args:
-        key: the expected key; by default, the one in the entry's name.
+        key: Expected key. By default, the one in the entry's name.
     """
     try:
         manifest = read_manifest(folder)
@@ -251,10 +251,10 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
 
 
 def checked_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint after checking all files; empty if it has none.
+    """Return the manifest of an exported checkpoint after verifying all files; empty if it has no manifest.
 
     Raises:
-        UserError: the manifest is damaged, or a file does not match it.
+        UserError: If the manifest is damaged, or a file does not match it.
     """
     manifest = read_own_manifest(folder)
     problem = damage(folder) if manifest else None
@@ -264,10 +264,10 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_own_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint; empty if it has none.
+    """Return the manifest of an exported checkpoint; empty if it has no manifest.
 
     Raises:
-        UserError: it cannot be read as JSON, or is not an object.
+        UserError: If it is not valid JSON, or not an object.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -290,20 +290,20 @@ def _refused(folder: Path, problem: str) -> UserError:
 
 
 def plain_json(data: Any) -> Any:
-    """Return data as JSON gives them back: tuples as lists, all keys as strings."""
+    """Return data as after a JSON round trip: tuples become lists, and keys become strings."""
     return json.loads(json.dumps(data, default=str))
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON completely or not at all; NaN and infinity become null."""
+    """Write a JSON file atomically, with null for NaN and infinity."""
     write_whole(path, json.dumps(finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
+    """Read a JSON file.
 
     Raises:
-        UserError: the file is missing or is not valid JSON.
+        UserError: If the file is missing or is not valid JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -314,7 +314,7 @@ def read_json(path: Path) -> Any:
 
 
 def finite(data: Any) -> Any:
-    """Return data with None for every NaN and infinity.
+    """Replace NaN and infinity by None in nested data.
 
     >>> finite({"score": float("nan"), "counts": (1, 2)})
     {'score': None, 'counts': [1, 2]}

@@ -1,4 +1,4 @@
-"""Files and folders that are written completely or not at all, their digests, and one-line errors of the disk."""
+"""Atomic writes of files and folders, digests, and one-line errors for disk problems."""
 
 import errno
 import functools
@@ -21,14 +21,14 @@ from bertsecrets.store.locks import in_use, unused
 MANIFEST = "manifest.json"  # in every entry of a store
 UNFINISHED = ".tmp"  # suffix of files and folders that are being written
 REPLACED = ".replaced"  # suffix of a folder that is being replaced
-UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP)  # by the file system
+UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP)  # not supported by the file system
 
 
 def file_sha256(path: Path) -> str:
     """Return the hex sha256 of a file, cached until the file changes.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: If it cannot be read.
     """
     try:
         status = path.stat()
@@ -47,14 +47,14 @@ def folder_digest(folder: Path, pattern: str = "*") -> str:
     """Return a digest of the names and contents of all files in a folder.
 
     Raises:
-        UserError: one cannot be read.
+        UserError: If a file cannot be read.
     """
     files = (path for path in folder.rglob(pattern) if path.is_file())
     return digest({str(path.relative_to(folder)): file_sha256(path) for path in files})
 
 
 def digest(data: Any) -> str:
-    """Return the hex sha256 of JSON data, independent of the order of keys.
+    """Return the hex sha256 of JSON data, independent of key order.
 
     >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
     True
@@ -63,7 +63,7 @@ def digest(data: Any) -> str:
 
 
 def signed(data: dict[str, Any]) -> dict[str, Any]:
-    """Return JSON data with their own digest, which `is_intact` checks.
+    """Return JSON data with a digest added, to be checked by `is_intact`.
 
     >>> is_intact(signed({"a": 1}))
     True
@@ -74,7 +74,7 @@ def signed(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_intact(data: Any) -> bool:
-    """Return whether data are unchanged since `signed`."""
+    """Return whether data match the digest added by `signed`."""
     return isinstance(data, dict) and data.get("sha256") == digest({k: v for k, v in data.items() if k != "sha256"})
 
 
@@ -83,8 +83,8 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
     """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
 
     Args:
-        replace: replace an earlier `folder`; otherwise it must be new or empty, or OSError is raised.
-        durable: sync to disk, so that the result survives a power cut; takes twice as long.
+        replace: Whether to replace an earlier `folder`. Otherwise OSError is raised unless it is new or empty.
+        durable: Whether to sync to disk, so that the result survives a power cut. Takes twice as long.
     """
     with _temporary(folder, Path.mkdir) as temporary:
         yield temporary
@@ -96,14 +96,14 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
 
 
 def _rename(fresh: Path, folder: Path, replace: bool) -> None:
-    """Rename a complete folder to `folder`, and then delete an earlier one.
+    """Rename a complete folder to `folder`, then delete the earlier one, if any.
 
-    A process killed between the renames leaves the earlier one as `.NAME.replaced`.
+    If the process is killed between the renames, the earlier one remains as `.NAME.replaced`.
     """
     aside = folder.with_name(f".{folder.name}{REPLACED}")
     if replace and folder.is_dir():
         remove(aside)
-        with suppress(FileNotFoundError):  # another process replaces it
+        with suppress(FileNotFoundError):  # another process is replacing it
             folder.rename(aside)
     fresh.rename(folder)
     if replace:
@@ -112,7 +112,7 @@ def _rename(fresh: Path, folder: Path, replace: bool) -> None:
 
 @contextmanager
 def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new hidden file or folder next to `target`, marked as in use; it is deleted unless renamed.
+    """Yield a new hidden file or folder next to `target`, marked as in use. It is deleted unless renamed.
 
     Leftovers of killed processes are deleted first.
     """
@@ -122,7 +122,7 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         path = target.with_name(f".{target.name}.{secrets.token_hex(4)}{UNFINISHED}")
         make(path)
         with in_use(path) as exists:
-            if exists:  # no other process deleted it as a leftover before it was marked
+            if exists:  # not deleted by another process as a leftover before it was marked
                 try:
                     yield path
                 finally:
@@ -142,7 +142,7 @@ def leftovers(target: Path) -> list[Path]:
 def remove_unused(path: Path) -> bool:
     """Delete a file or folder unless a running process uses it; return whether it is gone.
 
-    It is renamed first, so that a process killed meanwhile leaves no part of it under its name.
+    It is renamed first, so that a killed process does not leave a partial item under the original name.
     """
     with unused(path) as free:
         if free and not path.name.startswith("."):
@@ -162,14 +162,14 @@ def remove(path: Path) -> None:
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Check before long work that a folder can be written: it is new, empty, or an earlier result.
+    """Check before long work that a folder can be written: it must be new, empty, or an earlier result.
 
     Args:
-        ours: all files of an earlier result; by default those in its manifest.
-        more: files that it may also have.
+        ours: All files of an earlier result. By default, those in its manifest.
+        more: Additional files that are allowed.
 
     Raises:
-        UserError: a file has that name, or the folder holds other files.
+        UserError: If the path is a file, or the folder contains other files.
     """
     named = folder
     with guarded_writes(folder):
@@ -185,7 +185,7 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
 
 
 def _listed(folder: Path) -> set[str]:
-    """Return the manifest and the top-level names of the files in it; empty without a readable manifest."""
+    """Return the names of the manifest and of the top-level files that it lists; empty if it is not readable."""
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         return {MANIFEST, *(name.partition("/")[0] for name in files)}
@@ -194,13 +194,13 @@ def _listed(folder: Path) -> set[str]:
 
 
 def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Copy a folder completely or not at all; an earlier copy is replaced.
+    """Copy a folder atomically, replacing an earlier copy.
 
     Args:
-        ours, more: the files of an earlier copy, as in `check_free`.
+        ours, more: Files of an earlier copy, as in `check_free`.
 
     Raises:
-        UserError: the disk is full, the folder cannot be written, or it holds other files.
+        UserError: If the disk is full, the folder cannot be written, or it contains other files.
     """
     check_free(folder, ours, more)
     with guarded_writes(folder):
@@ -216,10 +216,10 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file completely or not at all. Symbolic links are kept, and pipes are written directly.
+    """Write a file atomically. Symbolic links are preserved, and pipes are written directly.
 
     Raises:
-        UserError: the disk is full or the file cannot be written.
+        UserError: If the disk is full or the file cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
     with guarded_writes(path):
@@ -235,10 +235,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check, without writing, that a file or folder can be written.
+    """Check that a file or folder can be written, without writing to it.
 
     Raises:
-        RunError: a parent is a file, or is not writable.
+        RunError: If a parent is a file or is not writable.
     """
     nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
     if nearest != path and not nearest.is_dir():
@@ -249,12 +249,12 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def guarded_writes(place: Path) -> Iterator[None]:
-    """Turn the error of a failed write to `place` into a one-line RunError with advice.
+    """Turn errors on writing to `place` into one-line RunErrors with advice.
 
-    Errors of connections, of pipes and of other files are raised unchanged.
+    Errors from connections, pipes and other files are raised unchanged.
 
     Raises:
-        RunError: the disk is full, or the place cannot be written.
+        RunError: If the disk is full, or `place` cannot be written.
     """
     try:
         yield
@@ -283,16 +283,16 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether an error is about a place: it has no file name, or one in the place or next to it."""
+    """Return whether an error concerns a path: it has no file name, or one inside the path or next to it."""
     return name is None or Path(os.path.realpath(name)).is_relative_to(os.path.realpath(place.parent))
 
 
 def _sync(path: Path) -> None:
-    """Sync a file or folder to the disk, if the file system supports that."""
+    """Sync a file or folder to disk, if the file system supports it."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except PermissionError:
-        if path.is_dir():  # one that cannot be listed, or any on Windows
+        if path.is_dir():  # a folder that cannot be listed, or any folder on Windows
             return
         raise
     try:

@@ -1,6 +1,6 @@
-"""Locks: one process at a time makes an entry (`held`), and none deletes what another one uses (`in_use`).
+"""Locks, so that one process at a time makes an entry (`held`) and none deletes items in use (`in_use`).
 
-The operating system releases them when a process ends for any reason.
+The operating system releases the locks when a process ends for any reason.
 """
 
 import os
@@ -15,21 +15,21 @@ from bertsecrets.progress import log
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing can be marked, so nothing is deleted
+except ImportError:  # on Windows, items cannot be marked, so nothing is deleted
     fcntl = None  # type: ignore[assignment]
 
-FIRST, AGAIN = 5.0, 60.0  # seconds before the first message about waiting, and between later ones
+FIRST, AGAIN = 5.0, 60.0  # seconds before the first message about waiting, and between messages
 
 
 @contextmanager
 def held(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file `path` inside the block; log messages while waiting for it.
+    """Hold the lock file `path` inside the block, and log messages while waiting for it.
 
     Args:
-        what: what is locked, for messages: `the checkpoint minilm-rte-pretrained-s1`.
+        what: Name of the locked item for messages, such as `the checkpoint minilm-rte-pretrained-s1`.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: If the file cannot be written.
     """
     lock = FileLock(path)
     timeout = FIRST
@@ -46,10 +46,10 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def held_now(path: Path) -> Iterator[bool]:
-    """Hold the lock file `path` inside the block unless another process does; yield whether it is held.
+    """Try to hold the lock file `path` inside the block without waiting, and yield whether this succeeded.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: If the file cannot be written.
     """
     lock = FileLock(path)
     try:
@@ -63,9 +63,9 @@ def held_now(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def _named(lock: FileLock, path: Path) -> Iterator[None]:
-    """Write the name of this process into a held lock file, and release the lock at the end of the block."""
+    """Write this process's name to a held lock file, and release the lock at the end of the block."""
     try:
-        with suppress(OSError):  # such as a full disk; the lock works without the name
+        with suppress(OSError):  # for example, a full disk; the lock works without the name
             path.write_text(f"process {os.getpid()} on host {socket.gethostname()}", encoding="utf-8")
         yield
     finally:
@@ -83,7 +83,7 @@ def _holder(path: Path) -> str:
 
 @contextmanager
 def in_use(path: Path) -> Iterator[bool]:
-    """Mark a file or folder as used inside the block, and yield whether it still exists; marks may be shared."""
+    """Mark a file or folder as in use inside the block, and yield whether it exists. Processes can share marks."""
     with _opened(path) as handle:
         if handle is None:  # missing, or a folder on Windows
             yield path.exists()
@@ -94,9 +94,9 @@ def in_use(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def unused(path: Path) -> Iterator[bool]:
-    """Yield whether no process uses a file or folder; inside the block none can begin to.
+    """Yield whether a file or folder is unused; inside the block, no process can start using it.
 
-    Without locks in the file system, everything counts as used.
+    If the file system does not support locks, everything counts as used.
     """
     with _opened(path) as handle:
         yield handle is not None and _lock(handle, exclusive=True) and _is_at(handle, path)
@@ -116,12 +116,12 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
-    """Return whether an open file or folder could be locked; a shared lock waits for a process that deletes it."""
+    """Try to lock an open file or folder, and return whether it succeeded. Shared locks wait for pending deletions."""
     if fcntl is None:
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
-    except OSError:  # another process uses it, or the file system has no such locks
+    except OSError:  # used by another process, or locks are not supported
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""Measurements as folders: values as JSON, and the samples from which claims are judged."""
+"""Measurements stored as folders: values as JSON, and the samples that claims are judged from."""
 
 import json
 import os
@@ -41,10 +41,10 @@ class StoredMeasurement(BaseModel):
 
 
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
-    """Write a measurement into a folder, and return the facts for its manifest.
+    """Write a measurement to a folder, and return the facts for its manifest.
 
     Raises:
-        UserError: the disk is full or the folder cannot be written.
+        UserError: If the disk is full or the folder cannot be written.
     """
     with guarded_writes(folder):
         write_json(folder / VALUES, measurement.as_json())
@@ -53,10 +53,10 @@ def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
 
 
 def load(entry: Path) -> Measurement:
-    """Return a stored measurement.
+    """Load a stored measurement.
 
     Raises:
-        UserError: the folder holds no measurement, or it is damaged.
+        UserError: If the folder does not contain a measurement, or is damaged.
     """
     try:
         with np.load(entry / SAMPLES) as samples:
@@ -69,10 +69,10 @@ def load(entry: Path) -> Measurement:
 
 
 def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> Measurement:
-    """Return a measurement from its JSON form and samples.
+    """Create a measurement from its JSON form and samples.
 
     Raises:
-        ValueError: a field is missing or invalid.
+        ValueError: If a field is missing or invalid.
     """
     try:
         stored = StoredMeasurement.model_validate_json(json.dumps(data))
@@ -96,20 +96,20 @@ def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> M
 
 
 def _array(value: list[Any]) -> Any:
-    """Return nested lists of numbers as an array; a list of names is unchanged."""
+    """Convert nested lists of numbers to an array; lists of names are unchanged."""
     return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
 
 
 def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
     """Save a measurement in a subfolder of `folder`, replacing an earlier one, and return the subfolder.
 
-    Its name has a digest of the model and the checkpoint, so that models of the same name do not collide.
+    Its name includes a digest of the model and the checkpoint, so that models with the same name do not collide.
 
     Args:
-        checkpoint: the folder that was measured instead of the subject's own checkpoint.
+        checkpoint: Folder that was measured instead of the subject's checkpoint.
 
     Raises:
-        UserError: the disk is full, the folder cannot be written, or it holds other files.
+        UserError: If the disk is full, the folder cannot be written, or it contains other files.
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
@@ -123,15 +123,15 @@ def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None)
 
 
 def place_digest(*places: str) -> str:
-    """Return a short digest of models, each a hub name or a folder by its absolute path."""
+    """Return a short digest of models, each given by its hub name or the absolute path of its folder."""
     return digest([os.path.realpath(place) if os.path.isdir(place) else place for place in places])[:6]
 
 
 def _load_kept(entry: Path) -> Measurement:
-    """Return a measurement that `keep` saved, after checking it.
+    """Load a measurement saved by `keep`, after verifying it.
 
     Raises:
-        UserError: it has no manifest, or does not match it.
+        UserError: If it has no manifest, or does not match it.
     """
     if problem := damage(entry):
         raise UserError(f"{entry} is incomplete or from another version ({problem}): make it again")
@@ -140,16 +140,16 @@ def _load_kept(entry: Path) -> Measurement:
 
 @dataclass(frozen=True)
 class Shelf:
-    """Measurements saved by `measure --save`, to be judged without the model and the data."""
+    """Measurements saved by `measure --save`, which can be judged without the model and the data."""
 
     measurements: tuple[Measurement, ...]
 
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
-        """Return every measurement in a folder and its subfolders, except hidden ones.
+        """Read all measurements in a folder and its subfolders, except hidden ones.
 
         Raises:
-            UserError: there are none, one is damaged, or two have the same measure, subject and options.
+            UserError: If there are none, one is damaged, or two have the same measure, subject and options.
         """
         places = [path.parent.relative_to(folder) for path in folder.rglob(VALUES)]
         entries = sorted(folder / place for place in places if not any(part[0] == "." for part in place.parts))
@@ -173,7 +173,7 @@ class Shelf:
         initialisations: Collection[str] | None = None,
         seeds: Collection[int] | None = None,
     ) -> "Shelf":
-        """Return the measurements of some tasks, initialisations and seeds; an empty argument selects all."""
+        """Select measurements by task, initialisation and seed. An empty argument selects all."""
 
         def selected(subject: Subject) -> bool:
             given = ((subject.task, tasks), (subject.initialisation, initialisations), (subject.seed, seeds))
@@ -182,7 +182,7 @@ class Shelf:
         return Shelf(tuple(measurement for measurement in self.measurements if selected(measurement.subject)))
 
     def find(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> Measurement | None:
-        """Return the saved measurement, or None."""
+        """Return the saved measurement, if any."""
         wanted = (measure, subject, dict(options))
         matching = (m for m in self.measurements if (m.measure, m.subject, m.options) == wanted)
         return next(matching, None)
@@ -191,7 +191,7 @@ class Shelf:
         """Return the saved measurement.
 
         Raises:
-            UserError: it was not saved.
+            UserError: If it was not saved.
         """
         measurement = self.find(measure, subject, options)
         if measurement is None:
@@ -199,16 +199,16 @@ class Shelf:
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return that no measurement of a measure on a task was saved, or None."""
+        """Return a message if there is no saved measurement of a measure on a task, otherwise None."""
         saved = any((m.measure, m.subject.task) == (measure, task_name) for m in self.measurements)
         return None if saved else f"no measurement {measure} of {task_name} was saved"
 
     def shape(self, model: str) -> tuple[int, int] | None:
-        """Return None: measurements show the shape of their model."""
+        """Return None: the measurements themselves show the model's shape."""
         return None
 
     def weights(self, model: str) -> str | None:
-        """Return None: the provenance of each measurement tells its weights."""
+        """Return None: the provenance of each measurement identifies its weights."""
         return None
 
     def seeds(self) -> dict[str, list[int]]:

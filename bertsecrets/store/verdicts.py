@@ -1,9 +1,11 @@
-"""The history of verdicts: a series of small JSON files for each claim, task and model, in chronological order.
+"""The history of verdicts: a chronological series of small JSON files for each claim, task and model.
 
-The folder of a series is named `history/E1-rte-minilm-0c6b42`, with a digest of the model's place; verdicts on part of
-the rows have a series of their own (`-limited`). A repeated verdict is counted in the last file (`times`, `last`).
+A series is stored in a folder such as `history/E1-rte-minilm-0c6b42`, whose name includes a digest of the model's
+location. Verdicts on a subset of the rows form a separate series (`-limited`). A repeated verdict only updates the last
+file (`times`, `last`).
 
-Verdicts are a record, shown by `explain`, `claims` and `history`. Claims are always judged from measurements.
+Stored verdicts are only a record, shown by `explain`, `claims` and `history`. Claims are always judged from
+measurements.
 """
 
 import errno
@@ -26,16 +28,16 @@ from bertsecrets.types import slug
 
 FOLDER = "history"
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-# Fields in which a repeated verdict may differ, in addition to the remark `stored`.
+# Fields that may differ in a repeated verdict, in addition to the remark `stored`.
 VOLATILE = ("made", "last", "times", "seconds", "reused", "sha256", "model", "models")
 
 
 class KeptVerdict(BaseModel):
-    """A verdict of the history; fields that were added later are optional.
+    """A verdict in the history. Fields that were added later are optional.
 
     Attributes:
-        made, last, times: when the verdict was first and last given, and how often.
-        limited: whether it is based on part of the rows.
+        made, last, times: When the verdict was first and last reached, and how often.
+        limited: Whether the verdict is based on a subset of the rows.
     """
 
     id: str
@@ -68,23 +70,23 @@ class KeptVerdict(BaseModel):
 
 
 class NotKeptWarning(UserWarning):
-    """The store is read-only, so verdicts are not kept."""
+    """The store is read-only, so verdicts are not saved."""
 
 
 def keep_verdict(
     root: Path, data: Mapping[str, Any], model: str, *, limited: bool = False, facts: Mapping[str, Any] | None = None
 ) -> Path:
-    """Add a verdict to its series, or count it if it repeats the last one, and return the file.
+    """Add a verdict to its series, or update the count if it repeats the last one, and return the file.
 
-    If the store is read-only, warn and skip.
+    If the store is read-only, nothing is saved and a warning is issued.
 
     Args:
-        data: the verdict as JSON data.
-        limited: whether it is based on part of the rows.
-        facts: about the run and the measurements (`provenance.run_facts`, `compare.history.evidence`).
+        data: Verdict as JSON data.
+        limited: Whether the verdict is based on a subset of the rows.
+        facts: Facts about the run and the measurements (`provenance.run_facts`, `compare.history.evidence`).
 
     Raises:
-        UserError: the disk is full or the store cannot be written.
+        UserError: If the disk is full or the store cannot be written.
     """
     name = "-".join([data["id"], slug(model), place_digest(model), *(["limited"] if limited else [])])
     now = datetime.now(UTC)
@@ -119,14 +121,14 @@ def read_verdicts(root: Path, tasks: Mapping[str, str], model: str | None = None
 def read_history(
     root: Path, tasks: Mapping[str, str], model: str | None = None, *, last: int | None = None
 ) -> list[list[KeptVerdict]]:
-    """Return series of verdicts, oldest first; series on all rows precede those on part of them.
+    """Return all series of verdicts, oldest first. Series on all rows precede those on a subset.
 
     Damaged files are skipped.
 
     Args:
-        tasks: the tasks by case id, such as `E1-rte`.
-        model: only verdicts on this model.
-        last: only the last verdicts of each series.
+        tasks: Tasks by case id, such as `E1-rte`.
+        model: If given, return only verdicts on this model.
+        last: If given, return only this many of the latest verdicts in each series.
     """
     names, histories = _names(root), []
     for case_id, task in tasks.items():
@@ -171,6 +173,6 @@ def _verdicts(files: Iterable[Path], case: tuple[str, str], model: str | None) -
 
 
 def _mark(data: Mapping[str, Any]) -> str:
-    """Return a short digest of a verdict that its repetitions share."""
+    """Return a short digest that is the same for repeated verdicts."""
     fixed = {name: value for name, value in data.items() if name not in VOLATILE}
     return digest({**fixed, "remarks": [remark for remark in data.get("remarks", ()) if remark != "stored"]})[:8]
