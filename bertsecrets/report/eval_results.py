@@ -23,7 +23,7 @@ def eval_results(verdicts: Sequence[Verdict], run: VerdictsFile) -> tuple[dict[s
     Only pretrained models that were fine-tuned on all rows and evaluated on GLUE's full validation set qualify.
 
     Args:
-        run: the same verdicts as data.
+        run: The same verdicts as data.
     """
     scores = [verdict for verdict in verdicts if verdict.case.claim.name == CLAIM]
     if not scores:
