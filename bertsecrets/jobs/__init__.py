@@ -1,1 +1,1 @@
-"""Plans: the jobs that claims need, their cost, and running them in parallel, here or on other machines."""
+"""Plans: the jobs that claims need, their cost, and parallel execution on one or more machines."""

@@ -1,4 +1,4 @@
-"""Which claims a budget decides: the cost of jobs against the chance that seeds decide a claim (`claims.prospects`)."""
+"""Choose claims within a budget: trade the cost of jobs against the chance of a decision (`claims.prospects`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from bertsecrets.types import Request
 
 @dataclass(frozen=True)
 class Choice:
-    """A claim that a budget decides with this chance, by so many seeds.
+    """A claim to judge, with its number of seeds and the chance of a decision.
 
-    `seconds` are those of the jobs that no claim before it needs.
+    `seconds` excludes jobs that an earlier claim already needs.
     """
 
     case: str
@@ -27,15 +27,15 @@ def decided_within(
     seconds: Mapping[Request, float | None],
     at_once: int = 1,
 ) -> list[Choice]:
-    """Return the claims to judge within a budget, those first that gain the most certainty per second.
+    """Choose the claims to judge within a budget, greedily by the gain in chance of a decision per second.
 
-    Jobs that several claims need are paid once. Claims whose jobs take an unknown time are left out.
+    Jobs shared by several claims are counted once. Claims with jobs of unknown duration are excluded.
 
     Args:
-        prospects: by case.
-        needs: returns the jobs of a case for one seed.
-        seconds: of each job; None if unknown.
-        at_once: jobs at a time.
+        prospects: Prospects by case.
+        needs: Function that returns the jobs of a case for one seed.
+        seconds: Estimated seconds of each job. None if unknown.
+        at_once: Number of parallel jobs.
     """
     left, paid, reached = budget * at_once, set[Request](), dict.fromkeys(prospects, 0)
     spent = dict.fromkeys(prospects, 0.0)
@@ -68,5 +68,5 @@ def _total(jobs: set[Request], seconds: Mapping[Request, float | None]) -> float
 
 
 def expected(choices: Sequence[Choice]) -> float:
-    """Return how many claims are decided on average."""
+    """Return the expected number of decided claims."""
     return sum(choice.chance for choice in choices)

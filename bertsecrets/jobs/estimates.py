@@ -1,4 +1,4 @@
-"""What the jobs of a plan cost: seconds on record for similar jobs; memory and disk by the model's size."""
+"""Estimate the cost of jobs: time from similar jobs on record, memory and disk space from the model's size."""
 
 import functools
 import os
@@ -28,17 +28,17 @@ from bertsecrets.store.measurements import VALUES
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import KEEPS, Keep, Request, Subject
 
-# Mean number of tokens of GLUE's examples in BERT's uncased vocabulary.
+# Mean number of tokens per GLUE example, in BERT's uncased vocabulary.
 TOKENS = {"mrpc": 53, "stsb": 28, "sst2": 14, "qqp": 30, "rte": 67, "qnli": 51, "mnli": 40}
-WITHOUT_MODEL = 10.0  # seconds of a measure that reads no model
-PROCESS = 700 * 10**6  # bytes of a process that has imported everything
+WITHOUT_MODEL = 10.0  # seconds for a measure that does not use a model
+PROCESS = 700 * 10**6  # bytes used by a process after importing everything
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The state and cost of a job; None is unknown.
+    """The state and cost of a job; unknown values are None.
 
-    `basis` says where the seconds come from. `leader` is the job of the plan whose forward pass also yields this one.
+    `basis` is the basis for the estimated time. `leader` is the planned job whose forward pass also yields this one.
     """
 
     request: Request
@@ -51,7 +51,7 @@ class Estimate:
 
 
 def estimate(session: Session, planned: Plan) -> list[Estimate]:
-    """Return the cost of every job of a plan, without training, measuring or downloading anything."""
+    """Estimate the cost of every job in a plan, without training, measuring or downloading anything."""
     costs, known = Costs(session), states(session, planned)
     estimates = []
     for job, leader in planned.items():
@@ -67,22 +67,22 @@ def estimate(session: Session, planned: Plan) -> list[Estimate]:
 
 
 def total_seconds(estimates: Sequence[Estimate]) -> float | None:
-    """Return the seconds of all remaining jobs, one after another; None if one is unknown."""
+    """Return the total seconds of all remaining jobs, or None if any is unknown."""
     return total([estimate.seconds for estimate in estimates if estimate.state != "stored"])
 
 
 def total(numbers: Sequence[float | None]) -> float | None:
-    """Return a sum; None if a number is unknown."""
+    """Return the sum, or None if a number is unknown."""
     return None if None in numbers else round(sum(filter(None, numbers)), 1)
 
 
 def seed_cost(session: Session, first: Sequence[Case] = ()) -> Callable[[Sequence[Case], int], float]:
     """Return a function that estimates the seconds of another seed for some cases (`judging.SeedBudget`).
 
-    Jobs whose time is unknown count as 0.
+    Jobs of unknown duration count as 0.
 
     Args:
-        first: cases whose first seed has to be measured in the same time.
+        first: Cases whose first seed is included in the estimate.
     """
 
     def cost(cases: Sequence[Case], seed: int) -> float:
@@ -93,7 +93,7 @@ def seed_cost(session: Session, first: Sequence[Case] = ()) -> Callable[[Sequenc
 
 
 def within(estimates: Sequence[Estimate], budget: float | None, at_once: int) -> list[Estimate]:
-    """Return the estimates of as many seeds as a budget allows if no claim is decided early, but at least one."""
+    """Return the estimates for as many seeds as fit in the budget, but at least one, if no claim is decided early."""
     seeds = sorted({estimate.request.subject.seed for estimate in estimates})
     affordable = list(estimates)
     while len(seeds) > 1 and budget is not None:
@@ -110,9 +110,9 @@ def within(estimates: Sequence[Estimate], budget: float | None, at_once: int) ->
 
 @dataclass(frozen=True)
 class Record:
-    """The seconds that a stored checkpoint or measurement took.
+    """The recorded time of a stored checkpoint or measurement.
 
-    `examples` is the number of examples trained on or measured; `parameters` is the model's size, None if unknown.
+    `examples` is the number of examples trained on or measured. `parameters` is the model's size, or None if unknown.
     """
 
     request: Request
@@ -123,7 +123,7 @@ class Record:
 
 
 def read_records(root: Path) -> list[Record]:
-    """Return the records of a store, without entries that are damaged or from an earlier version."""
+    """Read the records in a store, skipping damaged entries and those from earlier versions."""
     records = []
     for entry in entries(root):
         with suppress(UserError, KeyError, TypeError, ValueError, AttributeError):
@@ -148,7 +148,7 @@ def _record(entry: Path) -> Record:
 
 
 def _kind(job: Request) -> tuple[Any, ...]:
-    """Return what two jobs must have in common for their times to be comparable."""
+    """Return a key that is the same for jobs with comparable times."""
     ordinary = get_initialisation(job.subject.initialisation).trains_encoder
     return job.measure, job.options, "" if ordinary else job.subject.initialisation
 
@@ -156,14 +156,14 @@ def _kind(job: Request) -> tuple[Any, ...]:
 def seconds_on_record(
     records: Sequence[Record], job: Request, examples: int, parameters: int | None = None
 ) -> tuple[float | None, str]:
-    """Return the estimated seconds of a job, from the most similar jobs on record, and the basis of the estimate.
+    """Estimate the seconds of a job from the most similar jobs on record; also return the basis of the estimate.
 
-    Records of the same model and task are preferred. Others are scaled by the number of tokens and, for another model,
-    of parameters.
+    Records with the same model and task are preferred. Other records are scaled by the number of tokens and, for a
+    different model, by the number of parameters.
 
     Args:
-        examples: the job's number of examples.
-        parameters: the size of its model.
+        examples: Number of examples in the job.
+        parameters: Size of its model.
     """
     model, on_task = job.subject.model, job.subject.task
     similar = [record for record in records if _kind(record.request) == _kind(job)]
@@ -183,18 +183,18 @@ def seconds_on_record(
 
 
 def _tokens(job: Request) -> int:
-    """Return the mean number of tokens of a job's examples."""
+    """Return the mean number of tokens per example of a job."""
     return dict(job.options).get("padded_to") or TOKENS.get(job.subject.task, 1)
 
 
 class Costs:
-    """The costs of a session's jobs."""
+    """Cost estimates for a session's jobs."""
 
     def __init__(self, session: Session):
         self.session = session
 
     def seconds(self, job: Request) -> tuple[float | None, str]:
-        """Return the estimated seconds of a job, and the basis of the estimate."""
+        """Return the estimated seconds of a job and the basis of the estimate."""
         devices = (device_name(self.session.resources.device), "None")
         records = [record for record in self._records if record.device in devices]
         parameters = None if self.model is None else self.model.num_parameters()
@@ -204,7 +204,7 @@ class Costs:
         return seconds, basis
 
     def memory(self, job: Request) -> int | None:
-        """Return the estimated bytes of memory of a job."""
+        """Return the estimated memory of a job in bytes."""
         if not _reads_model(job):
             return PROCESS
         if self.model is None:
@@ -217,7 +217,7 @@ class Costs:
         return PROCESS + models * 4 * self.model.num_parameters() + step
 
     def disk(self, job: Request) -> int | None:
-        """Return the estimated bytes of a result: the weights, or one float32 per example and head."""
+        """Return the estimated size of a result in bytes: the weights, or one float32 per example and head."""
         if not _reads_model(job):
             return 0
         if self.model is None:
@@ -234,7 +234,7 @@ class Costs:
             config = configuration.open_config(self.session.ref(self.session.model))
             with torch.device("meta"):
                 return AutoModelForSequenceClassification.from_config(config)
-        except Exception:  # a configuration can fail in many ways, which opening the model reports
+        except Exception:  # any failure is reported when the model is opened
             return None
 
     @functools.cached_property
@@ -242,7 +242,7 @@ class Costs:
         return read_records(self.session.store.root)
 
     def _examples(self, job: Request) -> int:
-        """Return the number of examples that a job trains on, in all epochs, or measures."""
+        """Return the number of examples that a job trains on (over all epochs) or measures."""
         settings, rows = self.session.settings, self.session.resources.rows
         if job.measure is None:
             if not get_initialisation(job.subject.initialisation).trains:
@@ -256,10 +256,10 @@ class Costs:
         return self._rows(job.subject.task, "dev", rows.limit, most)
 
     def _rows(self, task_name: str, split: str, *limits: int | None) -> int:
-        """Return the number of rows of a split: official GLUE's, or those of unofficial local files."""
+        """Return the number of rows in a split: the official count, or that of unofficial local files."""
         rows = task(task_name).train_rows if split == "train" else task(task_name).dev_rows
         if self.session.options.allow_unofficial_data and self.session.options.glue_folders:
-            with suppress(UserError):  # missing here, but perhaps not where the job runs
+            with suppress(UserError):  # missing here, but possibly not where the job runs
                 rows = len(self.session.resources.rows.whole(task_name, split))
         return min([rows, *filter(None, limits)])
 
@@ -273,13 +273,13 @@ def _reads_model(job: Request) -> bool:
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk space that the remaining jobs of a plan need, in bytes.
+    """The disk space needed by the remaining jobs of a plan, in bytes.
 
     Args:
-        trainings: the number of checkpoints.
-        checkpoint, measurements: the size of one checkpoint, and of all measurements.
-        at_once: the number of checkpoints that exist at the same time if weights are dropped.
-        free: on the disk of the store.
+        trainings: Number of checkpoints to train.
+        checkpoint, measurements: Size of one checkpoint, and of all measurements.
+        at_once: Number of checkpoints that exist at the same time if weights are dropped.
+        free: Free space on the store's disk.
     """
 
     trainings: int
@@ -289,16 +289,16 @@ class Disk:
     free: int
 
     def at_end(self, keep: Keep) -> int:
-        """Return the size of what is kept."""
+        """Return the disk usage at the end of the run."""
         return self.measurements + (0 if keep == "none" else self.trainings * self.checkpoint)
 
     def peak(self, keep: Keep) -> int:
-        """Return the largest size during the run."""
+        """Return the peak disk usage during the run."""
         at_once = min(self.trainings, self.at_once) if keep == "none" else self.trainings
         return self.measurements + self.checkpoint * at_once
 
     def announcement(self, keep: Keep) -> str:
-        """Return the message before a run."""
+        """Return the message to show before a run."""
         measurements = f" and {in_bytes(self.measurements)} of measurements" if self.measurements else ""
         peak = f"; at most {in_bytes(self.peak(keep))} at a time" if keep == "none" else ""
         return (
@@ -307,7 +307,7 @@ class Disk:
         )
 
     def problem(self, keep: Keep, store: Path) -> str | None:
-        """Return why a run does not fit, with advice; None if it fits."""
+        """Return why a run does not fit on the disk, with advice, or None if it fits."""
         if self.peak(keep) <= self.free:
             return None
         drop = keep != "none" and self.peak("none") <= self.free
@@ -322,7 +322,7 @@ class Disk:
         return f"{self.trainings} checkpoint{'s' if self.trainings != 1 else ''}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON data."""
+        """Return the estimate as JSON data."""
         by_keep = {keep: {"taken_bytes": self.peak(keep), "kept_bytes": self.at_end(keep)} for keep in KEEPS}
         return {"checkpoints": self.trainings, "by_keep_checkpoints": by_keep, "free_bytes": self.free}
 
@@ -330,11 +330,11 @@ class Disk:
 def disk(
     session: Session, planned: Plan, at_once: int | None = 1, known: Mapping[Request, State] | None = None
 ) -> Disk | None:
-    """Return the disk space that the remaining jobs of a plan need; None if it cannot be estimated.
+    """Estimate the disk space needed by the remaining jobs of a plan; None if unknown.
 
     Args:
-        at_once: the number of parallel jobs; None if all trainings may come first.
-        known: the states of the jobs, if already determined.
+        at_once: Number of parallel jobs. None if all training jobs may run first.
+        known: States of the jobs, if already determined.
     """
     costs, store = Costs(session), session.store.root.absolute()
     nearest = next(folder for folder in (store, *store.parents) if folder.exists())
@@ -353,20 +353,20 @@ def disk(
 
 
 def announce(session: Session, planned: Plan, *, at_once: int | None = 1) -> None:
-    """Report the disk space that a plan needs, if it trains anything.
+    """Log the disk space that a plan needs, if it trains anything.
 
     Raises:
-        RunError: there is too little.
+        RunError: If there is not enough disk space.
     """
     if line := announcement(session, planned, at_once=at_once):
         log.info(line)
 
 
 def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) -> str:
-    """Return a line on the disk space that a plan needs; empty if it trains nothing.
+    """Return a line about the disk space that a plan needs; empty if it does not train anything.
 
     Raises:
-        RunError: there is too little.
+        RunError: If there is not enough disk space.
     """
     needed = disk(session, planned, at_once) if any(job.measure is None for job in planned) else None
     if needed is None or not needed.trainings:

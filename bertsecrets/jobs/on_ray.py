@@ -24,16 +24,16 @@ from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes
 from bertsecrets.types import Request
 
-RETRIES = 3  # of a job whose machine or process is lost
-TIMEOUT = 10.0  # seconds in which a cluster must answer
+RETRIES = 3  # for a job whose machine or process is lost
+TIMEOUT = 10.0  # seconds to wait for a cluster to respond
 PASSED_ON = ("BERTSECRETS_", "HF_")  # prefixes of environment variables that jobs inherit
 
 
 def check_ray(gpus: float | None) -> None:
-    """Check that Ray is installed and the number of GPUs per job is in range.
+    """Check that Ray is installed and that the number of GPUs per job is in range.
 
     Raises:
-        UserError: a check fails.
+        UserError: If a check fails.
     """
     if gpus is not None and not 0 <= gpus <= 64:
         raise UserError(f"--gpus {gpus:g} is out of range: give 0 to 64, such as 0.25 for four jobs on each GPU")
@@ -49,14 +49,14 @@ def prepare_on_ray(
     address: str | None,
     gpus: float | None,
 ) -> Session:
-    """Make what cases need on some seeds on a Ray cluster, and return the session.
+    """Run the jobs that cases need for some seeds on a Ray cluster, and return the session.
 
     Args:
-        address: of the cluster; by default RAY_ADDRESS, otherwise a new cluster on this machine.
-        gpus: per job; by default 1 if the session's device is a GPU.
+        address: Address of the cluster. Defaults to RAY_ADDRESS, otherwise to a new cluster on this machine.
+        gpus: Number of GPUs per job. By default, 1 if the session's device is a GPU.
 
     Raises:
-        UserError: the cluster does not answer, does not see the store, or has another kind of device.
+        UserError: If the cluster does not respond, cannot access the store, or has a different kind of device.
     """
     left = remaining(session, planned(session, cases, seeds))
     if not left:
@@ -78,7 +78,7 @@ def prepare_on_ray(
 
 
 def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
-    """Yield the outcomes of Ray tasks as they end; closing the generator cancels the others."""
+    """Yield the outcomes of Ray tasks as they complete. Closing the generator cancels the rest."""
     request_of = {ref: request for request, ref in refs.items()}
     waiting = list(request_of)
     try:
@@ -87,20 +87,20 @@ def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
             for ref in ready:
                 try:
                     yield ray.get(ref)
-                except ray.exceptions.RayError as error:  # lost more often than retried
+                except ray.exceptions.RayError as error:  # lost more often than it is retried
                     request = request_of[ref]
                     lost = UserError(f"{request}: lost on the Ray cluster: {first_line(error)}")
                     yield Outcome(request, error=lost)
     finally:
         for ref in waiting:
             with suppress(Exception):
-                ray.cancel(ref)  # by a KeyboardInterrupt, so that the task cleans up
+                ray.cancel(ref)  # raises KeyboardInterrupt, so that the task cleans up
         if waiting:
             ray.wait(waiting, num_returns=len(waiting), timeout=TIMEOUT)
 
 
 def _work(request: Request, options: RunOptions, marker: str, *before: Outcome) -> Outcome:
-    """Run a job on a machine of the cluster, unless its training failed."""
+    """Run a job on a machine in the cluster, unless its training job failed."""
     errors = (outcome.error for outcome in before if outcome.request.measure is None)
     error = next(filter(None, errors), None)
     if error is None and not Path(marker).exists():
@@ -122,7 +122,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
     """Yield Ray, connected to a cluster.
 
     Raises:
-        UserError: no cluster answers at the address.
+        UserError: If no cluster responds at the address.
     """
     with from_extra("ray"):
         import ray
@@ -137,7 +137,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-    except Exception as error:  # its own, of sockets, of gRPC
+    except Exception as error:  # errors of Ray, sockets or gRPC
         raise UserError(f"no Ray cluster can be used at {address or 'this machine'}: {first_line(error)}") from error
     try:
         yield ray
@@ -146,7 +146,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
 
 def _check_answers(address: str) -> None:
-    """Check that something listens at an address; Ray itself would wait long."""
+    """Check that something listens at an address; Ray itself has a long timeout."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         if address != "auto":
@@ -163,10 +163,10 @@ def _check_answers(address: str) -> None:
 
 
 def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, float], device: str) -> int:
-    """Check that every machine that can run jobs sees the store and has the same device; return their number.
+    """Check that all machines that can run jobs see the store and have the same device, and return their number.
 
     Raises:
-        UserError: one does not, or none has enough processors and GPUs for a job.
+        UserError: If a machine fails a check, or none has enough processors and GPUs for a job.
     """
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     asked = {"CPU": share["num_cpus"], "GPU": share["num_gpus"]}
@@ -198,7 +198,7 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
 
 
 def _probe(marker: str, options: RunOptions) -> tuple[bool, str]:
-    """Return whether this machine sees the store, and the name of its device."""
+    """Return whether this machine can access the store, and the name of its device."""
     import torch
 
     if options.threads is not None:
@@ -213,7 +213,7 @@ def _no_store(store: Path, name: str | None = None) -> str:
 
 @contextmanager
 def _marker(root: Path) -> Iterator[Path]:
-    """Yield a file in the store, by which other machines recognise it."""
+    """Yield a file in the store that lets other machines recognise it."""
     marker = root.resolve() / f".seen-{uuid.uuid4().hex}"
     with guarded_writes(root):
         root.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The plan of a run: the checkpoints to train and the measurements to make, each once, in order."""
+"""Plans: an ordered list, without duplicates, of the checkpoints to train and the measurements to make."""
 
 import functools
 import itertools
@@ -19,17 +19,17 @@ from bertsecrets.session import Session
 from bertsecrets.store.entries import entries, has_weights, read_manifest
 from bertsecrets.types import Request, Subject
 
-# The jobs in order. The value of a measurement is its leader: another measurement of the plan whose forward pass also
-# yields this one, and which is therefore made first; otherwise None.
+# Jobs in order. The value of a measurement is its leader, if any: another planned measurement whose forward pass also
+# yields this one and which is therefore made first.
 Plan = dict[Request, Request | None]
 State = Literal["stored", "to do", "not yet"]
 
 
 class PlanningSession(Session):
-    """A session that plans for other machines: data that are missing here may be present there."""
+    """A session for planning jobs on other machines, which may have data that are missing here."""
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what a measure lacks other than data, or None."""
+        """Return what is missing for a measure, ignoring data, or None."""
         return self._missing(measure)
 
     @functools.cache  # noqa: B019  # lives as long as the command
@@ -38,10 +38,10 @@ class PlanningSession(Session):
 
 
 def plan_for(bench: plan.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Plan:
-    """Return the jobs that cases need: all trainings, then the measurements by subject.
+    """Return the jobs that cases need: all training jobs, then the measurements by subject.
 
     Raises:
-        MissingError: data or tools are missing for a required measurement.
+        MissingError: If data or tools are missing for a required measurement.
     """
     needed = plan.needed(bench, cases, model, seeds)
     measuring = list(dict.fromkeys(request(wanted.measure, subject, wanted.options) for _, wanted, subject in needed))
@@ -63,12 +63,12 @@ def _companions(job: Request) -> tuple[str, ...]:
 
 
 def waits_for(planned: Plan, job: Request) -> list[Request]:
-    """Return the jobs of a plan that must precede this one: its training and its leader."""
+    """Return the planned jobs that must precede a job: its training job and its leader."""
     return [other for other in (job.training, planned[job]) if other is not None and other in planned]
 
 
 def by_subject(planned: Plan) -> Plan:
-    """Return a plan reordered by subject, so that the weights of each can be dropped early."""
+    """Reorder a plan by subject, so that each subject's weights can be dropped early."""
     first: dict[Subject, int] = {}
     for job in planned:
         first.setdefault(job.subject, len(first))
@@ -81,9 +81,9 @@ def by_subject(planned: Plan) -> Plan:
 def states(session: Session, planned: Plan) -> dict[Request, State]:
     """Return the state of each job in the store.
 
-    "not yet" is a measurement whose checkpoint is still to be trained, so its cache key is unknown. A checkpoint
-    without weights is "to do" if a measurement of the plan needs them. Without the model or the data, results count as
-    missing.
+    The state "not yet" means that a measurement's checkpoint has not been trained, so its cache key is unknown. A
+    checkpoint without weights is "to do" if a planned measurement needs them. If the model or the data are not
+    available, results count as missing.
     """
     subjects = _stored_subjects(session.store.root)
     known: dict[Request, State] = {}
@@ -99,13 +99,13 @@ def states(session: Session, planned: Plan) -> dict[Request, State]:
 
 
 def remaining(session: Session, planned: Plan) -> Plan:
-    """Return the part of a plan that the store lacks."""
+    """Return the jobs of a plan that are not in the store."""
     known = states(session, planned)
     return {job: leader for job, leader in planned.items() if known[job] != "stored"}
 
 
 def _stored_subjects(root: Path) -> set[tuple[str | None, str, str, int]]:
-    """Return the measures and subjects in a store; keys are computed for these only, since that may download data."""
+    """Return the measures and subjects in a store. Only their keys are computed, since that may download data."""
     subjects = set()
     for entry in entries(root):
         with suppress(UserError, KeyError, TypeError):  # damaged or from an earlier version
@@ -132,7 +132,7 @@ def _has_weights(session: Session, subject: Subject) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a job: whether it made its result now, its error if it failed, and its seconds."""
+    """The outcome of a job: whether it made a new result, the error if it failed, and the elapsed seconds."""
 
     request: Request
     made: bool = False
@@ -141,10 +141,10 @@ class Outcome:
 
 
 def perform(session: Session, job: Request) -> bool:
-    """Do a job unless its result is stored; return whether it was made now.
+    """Run a job unless its result is stored, and return whether it ran.
 
     Raises:
-        UserError: something is missing or fails.
+        UserError: If something is missing or fails.
     """
     if job.measure is not None:
         return not session.measurement(job.measure, job.subject, **dict(job.options)).reused
@@ -157,11 +157,11 @@ def perform(session: Session, job: Request) -> bool:
 def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, quiet: bool = False) -> Session:
     """Record the outcomes of a plan in a session, and return it.
 
-    If the session does not keep weights, those of a subject are dropped as soon as all its jobs have succeeded.
+    If the session does not keep weights, a subject's weights are dropped once all its jobs have succeeded.
 
     Args:
-        outcomes: yields one for each job; closed at the end, so that an interruption ends all workers.
-        quiet: log at debug level only.
+        outcomes: Generator of one outcome per job. It is closed at the end, so that an interruption stops all workers.
+        quiet: Whether to log only at debug level.
     """
     jobs_left = Counter(job.subject for job in planned)
     with closing(outcomes):
@@ -180,7 +180,7 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, 
 
 
 def blocking_error(job: Request, outcomes: Mapping[Request, Outcome]) -> Exception | None:
-    """Return an error that prevents a job: one that concerns the whole run, or that of its training."""
+    """Return the error that blocks a job, if any: one that ends the run, or the error of its training job."""
     fatal = (outcome.error for outcome in outcomes.values() if isinstance(outcome.error, RunError))
     trained = outcomes.get(job.training) if job.training is not None else None
     return next(fatal, None) or (trained.error if trained is not None else None)

@@ -1,4 +1,4 @@
-"""Parallel jobs in several processes of this machine."""
+"""Run jobs in parallel processes on this machine."""
 
 import multiprocessing
 from collections import Counter
@@ -15,19 +15,19 @@ from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
 from bertsecrets.types import Request
 
-ATTEMPTS = 2  # at a job whose worker is killed
-CLEANUP = 30.0  # seconds in which a worker must clean up when the run is interrupted
-SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+ATTEMPTS = 2  # for a job whose worker is killed
+CLEANUP = 30.0  # seconds for a worker to clean up after an interruption
+SPAWN = multiprocessing.get_context("spawn")  # forking a process with threads may hang
 
 
 def run_local(plan: Plan, options: RunOptions, *, jobs: int) -> Generator[Outcome]:
-    """Run all jobs of a plan in at most `jobs` worker processes, and yield the outcomes.
+    """Run all jobs of a plan in at most `jobs` worker processes, and yield their outcomes.
 
-    A failed training fails only the measurements of its checkpoint. A job whose worker is killed is retried once. When
-    the generator is closed or interrupted, the workers clean up and end.
+    If a training job fails, only the measurements of its checkpoint fail. A job whose worker is killed is retried once.
+    When the generator is closed or interrupted, the workers clean up and exit.
 
     Args:
-        options: of the session in each worker.
+        options: Options for the session in each worker.
     """
     pool = _Pool(plan, options, jobs)
     try:
@@ -59,7 +59,7 @@ class _Pool:
         self.waiting = list(self.plan)
 
     def begin(self) -> Iterator[Outcome]:
-        """Give every free worker a job that is ready to run; yield the outcomes of jobs that can no longer run."""
+        """Assign a ready job to every free worker, and yield the outcomes of jobs that can no longer run."""
         for request in list(self.waiting):
             error = blocking_error(request, self.outcomes)
             if error is not None:
@@ -76,7 +76,7 @@ class _Pool:
                         worker.connection.send(request)
 
     def wait(self) -> Iterator[Outcome]:
-        """Wait until a job or a worker ends, and yield the outcomes."""
+        """Wait until a job or a worker finishes, and yield the outcomes."""
         busy = [worker for worker in self.workers if worker.request is not None]
         ready = wait([worker.connection for worker in busy]) if busy else []
         for worker in busy:
@@ -88,7 +88,7 @@ class _Pool:
                     yield from self._lost(worker, request)
 
     def _lost(self, worker: _Worker, request: Request) -> Iterator[Outcome]:
-        """Retry a job whose worker was killed, once."""
+        """Retry once a job whose worker was killed."""
         worker.process.join()
         self.workers.remove(worker)
         worker.connection.close()
@@ -106,12 +106,12 @@ class _Pool:
         here, there = SPAWN.Pipe()
         process = SPAWN.Process(target=serve, args=(there, self.options), daemon=False)
         process.start()
-        there.close()  # so that the end of the worker closes the connection
+        there.close()  # so that the connection closes when the worker exits
         self.workers.append(_Worker(process, here))
         return self.workers[-1]
 
     def end(self) -> None:
-        """End all workers; busy ones clean up first."""
+        """Stop all workers; busy ones clean up first."""
         for worker in self.workers:
             worker.connection.close()
             if worker.request is not None:

@@ -1,4 +1,4 @@
-"""The block that a run prints before it measures anything: claims, trainings, time, disk and the model."""
+"""The summary that a run prints before measuring: claims, training jobs, time, disk space and the model."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +13,7 @@ from bertsecrets.progress import in_time, log
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
-ROWS = 50  # read for the share of unknown tokens
+ROWS = 50  # rows sampled for the percentage of unknown tokens
 MANY_UNKNOWN = 0.1  # more is unusual for a model's own tokenizer
 
 
@@ -24,15 +24,15 @@ def preflight(
     *,
     at_once: int | None = 1,
 ) -> float | None:
-    """Report what is about to be measured; nothing if everything is stored.
+    """Log what is about to be measured, unless everything is stored.
 
-    Returns the estimated seconds; None if they are unknown.
+    Returns the estimated seconds, or None if unknown.
 
     Args:
-        at_once: the number of parallel jobs; None if all trainings may come first.
+        at_once: The number of parallel jobs; None if all trainings may come first.
 
     Raises:
-        RunError: the disk is too small.
+        RunError: If there is not enough disk space.
     """
     trains, seconds = session.options.checkpoint is None, None
     lines = [f"{len(cases)} claims to judge on {session.model}"]
@@ -54,10 +54,10 @@ def preflight(
 
 
 def model_facts(session: Session, model: str, task_name: str | None) -> Iterator[str]:
-    """Yield a model's shape, vocabulary, longest input and, on rows of a task, the share of unknown tokens.
+    """Yield a model's shape, vocabulary, maximum input length and, for a task, the percentage of unknown tokens.
 
     Raises:
-        UserError: the model or its tokenizer cannot be opened.
+        UserError: If the model or its tokenizer cannot be opened.
     """
     ref = session.ref(model)
     config, tokenizer = open_config(ref), open_tokenizer(ref)

@@ -1,4 +1,4 @@
-"""Make what cases need, in parallel or in turn, so that they can then be judged from the store."""
+"""Run the jobs that cases need, in parallel or sequentially, so that the cases can be judged from the store."""
 
 import os
 from collections.abc import Collection, Generator, Mapping, Sequence
@@ -20,17 +20,17 @@ from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
 
 MOST_JOBS = 4096
-GPU_PROCESS = 3 * 10**9  # bytes of main memory of a process that computes on a GPU, mostly its libraries
+GPU_PROCESS = 3 * 10**9  # bytes of main memory per GPU process, mostly libraries
 
 
 def with_share(options: RunOptions, jobs: int) -> RunOptions:
     """Return the options of a run with the number of threads per job.
 
-    It is that of `--threads` or OMP_NUM_THREADS, otherwise an equal share of this machine's. It is part of the cache
-    keys, so judging must use the same number.
+    The number comes from `--threads` or OMP_NUM_THREADS. Otherwise this machine's threads are divided equally. It is
+    part of the cache keys, so judging must use the same number.
 
     Raises:
-        UserError: the number of jobs is out of range.
+        UserError: If the number of jobs is out of range.
     """
     if not 1 <= jobs <= MOST_JOBS:
         raise UserError(f"--jobs {jobs} is out of range: give 1 to {MOST_JOBS}")
@@ -41,7 +41,7 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
 
 
 def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
-    """Return the plan for some cases and seeds, with the largest tasks trained first.
+    """Plan the jobs for some cases and seeds, training on the largest tasks first.
 
     If weights are dropped, each subject is measured right after its training.
     """
@@ -52,10 +52,10 @@ def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Pl
 
 
 def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int) -> Session:
-    """Make what cases need on some seeds in several processes, and return the session.
+    """Run the jobs that cases need for some seeds in parallel processes, and return the session.
 
     Args:
-        session: with the number of threads per job (`with_share`).
+        session: Session with the number of threads per job (see `with_share`).
     """
     left = remaining(session, planned(session, cases, seeds))
     if not left:
@@ -69,10 +69,10 @@ def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jo
 
 
 def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: int) -> int:
-    """Return how many of the largest jobs fit into free memory at the same time: 1 to `jobs`.
+    """Return how many of the largest jobs fit in free memory at the same time, from 1 to `jobs`.
 
     Args:
-        memory: the bytes of each job, in GPU memory if the device is a GPU; None if unknown.
+        memory: Bytes per job, in GPU memory if the device is a GPU. None if unknown.
     """
     if device.type == "cuda":
         jobs = max(1, min(jobs, available_bytes() // GPU_PROCESS))
@@ -82,13 +82,13 @@ def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: in
 
 
 def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int], place: int, of: int) -> Session:
-    """Make one share of what cases need in this process, and return the session.
+    """Run one part of the jobs that cases need in this process, and return the session.
 
-    Workers of pytest-xdist judge parts of the same cases. Each makes the jobs of its share of the subjects first.
+    Each pytest-xdist worker judges part of the same cases, after running the jobs for its part of the subjects.
 
     Args:
-        place: the number of the share, from 0.
-        of: the number of shares.
+        place: Index of the part, from 0.
+        of: Number of parts.
     """
     plan = planned(session, cases, seeds)
     subjects = list(dict.fromkeys(job.subject for job in plan))[place::of]
@@ -105,15 +105,15 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[Outcome]:
 
 
 def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Session:
-    """If weights are dropped, make what cases need subject by subject in this process; return the session.
+    """If weights are dropped, run the jobs that cases need subject by subject in this process; return the session.
 
-    If weights are kept, everything is made while judging.
+    If weights are kept, jobs run on demand during judging.
     """
     return session if session.options.keep == "full" else prepare_share(session, cases, seeds, 0, 1)
 
 
 def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-    """Return the cases whose measurements are all stored for these seeds, and the others."""
+    """Split cases into those whose measurements are all stored for these seeds, and the others."""
     plans = {str(case): plan_for(session, [case], session.model, seeds) for case in cases}
     known = states(session, {job: leader for plan in plans.values() for job, leader in plan.items()})
     ready = {name for name, plan in plans.items() if all(known[job] == "stored" for job in plan)}
@@ -121,9 +121,9 @@ def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) 
 
 
 def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], list[Case]]:
-    """Return the cases that need nothing new of other tasks than the named ones, and those that do.
+    """Split cases into those that need new measurements only on the given tasks, and the others.
 
-    A case over several tasks joins a run on some of them if its measurements on the others are stored.
+    A case over several tasks is included in a run on some of them if its measurements on the others are stored.
     """
     joined: list[Case] = []
     left_out: list[Case] = []
@@ -144,7 +144,7 @@ def _stored_on(session: Session, case: Case, tasks: Collection[str]) -> bool:
 
 
 def left_out_line(cases: Sequence[Case]) -> str:
-    """Return a line about the cases over several tasks that do not join a run on some of them."""
+    """Return a line about the cases over several tasks that are excluded from a run on some of them."""
     names = ", ".join(map(str, cases))
     many = "1 claim over several tasks is" if len(cases) == 1 else f"{len(cases)} claims over several tasks are"
     return f"{many} left out ({names}): they need new measurements on other tasks; select those tasks as well"

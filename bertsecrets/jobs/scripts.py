@@ -1,4 +1,4 @@
-"""A plan as a script: one command per job for any shell, or two job arrays for Slurm."""
+"""Export a plan as a script: one shell command per job, or two Slurm job arrays."""
 
 import math
 import os
@@ -12,13 +12,13 @@ from bertsecrets.options import PARSING, RunOptions
 from bertsecrets.types import Request
 
 VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
-NOT_OF_JOBS = ("seeds", "budget", "accept_older", "keep_checkpoints")  # options of judging
-MARGIN = 3  # a job may take this many times its estimate before Slurm ends it
+NOT_OF_JOBS = ("seeds", "budget", "accept_older", "keep_checkpoints")  # options that only affect judging
+MARGIN = 3  # time limit in Slurm, as a multiple of the estimate
 LEAST_MINUTES, UNKNOWN_MINUTES = 10, 24 * 60
 
 
 def command(request: Request, options: RunOptions) -> str:
-    """Return the command that runs a job; it does nothing if the result is stored."""
+    """Return the command that runs a job. It does nothing if the result is stored."""
     subject = request.subject
     words = ["bertsecrets", "finetune"] if request.measure is None else ["bertsecrets", "measure", request.measure]
     if request.on_task:
@@ -41,7 +41,7 @@ def _common(options: RunOptions) -> Iterator[str]:
 
 
 def with_absolute_paths(options: RunOptions) -> RunOptions:
-    """Return the options for a job that runs in another working directory."""
+    """Return options that work in any working directory."""
 
     def absolute(name: Any) -> Any:
         return os.path.abspath(name) if name and os.path.isdir(name) else name
@@ -68,7 +68,7 @@ def shell_script(estimates: Sequence[Estimate], options: RunOptions) -> str:
 
 
 def slurm_script(estimates: Sequence[Estimate], options: RunOptions, *, gpu: bool) -> str:
-    """Return a script that submits an array of trainings and then an array of measurements to Slurm."""
+    """Return a script that submits an array of training jobs and then an array of measurements to Slurm."""
     left = {job.request: job for job in estimates if job.state != "stored"}
     trainings = [[job] for request, job in left.items() if request.measure is None]
     passes: dict[Request, list[Estimate]] = {}
@@ -119,7 +119,7 @@ def _array(name: str, variable: str, groups: list[list[Estimate]], options: RunO
 
 
 def _beginning(options: RunOptions) -> Iterator[str]:
-    """Yield the lines that set the environment and stop the script if the store has moved."""
+    """Yield the lines that set the environment and stop the script if the store is not at its path."""
     for variable in VARIABLES:
         if value := os.environ.get(variable):
             yield f"export {variable}={shlex.quote(os.path.abspath(value))}"

@@ -1,4 +1,4 @@
-"""A plan as a table and as JSON."""
+"""Format a plan as a table or as JSON."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ COLUMNS = ("job", "task", "initialisation", "options", "seeds", "stored", "to do
 
 
 def totals(estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """Return the totals of all remaining jobs, None if a part is unknown; memory is that of the largest job."""
+    """Return the totals of all remaining jobs, or None for unknown totals. Memory is that of the largest job."""
     left = [job for job in estimates if job.state != "stored"]
     states = [job.state for job in estimates]
     return {
@@ -56,7 +56,7 @@ def as_json(estimates: Sequence[Estimate], options: RunOptions) -> list[dict[str
 
 
 def rows(estimates: Sequence[Estimate]) -> list[tuple[str, ...]]:
-    """Return the rows of a plan's table, one for all jobs that differ only in their seed."""
+    """Return the rows of a plan's table, merging jobs that differ only in their seed."""
     return [_row(list(group)) for _, group in itertools.groupby(sorted(estimates, key=_order), _order)]
 
 
@@ -85,5 +85,5 @@ def _row(group: Sequence[Estimate]) -> tuple[str, ...]:
 
 
 def size_or_unknown(size: float | None) -> str:
-    """Return a number of bytes as text."""
+    """Format a number of bytes."""
     return "unknown" if size is None else in_bytes(size)

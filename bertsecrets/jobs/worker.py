@@ -1,4 +1,4 @@
-"""A worker process that runs jobs; it imports nothing heavy before its environment is set."""
+"""A worker process that runs jobs. It imports heavy libraries only after its environment is set."""
 
 import os
 import pickle  # nosec B403
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from bertsecrets.options import RunOptions
     from bertsecrets.types import Request
 
-IGNORED = ("SIGINT", "SIGHUP", "SIGQUIT")  # a terminal sends them to all processes; the parent decides
+IGNORED = ("SIGINT", "SIGHUP", "SIGQUIT")  # sent by terminals to all processes; handled by the parent
 
 
 def serve(connection: Connection, options: "RunOptions") -> None:
-    """Run the jobs that arrive through a connection and send back their outcomes, until it is closed."""
+    """Run jobs received over a connection and send back their outcomes, until it is closed."""
     for name in IGNORED:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -31,15 +31,15 @@ def serve(connection: Connection, options: "RunOptions") -> None:
         runner = JobRunner(options)
         while True:
             connection.send(runner.run(connection.recv()))
-    except (EOFError, OSError, KeyboardInterrupt):  # the parent is gone or ends this worker
+    except (EOFError, OSError, KeyboardInterrupt):  # the parent has exited or is stopping this worker
         return
 
 
 class JobRunner:
-    """Runs jobs in one session, which is opened for the first job unless given."""
+    """Runs jobs in a session, which is opened for the first job unless given."""
 
     def __init__(self, options: "RunOptions", session: Any = None, *, bars: bool = False):
-        if not bars and not hidden():  # bars of several processes would overwrite each other
+        if not bars and not hidden():  # the bars of parallel processes would overwrite each other
             os.environ[SWITCH] = IN_LOGS
         if options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)
@@ -47,7 +47,7 @@ class JobRunner:
         self.session = session
 
     def run(self, request: "Request") -> "Outcome":
-        """Run a job and return its outcome, which includes any error."""
+        """Run a job and return its outcome, including any error."""
         from bertsecrets.jobs.plan import Outcome, perform
         from bertsecrets.session import Session
 
