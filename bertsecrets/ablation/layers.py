@@ -170,7 +170,7 @@ class _Read(_Run):
 
 
 class _Gated(_Run):
-    """A run in which each head's vectors are multiplied by a gate."""
+    """A run that scales each head's vectors by a gate."""
 
     gradients = True
 

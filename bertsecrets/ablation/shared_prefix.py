@@ -18,7 +18,7 @@ from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import HeadSet
 from bertsecrets.ablation.layers import Skeleton, Vectors, put
 
-Choice = tuple[int, ...]  # the heads that are disabled in one layer
+Choice = tuple[int, ...]  # disabled heads of one layer
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
                 continue
             entering = place_of[frozenset(head for head in prefix if head[0] < layer)]
             leaving = splits.setdefault(entering, {})
-            if leaving:  # the index of the entering state is taken
+            if leaving:  # the index of the entering state is already in use
                 used += 1
             after[prefix] = used - 1 if leaving else entering
             leaving[after[prefix]] = tuple(sorted(head for at, head in prefix if at == layer))

@@ -1,7 +1,7 @@
 """Anisotropy: the cosine similarity of random words' vectors, by layer (Ethayarajh 2019; claims I2).
 
 Rows are randomly split into pairs. The value of a pair is the mean cosine over all pairs of word-pieces, one from each
-row, excluding special tokens. It is 0 for an isotropic distribution. Word-pieces of short rows are weighted more than
+row, excluding special tokens. It is 0 for an isotropic distribution. Word-pieces in short rows have more weight than
 in Ethayarajh's uniform sample. `centred` is computed after subtracting the mean vector over all word-pieces.
 """
 
@@ -24,7 +24,7 @@ from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
-SEED = 2019  # of the pairs
+SEED = 2019  # for pairing rows
 States = Float[torch.Tensor, "states rows tokens width"]
 
 
@@ -43,7 +43,7 @@ class Anisotropy(Measure):
         return settings.attention.examples
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that the model returns the vectors of every layer."""
+        """Check that the model returns the hidden states of every layer."""
         batch = next(batches(probe_inputs(classifier)))
         with torch.no_grad():
             hidden_states(classifier, batch)
@@ -61,7 +61,7 @@ class Anisotropy(Measure):
         return {self.name: ({name: means[name] for name in samples}, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield both cosines by layer, without the embeddings."""
+        """Yield both cosines by layer, excluding the embeddings."""
         curves = {
             "not centred": np.asarray(measurement.value("cosine"))[1:],
             "centred": np.asarray(measurement.value("centred"))[1:],

@@ -23,7 +23,7 @@ from bertsecrets.models.encoding import Batch
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
-SAME = 1 - 1e-7  # a cosine above cannot be told from 1 in float32: the weights differ by less than about 0.04 %
+SAME = 1 - 1e-7  # larger cosines are indistinguishable from 1 in float32: weights differ by less than about 0.04 %
 
 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
@@ -78,7 +78,7 @@ class AttentionChange(AttentionMeasure):
         return options.padded_to
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
-        """Return both forms: cropped to the real tokens, and padded as in the paper's figure 5."""
+        """Return both variants: cropped to the real tokens, and padded as in the paper's figure 5."""
         return [{}, {"padded_to": settings.attention.max_length}]
 
     def joins(self, view: AttentionRun) -> bool:

@@ -74,7 +74,7 @@ class AttentionGradients(Measure):
         return heads_without_numbers(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the gradients by layer, means over heads."""
+        """Yield the gradients by layer, averaged over heads."""
         names = {"cls": "to [CLS]", "sep": "to [SEP]", "other": "to other tokens"}
         curves = {
             names[kind]: np.asarray(measurement.value(kind)).mean(1)
@@ -129,4 +129,4 @@ def mean_slope(
 ) -> Float[torch.Tensor, "rows heads"]:
     """Return the mean over all weights from real to marked tokens; NaN for rows without marked tokens."""
     chosen = (real[:, :, None] & marks[:, None, :])[:, None]
-    return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 for rows without
+    return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 is NaN

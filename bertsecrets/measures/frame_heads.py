@@ -27,8 +27,8 @@ from bertsecrets.types import Measurement
 
 @measure("frame-heads", title="attention from core frame elements to their target", source="K19 4.2", version=3)
 class FrameHeads(EncoderMeasure):
-    """Values, each [layer, head]: `max_weight` (the paper's definition), `max_weight_reverse`, `max_weight_zipped`,
-    `max_weight_zipped_reverse`; and `sentences`, a digest of the sentences.
+    """Values: `max_weight` (the paper's definition), `max_weight_reverse`, `max_weight_zipped` and
+    `max_weight_zipped_reverse`, each [layer, head]; `sentences`, a digest of the sentences.
 
     Samples: the weights for each sentence, [sentence, layer, head].
     """
@@ -41,7 +41,7 @@ class FrameHeads(EncoderMeasure):
     )
 
     def fingerprint(self, run: Run) -> str:
-        """Return a digest of the sentence file, or of all XML files in a folder. It does not depend on the location.
+        """Return a digest of the sentence file, or of all XML files in a folder, independent of its location.
 
         Raises:
             UserError: no sentences were given, or they cannot be read.

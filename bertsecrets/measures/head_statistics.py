@@ -58,7 +58,7 @@ class HeadObserver:
         layer_of = np.repeat(np.arange(layers), heads)
         self.same = (layer_of[:, None] == layer_of) & ~np.eye(layers * heads, dtype=bool)
         self.other = layer_of[:, None] != layer_of
-        self.held: list[list[torch.Tensor]] = []  # maps of this batch's compared rows, by row and layer
+        self.held: list[list[torch.Tensor]] = []  # maps of the compared rows in the current batch, by row and layer
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Process one layer of one batch."""

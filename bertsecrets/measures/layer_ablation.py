@@ -28,7 +28,7 @@ class LayerAblation(AblationMeasure):
     )
 
     def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
-        """Return the heads of each layer as one set."""
+        """Return one set per layer, with all its heads."""
         return whole_layers(layers, heads), "layers"
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:

@@ -39,7 +39,7 @@ class PatternQuality(SuiteMeasure):
         return digest([annotations_fingerprint(), annotations_fingerprint(own_maps(UNSEEN))])
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the data: the annotated maps."""
+        """Return the name of the data."""
         return "annotated maps"
 
     def settings(self, resources: Resources) -> dict[str, Any]:

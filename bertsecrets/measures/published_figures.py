@@ -24,11 +24,11 @@ class PublishedFigures(SuiteMeasure):
         return digest(published_figures()["fig8_head"])
 
     def origin(self, resources: Resources) -> str | None:
-        """Return where the numbers come from."""
+        """Return the source of the numbers."""
         return "K19 figure 8"
 
     def run(self, run: Run) -> Results:
-        """Return the figure."""
+        """Return the published scores."""
         grids = published_figures()["fig8_head"]
         scores = np.array([[grids[task.folder] for task in TASKS.values()]])
         return {self.name: ({"tasks": list(TASKS)}, {"figure_8": scores})}, 1

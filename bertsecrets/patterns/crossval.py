@@ -58,20 +58,20 @@ class LabelledMaps:
         return len(self.labels)
 
     def take(self, places: Int[np.ndarray, " some"]) -> "LabelledMaps":
-        """Return the maps at these places."""
+        """Return the maps at these indices."""
         maps = tuple(self.maps[i] for i in places)
         parts = (self.labels, self.groups, self.table, self.agreed, self.votes)
         return LabelledMaps(maps, *(part[places] for part in parts))
 
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
-        """Return the maps at these places (default: all), repeated for each annotator with that annotator's class."""
+        """Return the maps at these indices (default: all), repeated for each annotator with that annotator's class."""
         chosen = np.arange(len(self)) if places is None else places
         rows, labels = np.nonzero(self.votes[chosen])
         times = self.votes[chosen][rows, labels]
         return replace(self.take(chosen[rows.repeat(times)]), labels=labels.repeat(times))
 
     def folds(self, count: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (training, held-out) places for stratified folds that do not split groups.
+        """Yield (training, held-out) indices for stratified folds that do not split groups.
 
         Raises:
             UserError: there are fewer groups than folds, or fewer than two classes have enough maps for all folds.

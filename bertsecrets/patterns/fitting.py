@@ -22,7 +22,7 @@ ABSENT = -30.0  # logit of classes that do not occur in the training data
 ROUNDS = 120  # boosting rounds, with one tree per class
 RATE = 0.1
 DEPTH = 5
-SMALLEST_LEAF = 4  # maps
+SMALLEST_LEAF = 4  # minimum number of maps
 TRIED = 0.15  # fraction of features considered for a split
 SEEN = 0.6  # fraction of maps used in a round
 

@@ -122,7 +122,7 @@ class MapSet:
         return [each.group for each in self.maps]
 
     def take(self, places: Iterable[int]) -> "MapSet":
-        """Return the maps at these places, in this order, with their labels."""
+        """Return the maps at these indices, in this order, with their labels."""
         order = list(places)
         return MapSet(*(tuple(getattr(self, column.name)[i] for i in order) for column in fields(self)))
 

@@ -233,7 +233,7 @@ def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) ->
 
 
 def weights_digest(opened: OpenModel) -> str:
-    """Return the SHA-256 hex digest of all weights and their precision, including a new classifier's."""
+    """Return the SHA-256 hex digest of all weights and their precision, including a new classifier head."""
     sha = hashlib.sha256()
     for name, tensor in sorted(opened.model.state_dict().items()):
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

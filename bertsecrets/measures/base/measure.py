@@ -31,7 +31,7 @@ Results = tuple[dict[str, Result], int]  # results by measure, and the number of
 
 
 class MeasureOptions(BaseModel):
-    """Options that change what is measured. The model validates options from the command line and from claims."""
+    """Options that change what is measured. Options from the command line and from claims are validated."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        """The folder that is measured."""
+        """The measured folder."""
         assert self.folder is not None
         return self.folder
 
