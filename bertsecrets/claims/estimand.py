@@ -32,7 +32,7 @@ class Estimand:
         notes: Notes shown next to the outcome.
         sampled: False if the examples are the population, such as the paper's own sentences. They are then not
             resampled.
-        drawn: Number of rows that a resample draws from each block. None, or an empty tuple, draws as many as it has.
+        drawn: Number of rows that a resample draws from each block. None, or an empty tuple, means all.
         clusters: For each block, the cluster index of each row; rows of a cluster are resampled together. None, or an
             empty tuple, treats rows as independent.
         extreme: Set if the statistic returns [..., parts] and the claim is about the smallest or the largest part.
@@ -106,7 +106,7 @@ def clusters_of(measurement: Measurement) -> Clusters:
 
 
 def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
-    """Return which rows belong to the first half of a split in two for cross-fitting; no cluster is in both halves.
+    """Split rows in half for cross-fitting without splitting clusters, and return the mask of the first half.
 
     Each cluster, in the order of first rows, goes to the smaller half, so independent rows alternate.
 
@@ -145,7 +145,7 @@ def largest(means: Float[np.ndarray, " k"]) -> int:
 
 
 def both(choices: Sequence[str]) -> str:
-    """Return the selections of both halves as text; only one if they agree.
+    """Return the selections of both halves as text, once if they agree.
 
     >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
     ('layer 1', 'layer 1 and layer 2')

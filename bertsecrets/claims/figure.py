@@ -28,7 +28,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 P20 = "P20"  # mean over five seeds and, as a spread, their standard deviation
 P20_MEAN = "P20 mean"  # as a spread: standard error of that mean
-READERS = "readers"  # as a spread: differences between annotators' class proportions, for the paper's and ours
+READERS = "readers"  # as a spread: disagreement of readers on class proportions, for the paper's maps and ours
 F1_QUANTITIES = ("f1", "figure-8-score")
 WITHOUT_ATTENTION = "score-without-attention"
 SCORE_QUANTITIES = (
@@ -120,7 +120,7 @@ class Cited:
     Args:
         quantity: Quantity of the claim. Together with `arguments`, it selects the corresponding value of P20.
         arguments: Arguments of the claim.
-        figures: Figures in the files for all claims, by claim name and task.
+        figures: Figures of all claims as given in the files, by claim name and task.
     """
 
     quantity: str

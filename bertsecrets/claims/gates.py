@@ -24,7 +24,7 @@ GIVEN = ("target", "errors", "cluster")  # samples that do not come from the sub
 MANY = 100  # examples; fewer are not enough to detect a model that learned nothing, or a copy
 LEARNED = 1.645  # standard errors above chance that count as having learned (5 %, one-sided)
 VARIED = 0.05  # minimum fraction of predictions outside the most frequent class for non-constant output
-SHARED_ERRORS = 50  # errors per differing prediction; real seeds have far fewer errors in common
+SHARED_ERRORS = 50  # errors per differing prediction that indicate a copy; real seeds have far fewer
 DUST = 1e-5  # in standard deviations of a sample; real seeds differ by more
 
 
@@ -88,7 +88,7 @@ def not_learned(measurement: Measurement) -> str:
 
     Accuracy must be `LEARNED` standard errors above its expectation under shuffled predictions. For regression, the
     correlation with the targets must be that far above 0. The check is skipped for small samples, for models that are
-    not fine-tuned from pre-trained weights, and for modified inputs.
+    not fine-tuned from pretrained weights, and for modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")

@@ -67,7 +67,7 @@ def judge(
 
 
 def _judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool) -> Verdict:
-    """Return the verdict on a claim, under the reading that its arguments name if it depends on one."""
+    """Judge a claim, under the reading given by its arguments if it depends on one."""
     claim = case.claim
     assert claim.quantity is not None
     assert claim.expect is not None
@@ -220,8 +220,9 @@ class Weighed:
     def _of_constant(self, confidence: float) -> tuple[Outcome, str]:
         """Return outcome and reason if the published figure is a constant answer's and every seed gives one.
 
-        Which constant a training run collapses to may be random. If it is the published one with probability q, only
-        the published run and none of N others gives it with probability q (1 - q)^N. The maximum is at q = 1 / (N + 1).
+        Which constant a training run collapses to may be random. If it is the published one with probability q, the
+        probability that the published run gives it but none of N others does is q (1 - q)^N, which is largest at
+        q = 1 / (N + 1).
         """
         if self._same_constant == [True]:
             return "reproduced", "every seed gives the published constant answer"
@@ -236,7 +237,7 @@ class Weighed:
         return float(count**count / (count + 1) ** (count + 1))
 
     def _of_figure(self, limits: Ends, interval: Ends) -> tuple[Outcome, str]:
-        """Return outcome and reason of a published figure."""
+        """Return outcome and reason for a published figure."""
         where = f"{format_number(self.observed.value)} lies {{}} the prediction interval around the published figure"
         inside = where.format("inside")
         if not limits[0] <= self.observed.value <= limits[1]:
@@ -252,7 +253,7 @@ class Weighed:
 
     @cached_property
     def _nothing(self) -> tuple[float, ...]:
-        """The value of a model that has learned nothing, if there is one."""
+        """The value of a model that learned nothing, as a tuple of one element; empty if there is none."""
         values = [estimand.nothing for estimand in self.estimands if estimand.nothing is not None]
         return (float(np.mean(values)),) if values else ()
 

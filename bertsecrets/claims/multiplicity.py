@@ -39,7 +39,7 @@ class Together:
 
     @property
     def data(self) -> TogetherData:
-        """The same as data, for reports and other programs."""
+        """The serializable data, for reports and other programs."""
         return TogetherData(
             judged=self.judged,
             false_alarms=round(self.false_alarms, 2),
@@ -103,7 +103,7 @@ class OverTasks:
 
     @property
     def data(self) -> OverTasksData:
-        """The same as data, for reports and other programs."""
+        """The serializable data, for reports and other programs."""
         return OverTasksData(
             claim=self.claim.name,
             speaks_of=self.words,

@@ -129,7 +129,7 @@ class Claim(Section):
         """Return the claim with its references resolved.
 
         Args:
-            figures: Figures in the files for all claims, by claim name and task.
+            figures: Figures of all claims as given in the files, by claim name and task.
 
         Raises:
             ValueError: A reference is invalid, or the file also gives the number.
@@ -181,7 +181,7 @@ class Claim(Section):
 
     @property
     def cases(self) -> list["Case"]:
-        """The claim on each of its tasks."""
+        """One case for each task."""
         return [Case(self, name) for name in self.tasks]
 
     @property
@@ -322,7 +322,7 @@ def cases(measure: str | None = None) -> list[Case]:
 
 
 def find_cases(wanted: str) -> list[Case]:
-    """Return the cases that a name refers to, in any spelling that we print; upper and lower case are equivalent.
+    """Return the cases that a name refers to, in any form printed in tables and messages; case-insensitive.
 
     The name can be the id of a case (`D1-rte-pretrained`), the id (`D1`, for all variants) or name (`D1-pretrained`) of
     a claim, either of them with a task at the end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`, for all its claims

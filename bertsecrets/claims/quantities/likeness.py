@@ -106,7 +106,7 @@ def likeness(
     within_rows: bool = False,
     clusters: Clusters = None,
 ) -> Estimand:
-    """Return how much better a measured map correlates with its panel of a figure than chance and other tasks explain.
+    """Return how much the correlation of a map with its panel of a figure exceeds chance and panels of other tasks.
 
     The parts are the correlation r with the task's panel, r minus the 95 % quantile for maps with heads shuffled within
     rows, and r minus the correlation with each other panel. The claim is about the smallest part.
@@ -165,7 +165,7 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Require a fraction of the correlation between seeds' maps from estimands of likeness; also return a note.
+    """Return estimands that require a fraction of the correlation between the maps of seeds, and a note of it.
 
     The published panel is one more run, so similar seeds should correlate with it about as much as with each other.
     Other estimands, and that of a single seed, are returned unchanged.

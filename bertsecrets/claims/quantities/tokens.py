@@ -139,7 +139,7 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
 
 @quantity("figure-6-correlation", unit="r", special=SPECIAL)
 def figure_6(special: Measurement, kind: str, ranks: bool = False) -> Estimand:
-    """Return how much better a map correlates with the task's panel of K19's figure 6 than with the references."""
+    """Return how much the correlation of a map with the task's panel of K19's figure 6 exceeds all references."""
     _by_layer(special, kind)
     folder, figures = TASKS[special.subject.task].folder, panels(f"fig6_{kind.upper()}")
     return likeness(flat(special, kind), figures, folder, ranks=ranks, clusters=clusters_of(special))

@@ -208,7 +208,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...], count: i
 
 @quantity("figure-7-correlation", unit="r", features=FEATURES)
 def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
-    """Return how much better the last layer correlates with the task's panel of K19's figure 7 than with references.
+    """Return how much the correlation of the last layer with the task's panel of K19's figure 7 exceeds all references.
 
     Features that occur in too few inputs are excluded.
     """
