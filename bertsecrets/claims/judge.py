@@ -1,11 +1,11 @@
 """The judge: decides whether measurements agree with a claim by comparing a confidence interval with a band.
 
-An order (`above`, `below`) holds if the interval lies beyond the limit. It deviates if the interval is below the
-smallest effect of interest, or below half of the published effect. A figure (`around`) deviates if the observed value
-lies outside the prediction interval around the published one. It is reproduced if the value lies inside and the
-confidence interval excludes a model that has learned nothing. A constant answer is reproduced only by the same constant
-answer. An equality (`equal`) holds if the interval lies within the smallest effect of interest. At least three seeds
-are needed for a decision. Claims that depend on how a word is read are judged under each reading.
+An order (`above`, `below`) holds if the interval lies beyond the limit. It deviates if the interval lies on the other
+side, below the smallest effect of interest, or below half of the published effect. A figure (`around`) deviates if the
+observed value lies outside the prediction interval around the published one. It is reproduced if the value lies inside
+and the confidence interval excludes a model that learned nothing. A constant answer is reproduced only by the same
+constant answer. An equality (`equal`) holds if the interval lies within the smallest effect of interest. At least three
+seeds are needed for a decision. Claims that depend on how a word is read are judged under each reading.
 """
 
 from collections.abc import Mapping, Sequence

@@ -48,7 +48,7 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
 def little_changed(change: Measurement) -> Estimand:
     """Return the percentage of heads whose mean similarity is above 0.7; NaN if any similarity is NaN.
 
-    It is 0 unless some head is below 0.95, because a model that fine-tuning did not change is not evidence.
+    It is 0 unless some head is below 0.95, because a model that fine-tuning did not change provides no evidence.
     """
 
     def parts(mean: np.ndarray) -> np.ndarray:

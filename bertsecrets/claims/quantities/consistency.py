@@ -35,8 +35,8 @@ def median_score(figures: Measurement) -> Estimand:
 def luck(figures: Measurement) -> Estimand:
     """Return the probability of a best gain as large as figure 8's by chance, relative to the median of all heads.
 
-    The null distribution is the maximum of half-normal variables, one for every second head, with the scale of the
-    heads above the median. The scale is estimated from the same heads, so this is only a screening test.
+    The null distribution is that of the maximum of n / 2 half-normal variables for n heads, with the scale of the heads
+    above the median. The scale is estimated from the same heads, so this is only a screening test.
     """
     scores = _figure_8(figures)
     gains = scores - np.median(scores)
