@@ -39,7 +39,7 @@ def judge_against(config: pytest.Config, pin: Path, options: RunOptions, end: En
         end: Function that ends the run with a message and an exit code.
 
     Raises:
-        UserError: the file cannot be read, or is not a pin.
+        UserError: If the file cannot be read, or is not a pin.
     """
     config.pluginmanager.register(Drift(pin, options, end), "bertsecrets.drift")
 
@@ -138,7 +138,7 @@ def check_drift(measure: Compared) -> None:
     """Check that a measure has not drifted.
 
     Raises:
-        AssertionError: the measure has drifted. The message lists the heads and their differences in standard
+        AssertionError: If the measure has drifted. The message lists the heads and their differences in standard
             deviations.
     """
     __tracebackhide__ = True

@@ -19,7 +19,7 @@ class BugError(Exception):
 class ExitCode:
     """A plugin that names benchmarks in JUnit XML and sets the exit code, unless tests other than benchmarks failed.
 
-    It only uses reports, because pytest-xdist workers send nothing else.
+    It relies only on reports, because these also come from pytest-xdist workers.
     """
 
     def __init__(self, config: pytest.Config) -> None:

@@ -116,7 +116,7 @@ def _options(config: pytest.Config) -> RunOptions:
     """Return the options of the run, including the checkpoint to judge and the number of threads per process.
 
     Raises:
-        UserError: an option is invalid, has no effect on a checkpoint, or requires one.
+        UserError: If an option is invalid, has no effect on a checkpoint, or requires one.
     """
     options = RunOptions.of(argparse.Namespace(**{name: config.getoption(name) for name in PARSING}))
     checkpoint, name, jobs = (config.getoption(option) for option in ("checkpoint", "task", "jobs"))
@@ -191,7 +191,7 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     """Open the session, check the requirements of the cases, and run the jobs that precede judging.
 
     Raises:
-        UserError: the model or all data are missing, or there is not enough disk space.
+        UserError: If the model or all data are missing, or there is not enough disk space.
     """
     from bertsecrets.claims.plan import missing, reads_model, reads_rows
     from bertsecrets.jobs.estimates import seed_cost
@@ -231,7 +231,7 @@ def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
     and requests the end of the run.
 
     Raises:
-        BugError: in a worker, if the exit code signals a bug.
+        BugError: If this is a worker and the exit code signals a bug.
     """
     if not is_worker(session.config):
         pytest.exit(reason, returncode=code)

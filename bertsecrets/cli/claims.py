@@ -41,7 +41,7 @@ def claims(options: argparse.Namespace) -> None:
     """Print all claims, or those of a task or family, with their status.
 
     Raises:
-        UserError: the task or the family does not exist, or has no claims.
+        UserError: If the task or the family does not exist, or has no claims.
     """
     from bertsecrets.claims.schema import load_claims
     from bertsecrets.report.terminal import Screen, claim_table
@@ -86,7 +86,7 @@ def history(options: argparse.Namespace) -> None:
     """Print the verdicts on a claim, oldest first.
 
     Raises:
-        UserError: the claim does not exist, or has no verdict.
+        UserError: If the claim does not exist, or has no verdict.
     """
     from bertsecrets.claims.schema import find_cases
     from bertsecrets.compare.history import moves

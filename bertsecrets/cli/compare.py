@@ -71,7 +71,7 @@ def compare(options: argparse.Namespace) -> int:
     Returns 1 if there is drift, or with `--fail-on worse` if a verdict is worse.
 
     Raises:
-        UserError: a side cannot be read or measured, or they have nothing in common.
+        UserError: If a side cannot be read or measured, or they have nothing in common.
     """
     from bertsecrets.store.files import write_whole
 
@@ -116,7 +116,7 @@ def pin(options: argparse.Namespace) -> None:
     """Measure a model on several seeds and write its pin.
 
     Raises:
-        UserError: an earlier pin has the same reason, or something cannot be measured.
+        UserError: If an earlier pin has the same reason, or something cannot be measured.
     """
     from bertsecrets.compare.pins import check_reason, check_seeds, default_place, pin_of, write_pin
     from bertsecrets.session import Session

@@ -18,7 +18,7 @@ def find_entry(root: Path, text: str) -> Path:
     """Return the store entry with the given folder or with a unique part of its name.
 
     Raises:
-        UserError: no entry or more than one entry matches.
+        UserError: If no entry or more than one entry matches.
     """
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
@@ -40,7 +40,7 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
         session: Session with the settings, device, model and data to compare with.
 
     Raises:
-        UserError: the entry's manifest cannot be read, or has no key.
+        UserError: If the entry's manifest cannot be read, or has no key.
     """
     manifest = read_manifest(entry)
     key = Key.of_manifest(manifest)

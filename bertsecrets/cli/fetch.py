@@ -62,7 +62,7 @@ def corpus(options: argparse.Namespace) -> None:
     """Write the synthetic corpus.
 
     Raises:
-        UserError: a number of rows is out of range, or the folder contains a different corpus.
+        UserError: If a number of rows is out of range, or the folder contains a different corpus.
     """
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.corpus import MOST, write_corpus
@@ -87,7 +87,7 @@ def fetch(options: argparse.Namespace) -> None:
     """Download and check a model and tasks, or write the tasks or the digests of the model's files.
 
     Raises:
-        UserError: the model or data are not available, or are not read from `--watched`.
+        UserError: If the model or data are not available, or are not read from `--watched`.
     """
     if options.output and options.digests:
         raise UserError("--output writes data and --digests is about the model: give one of the two at a time")
@@ -140,7 +140,7 @@ def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
     """Check that data are read from the watched path if it is a folder, and not from any folder otherwise.
 
     Raises:
-        UserError: data are read from elsewhere.
+        UserError: If data are read from elsewhere.
     """
     expected = [watched] if watched.is_dir() else []
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:

@@ -40,7 +40,7 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     """Return the cases selected by `--task` and `--claim`, and the named tasks.
 
     Raises:
-        UserError: a task or claim is unknown.
+        UserError: If a task or claim is unknown.
     """
     from bertsecrets.claims.schema import select_cases
 
@@ -77,13 +77,13 @@ def skipped(names: Sequence[str], reason: str) -> str:
 def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[str]) -> tuple["Session", "JudgedRun"]:
     """Return a session, and a run of the chosen cases that can be judged with the model and data.
 
-    Cases with other missing inputs are printed.
+    Prints a line for cases with other missing inputs.
 
     Args:
         tasks: Tasks that the user named.
 
     Raises:
-        UserError: nothing can be judged, or a named task has no data.
+        UserError: If nothing can be judged, or a named task has no data.
     """
     from bertsecrets.claims.plan import missing, reads_model, reads_rows
     from bertsecrets.judging import JudgedRun

@@ -69,7 +69,7 @@ def measure(options: argparse.Namespace) -> None:
     """Run one measure, or all measures that apply to the subject.
 
     Raises:
-        UserError: options are incompatible, or data or a tool is missing.
+        UserError: If options are incompatible, or data or a tool is missing.
     """
     from bertsecrets.measures.registry import get_measure, measure_names
     from bertsecrets.session import Session
@@ -112,7 +112,7 @@ def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]"
     """Report the disk space required by a checkpoint to be trained and by its measurements.
 
     Raises:
-        UserError: there is not enough free disk space.
+        UserError: If there is not enough free disk space.
     """
     from bertsecrets.jobs.estimates import announce
     from bertsecrets.measures.registry import request
@@ -153,8 +153,8 @@ def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", opti
     """Run every measure, even if others fail.
 
     Raises:
-        UserError: a measure failed. A line is printed for each.
-        Exception: a measure has a bug. Raised after all measures have run.
+        UserError: If a measure failed. A line is printed for each.
+        Exception: If a measure has a bug. Raised after all measures have run.
     """
     failed: list[str] = []
     bug: Exception | None = None
@@ -178,7 +178,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     """Return the measure-specific options.
 
     Raises:
-        UserError: an `--option` does not have the form NAME=VALUE.
+        UserError: If an `--option` does not have the form NAME=VALUE.
     """
     given: dict[str, Any] = {} if options.heads is None else {"heads": options.heads}
     for text in options.option:

@@ -49,7 +49,7 @@ def check_outputs(options: argparse.Namespace) -> None:
     """Check, before anything is measured, that the requested files can be written.
 
     Raises:
-        UserError: a required package is missing, or a file cannot be written.
+        UserError: If a required package is missing, or a file cannot be written.
     """
     if options.html:
         check_extra("report")
@@ -62,7 +62,7 @@ def check_files(files: Iterable[Path | None]) -> None:
     """Check, before anything is measured, that files can be written to existing folders. None is skipped.
 
     Raises:
-        UserError: a folder does not exist, or is not writable.
+        UserError: If a folder does not exist, or is not writable.
     """
     for file in filter(None, files):
         if not file.parent.exists():

@@ -68,7 +68,7 @@ def plan(options: argparse.Namespace) -> None:
     """Print the jobs that the chosen claims need.
 
     Raises:
-        UserError: a task or claim is unknown, or there is nothing to plan.
+        UserError: If a task or claim is unknown, or there is nothing to plan.
     """
     from bertsecrets.claims.plan import missing
     from bertsecrets.jobs.estimates import estimate, within
@@ -123,7 +123,7 @@ def _print_decided(session: "Session", cases: Sequence["Case"], estimates: Seque
     """Print the claims that can be decided within the budget if the model is as published.
 
     Raises:
-        UserError: no budget was given, or none of the claims was simulated.
+        UserError: If no budget was given, or none of the claims was simulated.
     """
     from functools import cache
 
@@ -160,9 +160,7 @@ def _print_script(session: "Session", estimates: Sequence["Estimate"], *, slurm:
 
     options, gpu = session.options, session.resources.device.type == "cuda"
     with guarded_writes(options.store_folder):
-        options.store_folder.mkdir(
-            parents=True, exist_ok=True
-        )  # the script fails on machines without access to this folder
+        options.store_folder.mkdir(parents=True, exist_ok=True)  # the script fails on machines that cannot access it
     print(slurm_script(estimates, options, gpu=gpu) if slurm else shell_script(estimates, options), end="")
 
 
@@ -236,7 +234,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the jobs that the chosen claims need, judge, print the verdicts, and return the exit code.
 
     Raises:
-        UserError: for the same reasons as `report`, or the number of jobs or GPUs or the Ray cluster cannot be used.
+        UserError: If `report` would raise it, or the number of jobs or GPUs or the Ray cluster cannot be used.
     """
     from bertsecrets.jobs.prepare import prepare as prepare_here
     from bertsecrets.jobs.prepare import with_share

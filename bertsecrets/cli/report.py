@@ -79,7 +79,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
     """Check the inputs, and return a function that judges the chosen claims about one model.
 
     Raises:
-        UserError: the model, its data or an option is invalid.
+        UserError: If the model, its data or an option is invalid.
     """
     chosen, tasks = selected(options)
     if options.measurements:
@@ -101,7 +101,7 @@ def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Seque
     """Return the verdicts for measurements saved in a folder.
 
     Raises:
-        UserError: an option has no effect on saved measurements, or there is nothing to judge.
+        UserError: If an option has no effect on saved measurements, or there is nothing to judge.
     """
     from bertsecrets.claims.judge import judge
     from bertsecrets.claims.plan import measure_case, plan_kept

@@ -78,7 +78,7 @@ def open_sides(arguments: Sequence[str], session: "Session", choice: Choice) -> 
     """Return the named sides. Models and checkpoints are measured wherever the other side has measurements.
 
     Raises:
-        UserError: a side cannot be read or measured.
+        UserError: If a side cannot be read or measured.
     """
     sources = [Source.of(argument) for argument in arguments]
     stored = [_stored(source, session, choice) for source in sources]
@@ -98,7 +98,7 @@ def wanted_of(session: "Session", choice: Choice, *, trains: bool = True) -> lis
         trains: Whether a side is fine-tuned, which requires training rows.
 
     Raises:
-        UserError: a named measure is not available, or no measure is.
+        UserError: If a named measure is not available, or no measure is.
     """
     from bertsecrets.compare.readings import MEASURES
     from bertsecrets.compare.sides import Wanted
@@ -152,7 +152,7 @@ def _stored(source: Source, session: "Session", choice: Choice) -> "Side | None"
     """Return the side of a pin or of stored measurements, or None if the side must be measured.
 
     Raises:
-        UserError: the side cannot be read, or has none of the chosen measures and tasks.
+        UserError: If the side cannot be read, or has none of the chosen measures and tasks.
     """
     if source.kind == "measurements":
         return _of_measurements(source, session, choice)
@@ -171,7 +171,7 @@ def _of_measurements(source: Source, session: "Session", choice: Choice) -> "Sid
     """Return the side of stored measurements: the latest of each subject, preferably with the session's limits.
 
     Raises:
-        UserError: no measurement is suitable, or measurements belong to more than one model.
+        UserError: If no measurement is suitable, or measurements belong to more than one model.
     """
     from bertsecrets.compare.readings import MEASURES
     from bertsecrets.compare.sides import Side, Wanted, part_of

@@ -90,7 +90,7 @@ def verify(options: argparse.Namespace) -> None:
     """Verify the digests of all files in the store.
 
     Raises:
-        UserError: an entry is damaged.
+        UserError: If an entry is damaged.
     """
     from bertsecrets.store.contents import problems
 
@@ -108,7 +108,7 @@ def gc(options: argparse.Namespace) -> None:
     """List the entries that are no longer needed, and delete them with `--yes`.
 
     Raises:
-        UserError: the store does not exist, or no verdicts would be left.
+        UserError: If the store does not exist, or no verdicts would be left.
     """
     given = RunOptions.of(options)
     if options.keep_verdicts is not None and options.keep_verdicts < 1:
@@ -164,7 +164,7 @@ def explain(options: argparse.Namespace) -> None:
     """Print the inputs of an entry's cache key, and why the key no longer matches.
 
     Raises:
-        UserError: the entry does not exist, or its manifest is damaged.
+        UserError: If the entry does not exist, or its manifest is damaged.
     """
     from bertsecrets.cli.explain_entry import explanation, find_entry
     from bertsecrets.session import Session

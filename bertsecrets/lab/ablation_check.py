@@ -62,7 +62,7 @@ class AblationCheck:
             encoded: A few examples of different lengths, so that some are padded.
 
         Raises:
-            NotApplicableError: heads cannot be disabled in this architecture, or its output projections are unknown.
+            NotApplicableError: If heads cannot be disabled in this architecture, or its output projections are unknown.
         """
         self.classifier, self.encoded = classifier, encoded
         self.engine = Engine.open(classifier)
@@ -77,7 +77,7 @@ class AblationCheck:
         """Apply a function that disables one head to a copy of the model, and return its effect.
 
         Raises:
-            UserError: the function fails, or does not return None, a model or a context manager.
+            UserError: If the function fails, or does not return None, a model or a context manager.
         """
         model = deepcopy(self.classifier.model)
         with _disabled(disable, model, head) as changed:
@@ -244,7 +244,7 @@ def _disabled(disable: Disable, model: Any, head: Head) -> Iterator[Any]:
     """Yield the model with a head disabled, inside the context manager if the function returns one.
 
     Raises:
-        UserError: the function fails, or returns an unexpected object.
+        UserError: If the function fails, or returns an unexpected object.
     """
     try:
         returned = disable(model, *head)

@@ -41,8 +41,8 @@ class GivenMaps:
         """Return the maps in an .npz file.
 
         Raises:
-            UserError: the file cannot be read, lacks an array, or does not contain attention maps. Messages number maps
-                and rows from 0.
+            UserError: If the file cannot be read, lacks an array, or does not contain attention maps. Messages number
+                maps and rows from 0.
         """
         with unpacking(path, ADVICE):
             if not path.exists():
@@ -129,7 +129,7 @@ def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
     """Return each map's predicted class under each built-in reading.
 
     Raises:
-        UserError: a classifier is missing or damaged.
+        UserError: If a classifier is missing or damaged.
     """
     table = torch.from_numpy(feature_table([each.values for each in maps], [each.boundary for each in maps]))
     classes: dict[str, list[str]] = {}
@@ -143,7 +143,7 @@ def classify(given: GivenMaps) -> list[Classes]:
     """Return each map's class and class probabilities by reading, built-in readings first.
 
     Raises:
-        UserError: a classifier is missing or damaged.
+        UserError: If a classifier is missing or damaged.
     """
     folder = chosen_folder()
     table = torch.from_numpy(feature_table([given.one(place) for place in range(len(given))], given.boundary.tolist()))

@@ -192,7 +192,7 @@ def chosen_cases(names: Sequence[str] | None, task_name: str) -> list[Case]:
         names: Claim ids. By default the claims in `DEFAULT_CLAIMS` that are about the task.
 
     Raises:
-        UserError: the task or a claim is unknown, or a claim is not about the task or has no specifications.
+        UserError: If the task or a claim is unknown, or a claim is not about the task or has no specifications.
     """
     wanted, chosen = task(task_name).name, []
     for name in names or DEFAULT_CLAIMS:
@@ -214,7 +214,7 @@ def choices_of(case: Case, wanted: Sequence[str] | None = None) -> tuple[Choice,
         wanted: Return only these choices.
 
     Raises:
-        UserError: a wanted choice does not exist.
+        UserError: If a wanted choice does not exist.
     """
     for name in wanted or ():
         if name not in CHOICES:
@@ -250,7 +250,7 @@ def specification(
     """Judge a claim under a combination of choices, with stored measurements where available.
 
     Raises:
-        UserError: an input is missing, or a measurement fails.
+        UserError: If an input is missing, or a measurement fails.
     """
     own = specified(case, combination)
     by_seed = [
@@ -271,7 +271,7 @@ def curve(session: Session, case: Case, choices: Sequence[Choice]) -> Curve:
     """Return a claim's curve over all combinations of choices. Combinations with equal inputs are measured once.
 
     Raises:
-        UserError: an input is missing, or a measurement fails.
+        UserError: If an input is missing, or a measurement fails.
     """
     inputs = Inputs(session.resources, session.ref(session.model), case.task)
     idle = inputs.idle(choices)

@@ -37,7 +37,7 @@ def train_pipeline(
         and F of `subject`, `object` and `root` words.
 
     Raises:
-        UserError: the treebank or spaCy is missing, the treebank is damaged or too small, or `folder` exists already.
+        UserError: If the treebank or spaCy is missing, the treebank is damaged or too small, or `folder` exists.
     """
     spacy = spacy_module()
     if folder.exists():

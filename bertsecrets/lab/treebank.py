@@ -72,7 +72,7 @@ def read_treebank(folder: Path) -> list[Parsed]:
     """Return all sentences of NLTK's `treebank` and `dependency_treebank` in `folder` (zipped or not), in file order.
 
     Raises:
-        UserError: a package is missing, a file is damaged, or the packages have different sentences.
+        UserError: If a package is missing, a file is damaged, or the packages have different sentences.
     """
     trees, heads = _members(folder, TREES, ".mrg"), _members(folder, HEADS, ".dp")
     sentences: list[Parsed] = []
@@ -92,7 +92,7 @@ def _sentences(trees: str, heads: str) -> list[Parsed]:
     """Return the sentences of a file, given its content in both packages.
 
     Raises:
-        ValueError: one of the two versions is malformed, or they do not match.
+        ValueError: If one of the two versions is malformed, or they do not match.
     """
     columns = [block.split("\n") for block in re.split(r"\n\s*\n", heads.strip()) if block.strip()]
     try:
@@ -131,7 +131,7 @@ def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
     """Yield the bracketed trees of a file with their words, without traces (`-NONE-`) and trace-only constituents.
 
     Raises:
-        IndexError: the brackets do not match.
+        IndexError: If the brackets do not match.
     """
     stack: list[Node] = []
     words: list[str] = []
@@ -183,7 +183,7 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
         columns: Word, tag and head (from 1, 0 for the root) of each word.
 
     Raises:
-        ValueError: tree and columns have different words, a row has no tag or no valid head, heads form a cycle, or
+        ValueError: If tree and columns have different words, a row has no tag or no valid head, heads form a cycle, or
             the sentence is too long.
     """
     beginning = repr(" ".join(words[:6])[:60])

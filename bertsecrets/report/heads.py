@@ -45,7 +45,7 @@ def head_map(
         head: Head number, starting at 1.
 
     Raises:
-        UserError: the model is not available, has no such head, or does not expose its attention.
+        UserError: If the model is not available, has no such head, or does not expose its attention.
     """
     encoder = open_encoder(locator({}, offline)(model))
     if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
@@ -65,8 +65,8 @@ def show_head(
     """Return a head's attention over a text as an Altair chart. Takes the same arguments as `head_map`.
 
     Raises:
-        UserError: for the same reasons as `head_map`.
-        MissingError: the extra `report` is not installed.
+        UserError: For the same reasons as `head_map`.
+        MissingError: If the extra `report` is not installed.
     """
     from bertsecrets.report.charts import attention_map
 

@@ -71,7 +71,7 @@ def check(verdict: Verdict) -> None:
     """Check that a claim does not fail.
 
     Raises:
-        AssertionError: the claim fails. The message contains the claim, published figure, band and observed value.
+        AssertionError: If the claim fails. The message contains the claim, published figure, band and observed value.
     """
     __tracebackhide__ = True
     if verdict.outcome in FAILURES:

@@ -47,7 +47,7 @@ def label_agreement(
     """Return the agreement of two annotators on the same maps, with a bootstrap interval over maps.
 
     Raises:
-        UserError: labels are missing, their numbers differ, or a class is unknown.
+        UserError: If labels are missing, their numbers differ, or a class is unknown.
     """
     if len(first) != len(second) or not first:
         raise UserError(

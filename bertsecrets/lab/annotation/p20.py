@@ -37,7 +37,7 @@ def read_p20(source: Path) -> MapSet:
     P20 does not record where second texts begin, or which head a map belongs to, so each map is a separate group.
 
     Raises:
-        UserError: labels.txt is missing, a label is unknown, or a map is missing, duplicated, not square or not a
+        UserError: If labels.txt is missing, a label is unknown, or a map is missing, duplicated, not square or not a
             matrix of weights. The message contains the file and line.
     """
     with unpacking(source, ADVICE):

@@ -42,7 +42,7 @@ def write_page(
         restart: Whether to discard this annotator's earlier labels.
 
     Raises:
-        UserError: the number of maps is out of range, or the file cannot be written.
+        UserError: If the number of maps is out of range, or the file cannot be written.
     """
     if second is not None and not 1 <= second <= len(maps):
         raise UserError(f"--second {second} of {len(maps)} maps: give 1 to {len(maps)}")

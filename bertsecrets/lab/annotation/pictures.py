@@ -110,7 +110,7 @@ def save_image(image: Image.Image, path: Path) -> None:
     """Write a PNG with a 256-colour palette, which keeps the file small.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: If the file cannot be written.
     """
     data = io.BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(data, "PNG", optimize=True)
@@ -121,7 +121,7 @@ def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None
     """Write contact sheets of all maps or of `count` random maps, in shuffled order, listed in `index.tsv`.
 
     Raises:
-        UserError: there are fewer than `count` maps, or the files cannot be written.
+        UserError: If there are fewer than `count` maps, or the files cannot be written.
     """
     if count is not None and not 1 <= count <= len(maps):
         raise UserError(f"--count {count} is out of range: give 1 to {len(maps)}, the number of maps")
@@ -142,7 +142,7 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
     """Write pictures with five random maps per class, and one with up to ten hard cases.
 
     Raises:
-        UserError: no map is labelled, or the files cannot be written.
+        UserError: If no map is labelled, or the files cannot be written.
     """
     rng = np.random.default_rng(seed)
     settled = maps.settled().labels
@@ -165,7 +165,7 @@ def write_parted(maps: MapSet, labels: Mapping[str, Sequence[str | None]], folde
         labels: Class of each map, by reading.
 
     Raises:
-        UserError: the readings agree on every map, or the file cannot be written.
+        UserError: If the readings agree on every map, or the file cannot be written.
     """
     both = list(zip(*labels.values(), strict=True))
     places = [i for i, classes in enumerate(both) if len(set(classes)) > 1]

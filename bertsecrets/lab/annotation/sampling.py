@@ -75,7 +75,8 @@ def draw(
             twice is drawn twice as often. None for all heads.
 
     Raises:
-        UserError: a count is below 1, the model lacks a head, no input is short enough, or the checkpoint is missing.
+        UserError: If a count is below 1, the model has no such head, all inputs are too long, or a checkpoint
+            is missing.
     """
     rng = np.random.default_rng(seed)
     turns: dict[tuple[str, int, int], Iterator] = {}
@@ -108,7 +109,7 @@ def _pair(
     """Return `count` different (input, layer, head) triples, with inputs in shuffled rounds as well.
 
     Raises:
-        UserError: there are not enough triples.
+        UserError: If there are not enough triples.
     """
     pairs: dict[tuple[int, int, int], None] = {}
     for place, (layer, head) in zip(islice(in_turns(range(inputs), rng), 100 * count), heads, strict=False):
@@ -162,7 +163,7 @@ def draw_inputs(
     Rows are only encoded until enough are found.
 
     Raises:
-        UserError: every row is longer.
+        UserError: If every row is longer.
     """
     order = rng.permutation(len(split)).tolist()
     examples: list[int] = []

@@ -18,7 +18,7 @@ def save_set(maps: MapSet, folder: Path) -> None:
     """Write a set to a folder with all maps in one file. An earlier set is replaced.
 
     Raises:
-        UserError: the folder contains other files, two maps have the same name, or the files cannot be written.
+        UserError: If the folder contains other files, two maps have the same name, or the files cannot be written.
     """
     _check_names(maps)
     with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
@@ -32,7 +32,7 @@ def add_draw(folder: Path, drawn: MapSet) -> Path:
     """Add drawn maps to the set in a folder as a new file, and return its path. Existing files of maps are unchanged.
 
     Raises:
-        UserError: the set does not exist, a map's name is taken, or the files cannot be written.
+        UserError: If the set does not exist, a map's name is taken, or the files cannot be written.
     """
     known = MapSet.load(folder)
     together = MapSet(*(getattr(known, column.name) + getattr(drawn, column.name) for column in fields(MapSet)))

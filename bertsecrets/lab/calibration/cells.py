@@ -245,7 +245,7 @@ def find_cells(
     """Return the cells for the named claims and worlds, by default for claims A to G that are about a model.
 
     Raises:
-        UserError: a claim, task or world is unknown, or no cells are left.
+        UserError: If a claim, task or world is unknown, or no cells are left.
     """
     every = [case for case in cases() if case.claim.family in FAMILIES and not case.claim.on_request]
     chosen = [case for name in claims for case in find_cases(name) if case.claim.implemented] if claims else every

@@ -78,7 +78,7 @@ def find_world(name: str) -> World:
     """Return the world with a given name, or a combination of worlds such as `null+spread-3`.
 
     Raises:
-        UserError: a part is unknown.
+        UserError: If a part is unknown.
     """
     found = World()
     for part in name.split("+"):

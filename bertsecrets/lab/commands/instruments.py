@@ -88,7 +88,7 @@ def calibrate(options: argparse.Namespace) -> int:
     """Print the verdicts by cell. Returns 1 if significantly more verdicts are false than the bound allows.
 
     Raises:
-        UserError: a number is out of range, or a claim, task or world is unknown.
+        UserError: If a number is out of range, or a claim, task or world is unknown.
     """
     from datetime import date
 
@@ -130,7 +130,7 @@ def check_ablation(options: argparse.Namespace) -> int:
     """Print the effect of a function on each head. Returns 1 if it fails to disable one.
 
     Raises:
-        UserError: the function does not exist, or raises an error.
+        UserError: If the function does not exist, or raises an error.
     """
     disable = _function(options.function)
     from bertsecrets.lab.ablation_check import AblationCheck, summary
@@ -158,7 +158,7 @@ def _function(text: str) -> Callable[..., Any]:
     """Import the function `MODULE:FUNCTION`. Modules in the current folder take precedence.
 
     Raises:
-        UserError: the function does not exist.
+        UserError: If the function does not exist.
     """
     module, colon, name = text.partition(":")
     if not (colon and module and name):

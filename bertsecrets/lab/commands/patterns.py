@@ -119,7 +119,7 @@ def classify(options: argparse.Namespace) -> None:
     """Print the number of maps in each class under each reading, and write each map's class if requested.
 
     Raises:
-        UserError: the file does not contain attention maps, or the output cannot be written.
+        UserError: If the file does not contain attention maps, or the output cannot be written.
     """
     from bertsecrets.lab.classify import GivenMaps
     from bertsecrets.lab.classify import classify as classes_of
@@ -140,7 +140,7 @@ def annotate(options: argparse.Namespace) -> None:
     """Draw a set of maps if --task is given, print labelling progress, and write the annotation page.
 
     Raises:
-        UserError: the folder has no set, or a new set should be drawn but the folder already has one.
+        UserError: If the folder has no set, or a new set should be drawn but the folder already has one.
     """
     from bertsecrets.patterns.map_set import MapSet
 
@@ -186,7 +186,7 @@ def _draw(options: argparse.Namespace) -> None:
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
-    """Raise a UserError if a folder is in use. A set is never replaced, because it may contain labels."""
+    """Raise a UserError if a folder is not empty. A set is never replaced, because it may contain labels."""
     from bertsecrets.patterns.map_set import shards
     from bertsecrets.store.files import check_free
 
@@ -216,7 +216,7 @@ def sheets(options: argparse.Namespace) -> None:
     """Write contact sheets, pictures by class, or maps whose class depends on the reading.
 
     Raises:
-        UserError: the output folder is in use, or options are incompatible.
+        UserError: If the output folder is not empty, or options are incompatible.
     """
     from bertsecrets.lab.annotation.pictures import write_gallery, write_parted, write_sheets
     from bertsecrets.patterns.map_set import MapSet, read_plain_words, under
@@ -266,7 +266,7 @@ def outside_reading(text: str) -> tuple[str, Path]:
     'p20'
 
     Raises:
-        ArgumentTypeError: it has another form.
+        ArgumentTypeError: If the text has a different form.
     """
     name, equals, folder = text.partition("=")
     if not name or not equals or not folder:

@@ -31,7 +31,7 @@ def specifications(options: argparse.Namespace) -> None:
     """Print how often each claim holds across all combinations of choices, and write the curves.
 
     Raises:
-        UserError: a claim, task or choice is unknown, or nothing can be measured.
+        UserError: If a claim, task or choice is unknown, or nothing can be measured.
     """
     from bertsecrets.claims.plan import missing
     from bertsecrets.lab.curve import curve_lines, curve_table, draw_curve

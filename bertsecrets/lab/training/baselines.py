@@ -48,7 +48,7 @@ def _inner_score(train: LabelledMaps, penalty: float, seed: int) -> float:
 
 @dataclass(frozen=True)
 class PaperCnn:
-    """The paper's CNN, trained for at most `epochs` epochs with early stopping after `patience` epochs.
+    """The paper's CNN, trained for at most `epochs` epochs, and stopped after `patience` epochs without improvement.
 
     The paper trains for 200 epochs without early stopping, and its canvas has the size of the largest map.
     """

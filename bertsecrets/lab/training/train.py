@@ -39,7 +39,7 @@ def check_outside(name: str) -> str:
     """Return the name of an outside reading if it is valid.
 
     Raises:
-        UserError: the name is that of a built-in reading, or is not a valid file name.
+        UserError: If the name is that of a built-in reading, or is not a valid file name.
     """
     if name in READINGS or not OUTSIDE_NAME.fullmatch(name):
         raise UserError(
@@ -68,8 +68,8 @@ def train_patterns(
         The report. Except for `seconds`, it is deterministic on a given machine.
 
     Raises:
-        UserError: the output folder is in use, or the maps are not usable.
-        MissingError: scikit-learn is not installed.
+        UserError: If the output folder contains other files, or the maps are not usable.
+        MissingError: If scikit-learn is not installed.
     """
     named = {check_outside(name): folder for name, folder in (outside or {}).items()}
     files = (REPORT, *(f"{reading}{SUFFIX}" for reading in (*READINGS, *named)))
@@ -93,7 +93,7 @@ def open_labelled(folder: Path) -> ReadMaps:
     """Return the labelled maps of a folder.
 
     Raises:
-        UserError: the folder has no set, the set is damaged, or no map is labelled.
+        UserError: If the folder has no set, the set is damaged, or no map is labelled.
     """
     whole = MapSet.load(folder)
     maps = whole.take(i for i, votes in enumerate(whole.votes) if votes)
