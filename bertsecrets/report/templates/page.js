@@ -3,19 +3,19 @@ const charts = JSON.parse(document.getElementById("charts").textContent);
 const config = JSON.parse(document.getElementById("config").textContent);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-// Charts are drawn when they come into view, and all of them before printing.
+// Charts are rendered when they scroll into view, and all of them before printing.
 function draw(place) {
   place.drawn ??= embed(place);
   return place.drawn;
 }
 async function embed(place) {
   const drawn = await vegaEmbed(place, await specOf(place), { mode: "vega-lite", renderer: "svg", actions: false, logLevel: 1, config, tooltip: { theme: "custom" } });
-  place.querySelector("svg").setAttribute("aria-hidden", "true"); // the place says what it shows
+  place.querySelector("svg").setAttribute("aria-hidden", "true"); // the container has a label
   if (place.dataset.view === "heads") drawn.view.addEventListener("click", (_, item) => item?.datum?.layer && choose(item.datum.layer - 1, item.datum.head - 1));
   return drawn;
 }
 function specOf(place) {
-  if (place.dataset.view) return views[place.dataset.view](Math.min(480, place.clientWidth || 480) - 100); // less the words
+  if (place.dataset.view) return views[place.dataset.view](Math.min(480, place.clientWidth || 480) - 100); // minus the labels
   const known = charts[place.dataset.chart];
   return known.strip
     ? { ...charts.strip, width: Math.max(160, Math.min(460, (place.clientWidth || 600) - 140)), data: { name: "rows", values: known.strip } }
@@ -26,7 +26,7 @@ const seen = new IntersectionObserver(
   { rootMargin: "600px" },
 );
 all(".chart").forEach((place) => seen.observe(place));
-// The rest is drawn when the page is idle, so that a screenshot of the whole page has no empty boxes.
+// The rest is rendered when the page is idle, so that a full-page screenshot has no empty boxes.
 addEventListener("load", async () => {
   for (const place of all(".chart")) {
     await new Promise((ready) => (self.requestIdleCallback ?? setTimeout)(ready));
@@ -34,7 +34,7 @@ addEventListener("load", async () => {
   }
 });
 
-// A cell opens its claim's card.
+// Clicking a cell opens its claim's card.
 function reveal() {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
   if (!target || target.tagName !== "DETAILS") return;
@@ -82,7 +82,7 @@ function chosen() {
   const of = checkpoints[place];
   return { of, example: of.rows[row], layer: Number(chooser.elements.layer.value), head: Number(chooser.elements.head.value) };
 }
-// Both models' maps of all layers and heads, a byte a weight: its square root in 127ths; the second's less the first's.
+// All maps of both models, one byte per weight: its square root in 127ths; for the second, the difference from the first.
 async function bytes(example) {
   const zipped = Uint8Array.from(atob(example.maps), (character) => character.charCodeAt(0));
   const whole = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -136,7 +136,7 @@ let asked = 0;
 async function describe() {
   const now = chosen(), { of, example, layer, head } = now, n = example.words.length, mine = ++asked;
   const maps = await Promise.all(Object.keys(sides).map((side) => mapOf(side, now)));
-  if (mine !== asked) return; // something else has been chosen meanwhile
+  if (mine !== asked) return; // the selection has changed in the meantime
   const where = `layer ${layer + 1}, head ${head + 1}`, inputs = `${of.inputs} inputs`;
   const section = chooser.closest("section");
   const captions = {
@@ -170,7 +170,7 @@ function choose(layer, head) {
   chooser.elements.head.value = head;
   show();
 }
-function offer() { // the layers and heads of this model; at first the head that fine-tuning has changed most
+function offer() { // this model's layers and heads; initially the head changed most by fine-tuning
   const { of } = chosen();
   const options = (count) => Array.from({ length: count }, (_, i) => new Option(i + 1, i));
   chooser.elements.layer.replaceChildren(...options(of.layers));
@@ -193,7 +193,7 @@ if (chooser) {
   describe();
 }
 
-// Light and dark.
+// Light and dark mode.
 const theme = document.getElementById("theme");
 const isDark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 const label = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Change to ${theme.textContent.toLowerCase()} colours`); };
@@ -202,7 +202,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
 theme.hidden = false;
 label();
 
-// Files of a figure.
+// Downloads of a figure.
 all("[data-save]").forEach((button) => button.addEventListener("click", async () => {
   const figure = button.closest("figure");
   const csv = () => all("tr", figure).map((row) => [...row.cells].map((cell) => `"${cell.textContent.trim().replaceAll('"', '""')}"`).join(",")).join("\n");
@@ -214,7 +214,7 @@ all("[data-save]").forEach((button) => button.addEventListener("click", async ()
   link.click();
 }));
 
-// Print opens what is folded.
+// Printing opens collapsed sections.
 let opened = [];
 addEventListener("beforeprint", () => {
   opened = all("details:not([open])").filter((part) => !part.matches(".numbers"));
