@@ -245,7 +245,7 @@ class Session:
     # ------------------------------------------------------------------ verdicts
 
     def judge_case(self, case: Case, can_afford: Callable[[Sequence[Case], int], bool]) -> Verdict:
-        """Return the verdict on a case, adding seeds if the session does.
+        """Return the verdict on a case, adding seeds if the session allows it.
 
         Args:
             can_afford: Function that returns whether the budget allows another seed for the given cases.

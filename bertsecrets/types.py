@@ -1,4 +1,4 @@
-"""The types that all modules share: subject, request, measurement, provenance."""
+"""Types shared by all modules: subject, request, measurement, provenance."""
 
 import functools
 import math
@@ -19,7 +19,7 @@ InitialisationName = Literal[
 INITIALISATIONS: tuple[str, ...] = get_args(InitialisationName)
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
-Keep = Literal["none", "full"]  # the weights that a store keeps after all measurements
+Keep = Literal["none", "full"]  # which weights to keep in the store after all measurements
 KEEPS: tuple[Keep, ...] = get_args(Keep)
 AUTO = "auto"  # a number of seeds: as many as it takes to reach a decision
 ALL_TASKS = "all"  # the task name of subjects without a single task

@@ -29,7 +29,7 @@ def preflight(
     Returns the estimated seconds, or None if unknown.
 
     Args:
-        at_once: The number of parallel jobs; None if all trainings may come first.
+        at_once: Number of parallel jobs. None if all training jobs may run first.
 
     Raises:
         RunError: If there is not enough disk space.

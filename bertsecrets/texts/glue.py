@@ -186,7 +186,7 @@ def check_glue(folder: Path) -> None:
     """Check that a GLUE folder exists.
 
     Raises:
-        UserError: If it does not.
+        UserError: If the folder does not exist.
     """
     try:
         there = folder.is_dir()

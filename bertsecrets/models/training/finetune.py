@@ -1,6 +1,6 @@
-"""Making one checkpoint with K19's settings: open the model, train it, save it.
+"""Make a checkpoint with K19's settings: open the model, train it, save it.
 
-The result is a folder that transformers opens without this suite.
+The result is a folder that transformers can open without this suite.
 """
 
 import time
@@ -38,20 +38,20 @@ def make_checkpoint(
     device: torch.device,
     states: Path | None = None,
 ) -> dict[str, Any]:
-    """Open a subject's model, train it on a split unless that is None, and save it in `folder` (K19 section 3).
+    """Open a subject's model, train it on a split (unless None), and save it to `folder` (K19 section 3).
 
     Args:
-        states: the folder of this training's saved states; without one, none are saved.
+        states: Folder for saved states of this training run. If None, no states are saved.
 
     Returns:
         The facts that `finetune` returns.
 
     Raises:
-        UserError: the model cannot be opened, the training diverges, or memory is too small.
+        UserError: If the model cannot be opened, training diverges, or memory is too small.
     """
-    kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, dropout makes SDPA slower
+    kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, SDPA is slower because of dropout
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
-    release_memory()  # memory left over from earlier measurements
+    release_memory()  # used by earlier measurements
     facts = finetune(
         opened,
         train,
@@ -64,7 +64,7 @@ def make_checkpoint(
         states=states,
     )
     if device.type == "cuda":
-        release_memory()  # other processes train on it
+        release_memory()  # for training in other processes
     return facts
 
 
@@ -80,20 +80,20 @@ def finetune(
     title: str = "fine-tuning",
     states: Path | None = None,
 ) -> dict[str, Any]:
-    """Train a classifier on a split and save it, with its tokenizer, in `folder` (K19 section 3).
+    """Train a classifier on a split, and save it with its tokenizer to `folder` (K19 section 3).
 
-    The optimizer is AdamW instead of the original BertAdam, which had no bias correction. Without a split the
+    The optimizer is AdamW instead of the original BertAdam, which had no bias correction. Without a split, the
     classifier is saved unchanged (`untrained`).
 
     Args:
-        states: the folder of this training's saved states, of which the newest is resumed.
+        states: Folder for saved states of this training run. Training resumes from the newest.
 
     Returns:
         Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel,
         number of parameters.
 
     Raises:
-        UserError: the training diverges, or memory is too small.
+        UserError: If training diverges, or memory is too small.
     """
     began = time.monotonic()
     model: Any = classifier.model
@@ -117,12 +117,12 @@ def finetune(
             training = Training(classifier, encoded, train.targets(), settings, seed=seed, device=device)
             training.check()
             training.run(title, states)
-            predict(model.eval(), encoded.head(32), device)  # refuses logits that are not finite
+            predict(model.eval(), encoded.head(32), device)  # rejects non-finite logits
         facts |= {"steps": training.step, "loss": training.losses, "precision": training.precision}
         began -= training.seconds_before
     model.to("cpu").eval()
     model.save_pretrained(folder)
-    classifier.tokenizer.backend_tokenizer.no_truncation()  # the last texts' length is not saved
+    classifier.tokenizer.backend_tokenizer.no_truncation()  # so that the length of the last texts is not saved
     classifier.tokenizer.backend_tokenizer.no_padding()
     classifier.tokenizer.save_pretrained(folder)
     facts["parameters"] = model.num_parameters()

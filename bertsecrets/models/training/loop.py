@@ -1,7 +1,7 @@
-"""The training loop: AdamW on batches of similar length, in float32 or by bfloat16 autocast.
+"""The training loop: AdamW on batches of similar length, in float32 or with bfloat16 autocast.
 
-On a CPU in float32 it computes what transformers' Trainer computes, bit for bit, with the same random numbers. The same
-seed gives the same weights, also if the training was killed and resumed from its last saved state.
+In float32 on a CPU, it is bit-identical to transformers' Trainer with the same random numbers. The same seed gives the
+same weights, even if the run was killed and resumed from its last saved state.
 """
 
 import math
@@ -25,18 +25,18 @@ from bertsecrets.progress import log, progress
 from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
 
-# Weights without decay: those of LayerNorms, and all whose name matches (as in transformers' Trainer).
+# Weights without decay: those of LayerNorms, and those with a matching name (as in transformers' Trainer).
 WITHOUT_DECAY = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state of each weight
-RECORDED = 50  # losses in a manifest
-SAVING_SHARE = 0.02  # largest share of the time that is spent on saving states
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state per weight
+RECORDED = 50  # number of losses in a manifest
+SAVING_SHARE = 0.02  # maximum fraction of the time spent on saving states
 
 
 class Training:
-    """A training: model, optimizer, and the number of steps taken.
+    """A training run: model, optimizer, and number of steps taken.
 
-    Weights that do not require gradients are not changed. If none of the encoder's do, it runs without dropout and at
-    the learning rate for frozen encoders.
+    Weights that do not require gradients are not changed. If the encoder is frozen, it runs without dropout, and the
+    learning rate is the one for frozen encoders.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Training:
         seed: int,
         device: torch.device,
     ):
-        """Move the model to the device, in place, and seed all random numbers.
+        """Move the model to the device, in place, and seed all random number generators.
 
         Raises:
-            NotApplicableError: nothing can be trained, or the model cannot read the texts.
+            NotApplicableError: If there are no trainable weights, or the model cannot read the texts.
         """
         set_seed(seed)
         self.model, self.settings, self.device = classifier.model.to(device), settings, device
@@ -83,17 +83,17 @@ class Training:
         self.optimizer = torch.optim.AdamW(groups, lr=self.peak, fused=True)
 
         self.step = 0
-        self.order: list[int] = []  # of the examples in this epoch
+        self.order: list[int] = []  # order of the examples in this epoch
         self.losses: list[float] = []  # mean loss between logged steps
-        self.total = torch.zeros((), device=device)  # of the losses since the last logged step
-        self.unchecked: list[torch.Tensor] = []  # loss, gradient norm and largest logit of each step since
-        self.seconds_before = 0.0  # spent by the runs that this one continues
+        self.total = torch.zeros((), device=device)  # sum of the losses since the last logged step
+        self.unchecked: list[torch.Tensor] = []  # loss, gradient norm and largest logit per step
+        self.seconds_before = 0.0  # spent before resuming
 
     def run(self, title: str, states: Path | None) -> None:
-        """Take all remaining steps, showing progress, and save states on the way.
+        """Take all remaining steps, showing progress and saving states.
 
         Raises:
-            UserError: the training diverges.
+            UserError: If training diverges.
         """
         began = saved = time.monotonic()
         interval = 60 * self.settings.save_every
@@ -118,13 +118,13 @@ class Training:
         self.check_finite(states)
 
     def check(self) -> None:
-        """Check that, apart from dropout, training computes the logits of evaluation.
+        """Check that training and evaluation compute the same logits, apart from dropout.
 
         Raises:
-            NotApplicableError: the model cannot read the texts.
-            MisreadError: it does not.
+            NotApplicableError: If the model cannot read the texts.
+            MisreadError: If they do not.
         """
-        precision, self.precision = self.precision, "float32"  # but features are encoded already
+        precision, self.precision = self.precision, "float32"  # features have already been encoded
         rounded = self.features is not None and precision == "bfloat16"
         tolerance = TOLERANCE_BF16 if rounded else TOLERANCE
         check_logits(self.model, self.encoded, lambda rows: self._forward(rows).logits, tolerance)
@@ -151,7 +151,7 @@ class Training:
         self.unchecked.append(torch.stack([loss, norm.float(), largest]))
 
     def _forward(self, rows: list[int]) -> Any:
-        """Return the model's output for some examples in training mode, with its loss."""
+        """Return the model's output for some examples in training mode, including the loss."""
         self.model.train()
         if self.frozen:
             self.model.base_model.eval()
@@ -163,27 +163,27 @@ class Training:
             return self.model(**inputs, labels=labels)
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of a step (from 0): linear warmup to its peak, then linear decay to 0."""
+        """Return the learning rate of a step (from 0): linear warmup to the peak, then linear decay to 0."""
         warmup = round(self.settings.warmup * self.steps)
         if step < warmup:
             return self.peak * (step / warmup)
         return self.peak * max(0.0, (self.steps - step) / max(1, self.steps - warmup))
 
     def record(self, steps: int, states: Path | None) -> None:
-        """Note the mean loss of the last steps.
+        """Record the mean loss of the last steps.
 
         Raises:
-            UserError: the training has diverged.
+            UserError: If training has diverged.
         """
         self.check_finite(states)
         self.losses.append(self.total.item() / steps)
         self.total.zero_()
 
     def check_finite(self, states: Path | None) -> None:
-        """Make sure that the steps since the last check were finite; otherwise delete the saved states.
+        """Check that all steps since the last check were finite; otherwise delete the saved states.
 
         Raises:
-            UserError: a loss, gradient, logit or, at the end, a weight is not finite.
+            UserError: If a loss, gradient, logit or (at the end) weight is not finite.
         """
         if not self.unchecked:
             return
@@ -208,10 +208,10 @@ class Training:
         )
 
     def state(self, seconds: float) -> State:
-        """Return everything that the following steps depend on.
+        """Return the state that the following steps depend on.
 
         Args:
-            seconds: spent on the training so far.
+            seconds: Seconds spent on training so far.
         """
         weights = {name: weight.detach() for name, weight in self.weights.items()}
         tensors = {"weights": weights} | {
@@ -224,7 +224,7 @@ class Training:
         return State(self.step, tensors, facts)
 
     def fits(self, state: State) -> bool:
-        """Return whether a state belongs to this training; if not, say so in a line."""
+        """Return whether a state belongs to this training run, and log if it does not."""
         shapes = {name: weight.shape for name, weight in self.weights.items()}
         held = {name: weight.shape for name, weight in state.tensors.get("weights", {}).items()}
         fitting = state.facts.get("steps") == self.steps and held == shapes
@@ -234,7 +234,7 @@ class Training:
 
     @torch.no_grad()
     def restore(self, state: State) -> None:
-        """Continue from a state that `state` has returned."""
+        """Resume from a state returned by `state`."""
         for name, weight in self.weights.items():
             weight.copy_(state.tensors["weights"][name])
             self.optimizer.state[weight] = {

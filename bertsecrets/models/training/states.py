@@ -1,7 +1,7 @@
-"""The saved state of a running training, from which a killed training resumes.
+"""Saved states of training runs, from which a killed run can resume.
 
-A state is a folder, written completely or not at all, with tensors as safetensors, the rest as JSON, and a manifest of
-their sha256. Only the newest is kept. The training process holds the lock of the entry that the states belong to.
+A state is a folder, written atomically, that contains tensors as safetensors, the rest as JSON, and a manifest with
+their sha256. Only the newest state is kept. The training process holds the lock of the entry that the states belong to.
 """
 
 import json
@@ -26,7 +26,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class State:
-    """A training after `step` steps: tensors by file and name, and what JSON can hold."""
+    """A training run after `step` steps: tensors by file and name, and facts that are stored as JSON."""
 
     step: int
     tensors: dict[str, Tensors]
@@ -34,9 +34,9 @@ class State:
 
 
 def keep(folder: Path, state: State) -> bool:
-    """Write a state into the folder of a training's states, then remove the older ones; returns whether it was written.
+    """Write a state to a run's folder of states, remove older ones, and return whether it was written.
 
-    If it cannot be written, for instance on a full disk, a line says so and the training goes on.
+    If it cannot be written, for example because the disk is full, this is logged and training continues.
     """
     place = folder / f"step-{state.step:09d}"
     try:
@@ -57,7 +57,7 @@ def keep(folder: Path, state: State) -> bool:
 
 
 def newest(folder: Path) -> State | None:
-    """Return the newest undamaged state in the folder, or None. Damaged and unfinished ones are removed."""
+    """Return the newest undamaged state in a folder, or None. Damaged and incomplete states are removed."""
     if not folder.is_dir():
         return None
     for half in folder.glob(".*"):
@@ -72,10 +72,10 @@ def newest(folder: Path) -> State | None:
 
 
 def _read(place: Path) -> State:
-    """Return the state in a folder.
+    """Read the state in a folder.
 
     Raises:
-        UserError: it is damaged, or belongs to another training.
+        UserError: If it is damaged, or belongs to a different training run.
     """
     problem = damage(place)
     if problem is not None:
@@ -90,7 +90,7 @@ def _read(place: Path) -> State:
 
 
 def random_state(device: torch.device) -> tuple[Tensors, dict[str, Any]]:
-    """Return the state of every source of random numbers: tensors, and what JSON can hold."""
+    """Return the state of all random number generators, as tensors and JSON data."""
     _, words, *of_numpy = np.random.get_state(legacy=True)
     tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(words).astype(np.int64))}
     if device.type == "cuda":
@@ -101,7 +101,7 @@ def random_state(device: torch.device) -> tuple[Tensors, dict[str, Any]]:
 
 
 def set_random_state(tensors: Tensors, facts: dict[str, Any], device: torch.device) -> None:
-    """Restore the state of every source of random numbers, as returned by `random_state`."""
+    """Restore the state of all random number generators, as returned by `random_state`."""
     version, words, gauss = facts["python"]
     random.setstate((version, tuple(words), gauss))
     place, has_gauss, cached = facts["numpy"]

@@ -1,7 +1,7 @@
-"""The features of texts for training a classifier on a frozen encoder.
+"""Precomputed features of texts, for training a classifier on a frozen encoder.
 
-The encoder runs once per text, without dropout, before the first step. Only what the classifier reads is kept: the
-pooled output, or the hidden state of one token of each text.
+The encoder runs once per text, without dropout, before the first step. Only the features that the classifier reads are
+stored: the pooled output, or the hidden state of one token per text.
 """
 
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from transformers.utils import ModelOutput
 
 from bertsecrets.models.encoding import Batch, Encoded, batches, collate
 
-PROBED = 8  # texts, of all lengths, that show what a classifier reads
+PROBED = 8  # texts of all lengths, used to detect what a classifier reads
 HIDDEN, POOLED = "last_hidden_state", "pooler_output"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a classifier reads of its encoder's outputs: which of them, and of which token if it has one for each."""
+    """The encoder output that a classifier reads and, if it is an output per token, the token."""
 
     output: str
     kind: type[Any]  # of all the outputs together
     place: Literal["first", "last"] = "first"
 
     def places(self, batch: Batch) -> Int[torch.Tensor, " rows"]:
-        """Return the place of the token that is read, by row."""
+        """Return the position of the token that is read, by row."""
         return torch.zeros_like(batch.lengths) if self.place == "first" else batch.lengths - 1
 
     @torch.no_grad()
     def features(self, outputs: Any, batch: Batch) -> Float[torch.Tensor, "rows hidden"]:
-        """Return what the classifier reads of each text of a batch (float32) in the encoder's outputs."""
+        """Extract what the classifier reads for each text in a batch (float32) from the encoder's outputs."""
         found = outputs[self.output].float()
         return found if self.output == POOLED else found[torch.arange(len(found)), self.places(batch)]
 
@@ -42,20 +42,20 @@ class Reading:
         tokens: Int[torch.Tensor, "rows 1"],
         **others: Any,
     ) -> Any:
-        """Return a model's output for texts of one token, for which the encoder is taken to give certain features."""
+        """Return a model's output for one-token texts, replacing the encoder's output by the given features."""
         given = {HIDDEN: features[:, None], **({POOLED: features} if self.output == POOLED else {})}
         inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), **others}
         return _with_encoder_output(model, self.kind(**given), **inputs)
 
 
 class EncodedTexts:
-    """The texts of a training as the frozen encoder gives them to the classifier."""
+    """Training texts, encoded by a frozen encoder for its classifier."""
 
     def __init__(self, model: Any, encoded: Encoded, reading: Reading, device: torch.device, *, half: bool):
-        """Encode all texts; the model is in evaluation mode.
+        """Encode all texts. The model must be in evaluation mode.
 
         Args:
-            half: encode in bfloat16.
+            half: Whether to encode in bfloat16.
         """
         self.model, self.reading = model, reading
         self.features = torch.empty(0)
@@ -72,7 +72,7 @@ class EncodedTexts:
 
     @classmethod
     def of(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
-        """Return the texts as a model's classifier reads them; None if it reads more than one vector of each text."""
+        """Encode texts for a model's classifier; None if it reads more than one vector per text."""
         if not len(encoded):
             return None
         probed = collate(encoded, encoded.spread(PROBED))  # first and last differ in long texts
@@ -80,14 +80,14 @@ class EncodedTexts:
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
     def classified(self, rows: Int[torch.Tensor, " rows"], labels: torch.Tensor) -> Any:
-        """Return the model's output for some texts, with its loss."""
+        """Return the model's output for some texts, including the loss."""
         return self.reading.classified(self.model, self.features[rows], self.tokens[rows], labels=labels)
 
 
 def encoder_output(model: Any, batch: Batch) -> Any:
-    """Return the encoder's output in the classifier's forward pass, which may give the encoder further arguments.
+    """Return the encoder's output in the classifier's forward pass, which may pass extra arguments to the encoder.
 
-    Longformer's classifier, for one, gives [CLS] global attention.
+    For example, Longformer's classifier gives [CLS] global attention.
     """
     outputs: list[Any] = []
     handle = model.base_model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
@@ -108,9 +108,9 @@ def _with_encoder_output(model: Any, given: Any, **inputs: Any) -> Any:
 
 
 def reading_of(model: Any, batch: Batch) -> Reading | None:
-    """Return what a classifier reads of its encoder's outputs; None if that is more than one vector of each text.
+    """Detect what a classifier reads from the encoder's outputs; None if it is more than one vector per text.
 
-    It is found by the gradient of the logits, and by the logits that follow from that vector alone.
+    It is found from the gradient of the logits, and verified by computing the logits from only that vector.
     """
     encoder = model.base_model
     if encoder is model or getattr(model.config, "is_encoder_decoder", False):
