@@ -126,7 +126,7 @@ def test_an_unknown_value_is_refused():
 
 # ---------------------------------------------------------------------- commands
 
-FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--seeds", "1", "--threads", "1")
+FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1-rte", "--seeds", "1", "--threads", "1")
 
 
 def reported(capsys, command, shared, room, *more):

@@ -162,7 +162,7 @@ def judge_cases(
     budget = SeedBudget(session.budget, seed_cost(session), at_once=jobs)
     run.collect(
         judge_until_decided(run.cases, judge, session.interims, budget.affords),
-        lambda result: log.info(verdict_line(result)) if measures else None,
+        lambda result: log.info(verdict_line(result)) if measures and result.outcome != "not applicable" else None,
     )
     if run.ended is None:
         session.close()

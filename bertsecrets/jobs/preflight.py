@@ -43,10 +43,11 @@ def preflight(
             return 0.0
         seconds = total_seconds(estimates)
         parallel = None if seconds is None else seconds / (at_once or 1)
-        lines = [announcement(session, planned, at_once=at_once) or "nothing to train"]
+        lines = [announcement(session, planned, at_once=at_once) or "no checkpoint to train, only measurements"]
         each = " for the first of up to 5 seeds" if session.adds_seeds else ""
         unknown = ": this store has no record of such a job yet" if seconds is None else f"{each}"
-        lines += [f"claims: {len(cases)} to judge, {len(estimates)} jobs", f"time: {in_time(parallel)}{unknown}"]
+        lines.append(f"claims: {len(cases)} to judge; jobs to run: {len(estimates)}")
+        lines.append(f"time: {in_time(parallel)}{unknown}")
     with suppress(UserError):  # raised again when the model is opened for a measurement
         lines.append(f"model: {', '.join(model_facts(session, session.model, _task(cases)))}")
     log.info("\n  ".join(lines))

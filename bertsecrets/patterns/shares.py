@@ -96,8 +96,9 @@ def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
     """Return the between-reader standard deviation of the total share of `classes`, and its degrees of freedom.
 
-    >>> reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
-    (0.1414213562373095, 1)
+    >>> std, degrees = reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
+    >>> round(std, 4), degrees
+    (0.1414, 1)
     """
     chosen = list(classes)
     shares = [[sum(by_class[name] for name in chosen) for by_class in group] for group in groups]

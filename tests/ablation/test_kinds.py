@@ -111,9 +111,11 @@ def test_each_kind_has_its_own_cache_key():
     given_options = [measure.check_options(o).given() for o in ({}, {"kind": "uniform"}, {"kind": "zero"})]
     assert given_options == [{}, {}, {"kind": "zero"}]
     assert measure.check_options({"kind": "resampled", "draw": "3"}).given() == {"kind": "resampled", "draw": 3}
-    with pytest.raises(UserError, match="--kind of measure layer-ablation: input should be 'uniform', 'zero', 'mean'"):
+    with pytest.raises(
+        UserError, match="option kind of measure layer-ablation: input should be 'uniform', 'zero', 'mean'"
+    ):
         get_measure("layer-ablation").check_options({"kind": "noise"})
-    with pytest.raises(UserError, match="--draw of measure head-ablation: only kind=resampled draws anything"):
+    with pytest.raises(UserError, match="option draw of measure head-ablation: only kind=resampled draws anything"):
         measure.check_options({"draw": 2})
 
 

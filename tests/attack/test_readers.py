@@ -245,7 +245,7 @@ def claims_text() -> bytes:
 
 def small_report() -> bytes:
     """A report with all it needs and two held-out maps; the shipped one is long."""
-    rows = [{"probabilities": [0.2] * 5, "label": "block", "head": head} for head in ("a", "b")]
+    rows = [{"probabilities": [0.2] * 5, "labels": ["block"], "head": head} for head in ("a", "b")]
     own = {"weights_sha256": "0" * 64, "held_out": rows, "models": {"tiny": 2}}
     return json.dumps({"readings": dict.fromkeys(READINGS, own)}).encode()
 

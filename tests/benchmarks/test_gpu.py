@@ -325,7 +325,7 @@ def test_claims_are_judged_and_the_seconds_of_each_stage_are_recorded(call, gpu,
     [verdict] = record["verdicts"]
     assert (verdict["id"], verdict["claimed"], record["claimed"]) == ("C2-rte", True, True)
     stages = {stage["stage"]: stage for stage in record["figures"]["stages"]}
-    assert stages["train pretrained"]["times"] == 1
+    assert stages["train pretrained"]["times"] == 3  # seeds
     assert stages["train pretrained"]["precision"] in ("float32", "bfloat16")
     assert stages["measure attention-change"]["seconds"] > 0
 

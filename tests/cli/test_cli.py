@@ -78,7 +78,7 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
     for name in ("id", "published", "band", "observed", "verdict"):
         assert all(name in verdict for verdict in verdicts)
     assert all("unofficial data" in verdict["remarks"] for verdict in verdicts)
-    assert "deviates" in {verdict["verdict"] for verdict in verdicts}
+    assert "inconclusive" in {verdict["verdict"] for verdict in verdicts}  # one seed decides nothing
     assert "D2" in out
     assert "unofficial data" in " ".join(out.split())
     metrics = json.loads((tmp_path / "m.json").read_text())

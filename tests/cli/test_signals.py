@@ -17,10 +17,10 @@ AT_ONCE = """
 import builtins, sys
 from bertsecrets.cli.main import main
 original = builtins.__import__
-def interrupted(name, *more):
+def interrupted(name, *more, **named):
     if name == "bertsecrets.claims.schema":
         raise KeyboardInterrupt
-    return original(name, *more)
+    return original(name, *more, **named)
 builtins.__import__ = interrupted
 sys.exit(main(["claims"]))
 """

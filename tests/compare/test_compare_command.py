@@ -77,7 +77,7 @@ def test_bad_input_is_one_line(capsys, models, rest, tmp_path):
         ((tmp_path / "empty",), "has no measurements with these limits"),
         ((models[0], "--measure", "relations"), "measure 'relations' cannot be compared"),
         ((models[0], "--task", "rtee"), "unknown task 'rtee'"),
-        ((models[0], "--task", "stsb"), "no STS-B/train.tsv"),
+        ((models[0], "--task", "stsb"), "no STS-B/dev.tsv"),
     ):
         assert line in told(capsys, "compare", models[0], *words, *rest)
 

@@ -156,7 +156,7 @@ def test_a_move_is_marked_in_the_table_and_described_in_a_line():
     assert (title, about) == ("E1-rte on RTE, minilm", "2 verdicts, in depth")
     assert header.split() == ["date", "commit", "seeds", "observed", "band", "verdict"]
     assert first.endswith("  deviates, 3 times, last 2026-11-04")
-    assert second.endswith("  -0.021 [-0.03, 0.01]   > 0   inconclusive, moved")
+    assert second.endswith("  -0.021 [-0.030, 0.010]   > 0   inconclusive, moved")
     assert line == (
         "moved between 2026-11-02 10:00 (abc1234) and 2026-11-09 10:30 (def5678+): -0.062 -> -0.021; "
         "commit abc1234 -> def5678 (modified), transformers 5.1 -> 5.2"

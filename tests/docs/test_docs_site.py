@@ -60,5 +60,5 @@ def test_every_page_is_there_and_loads_nothing_from_outside(site):
 
 
 def test_the_api_page_has_every_public_name(site):
-    page = (site / "api.html").read_text(encoding="utf-8")
+    page = (site / "python.html").read_text(encoding="utf-8")
     assert [name for name in bertsecrets.__all__ if f'id="bertsecrets.{name}"' not in page] == []

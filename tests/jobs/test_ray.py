@@ -13,7 +13,7 @@ from faults import lasting
 from bertsecrets.cli.main import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick", "same_threads")]
-FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--claim", "C1", "--seeds", "2", "--threads", "1")
+FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1-rte", "--claim", "C1", "--seeds", "2", "--threads", "1")
 quiet = pytest.mark.filterwarnings("ignore")  # Ray's own, of sockets and processes that it leaves to others
 
 

@@ -80,7 +80,7 @@ def test_a_frozen_encoder_is_unchanged(device, quick, tiny_bert, tiny_glue, tmp_
 
 
 def test_claims_are_judged(device, quick, tiny_bert, tiny_glue, tmp_path):
-    command = [*("report", "--task", "rte", "--claim", "C2", "--claim", "E1", "--model", tiny_bert)]
+    command = [*("report", "--task", "rte", "--claim", "C2", "--claim", "E1-rte", "--model", tiny_bert)]
     command += ["--glue", tiny_glue, "--store", tmp_path / "store", "--device", device, "--offline"]
     assert main([*map(str, command), "--allow-unofficial-data", "--json", str(tmp_path / "v.json")]) in (0, 1)
     verdicts = read_json(tmp_path / "v.json")["verdicts"]

@@ -98,5 +98,5 @@ def test_a_report_writes_summary_and_badge(capsys, tmp_path):
         capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path / "kept",
         "--markdown", tmp_path / "s.md", "--badge", tmp_path / "b.json",
     )  # fmt: skip
-    assert (tmp_path / "s.md").read_text().startswith("## K19 claims: 0 reproduced, 0 deviate, 1 inconclusive\n")
-    assert '"message": "0 reproduced, 0 deviate"' in (tmp_path / "b.json").read_text()
+    assert (tmp_path / "s.md").read_text().startswith("## K19 claims: 1 reproduced, 0 deviate\n")
+    assert '"message": "1 reproduced, 0 deviate"' in (tmp_path / "b.json").read_text()

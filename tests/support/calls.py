@@ -18,7 +18,7 @@ def told(capsys, *arguments) -> str:
     captured = capsys.readouterr()
     assert code == 2, captured
     lines = [line for line in captured.err.splitlines() if not line.startswith(("fine-tuning", "attention of"))]
-    lines = [line for line in lines if " to train, " not in line and not line.startswith("  ")]
+    lines = [line for line in lines if " to train" not in line and not line.startswith("  ")]
     assert len(lines) == 1, captured.err
     assert lines[0].startswith("bertsecrets")
     return lines[0]

@@ -67,7 +67,7 @@ class Ended:
     def lines(self) -> list[str]:
         """What the process said to its user, without progress bars and the disk that a run takes."""
         said = [line for line in self.err.splitlines() if line.startswith("bertsecrets")]
-        return [line for line in said if " to train, " not in line and "training state " not in line]
+        return [line for line in said if " to train" not in line and "training state " not in line]
 
     @property
     def refused(self) -> bool:
