@@ -26,8 +26,8 @@ COMMANDS = {
         ["measure", "special-tokens", "@subject", "--save", "@kept", "--json", "@values.json"],
     ),
     "report": (
-        [["report", "@subject", *FEW, "--claim", "E1", *OUTPUTS]],
-        ["report", "@subject", "--claim", "E1", *OUTPUTS],
+        [["report", "@subject", *FEW, "--claim", "E1-rte", *OUTPUTS]],
+        ["report", "@subject", "--claim", "E1-rte", *OUTPUTS],
     ),
 }
 
@@ -82,14 +82,14 @@ def mounted(folder: Path, *what: str) -> Iterator[None]:
 def filled(bench) -> Bench:
     """A bench whose store holds a checkpoint, measurements and verdicts, kept as `filled`."""
     bench.begin()
-    bench.done(["report", "@subject", *FEW, "--claim", "E1", "--claim", "C3", "--json", "@right.json"])
+    bench.done(["report", "@subject", *FEW, "--claim", "E1-rte", "--claim", "C3", "--json", "@right.json"])
     bench.keep("filled")
     return bench
 
 
 READING = {
     "measure": ["measure", "special-tokens", "@subject", *FEW],
-    "report": ["report", "@subject", *FEW, "--claim", "E1", "--claim", "C3"],
+    "report": ["report", "@subject", *FEW, "--claim", "E1-rte", "--claim", "C3"],
     "explain": ["explain", "E1"],
     "claims": ["claims"],
 }

@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[str, str | None, tuple[Any, ...]]] = {
     "stored measurement": (
         "runs/measurements/special-tokens*/*",
         None,
-        ("report", "@subject", "--claim", "E1", "--json", "@now.json"),
+        ("report", "@subject", "--claim", "E1-rte", "--json", "@now.json"),
     ),
     "grid": ("runs/grids/*/**/*", "runs/measurements/head-ablation*", GRID),
     "exported checkpoint": (
@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[str, str | None, tuple[Any, ...]]] = {
     "saved measurement": (
         "kept/*/*",
         None,
-        ("report", "--model", "@bert", "--measurements", "@kept", "--claim", "E1", "--json", "@now.json"),
+        ("report", "--model", "@bert", "--measurements", "@kept", "--claim", "E1-rte", "--json", "@now.json"),
     ),
     "state of a training": ("runs/training/**/*", None, (*THIRD, "--output", "@resumed")),
     "last verdict": ("runs/history/*/*.json", None, ("explain", "E1")),
@@ -52,7 +52,7 @@ def filled(bench) -> Bench:
     """A bench with something of every kind but parses, kept as `all`."""
     bench.begin()
     bench.done(["finetune", "@subject", "--output", "@model"])
-    bench.done(["report", "@subject", "--claim", "E1", "--json", "@now.json"])
+    bench.done(["report", "@subject", "--claim", "E1-rte", "--json", "@now.json"])
     bench.done(["measure", "special-tokens", "--checkpoint", "@model", "@subject", "--save", "@kept"])
     bench.done(GRID)
     bench.keep("before")

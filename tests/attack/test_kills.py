@@ -26,12 +26,12 @@ COMMANDS = {
     ),
     "grid": ([], ["measure", "head-ablation", "@subject", *SHORT_RUN, "--json", "@heads.json"]),
     "report": (
-        [["report", "@subject", *SHORT_RUN, "--claim", "E1", *OUTPUTS]],
-        ["report", "@subject", "--claim", "E1", *OUTPUTS],
+        [["report", "@subject", *SHORT_RUN, "--claim", "E1-rte", *OUTPUTS]],
+        ["report", "@subject", "--claim", "E1-rte", *OUTPUTS],
     ),
     "report with a page": (
-        [["report", "@subject", *SHORT_RUN, "--claim", "E1", *OUTPUTS, *PAGE]],
-        ["report", "@subject", "--claim", "E1", *OUTPUTS, *PAGE],
+        [["report", "@subject", *SHORT_RUN, "--claim", "E1-rte", *OUTPUTS, *PAGE]],
+        ["report", "@subject", "--claim", "E1-rte", *OUTPUTS, *PAGE],
     ),
     "annotate": ([], ["lab", "annotate", "@maps", "@subject", *DRAW]),
     "sheets": (
@@ -52,7 +52,7 @@ def attack(request, bench) -> Attack:
 @pytest.fixture(scope="module")
 def from_nothing(bench) -> Attack:
     """A report from an empty store, which trains the model first."""
-    command = ["report", "@subject", "--claim", "E1", *OUTPUTS]
+    command = ["report", "@subject", "--claim", "E1-rte", *OUTPUTS]
     return Attack.prepare(bench, "from-nothing", [], command, trained=False)
 
 

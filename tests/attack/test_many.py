@@ -64,7 +64,7 @@ def test_many_processes_share_a_fresh_store(fresh, kind):
 
 
 def test_many_processes_write_the_same_files(fresh):
-    command = ["report", "@subject", *FEW, "--claim", "E1", "--json", "@now.json", "--plots", "@plots.json"]
+    command = ["report", "@subject", *FEW, "--claim", "E1-rte", "--json", "@now.json", "--plots", "@plots.json"]
     ended = at_once(fresh, [command] * PROCESSES)
     check(fresh, ended, ["now.json"], checkpoints=1)
     exported = at_once(fresh, [["finetune", "@subject", "--output", "@model"]] * PROCESSES)

@@ -65,7 +65,7 @@ OPTIONS = [
     option("--json", "{room}", "it is a folder, not a file"),
 ]
 
-CLAIM = ("report", "--task", "rte", "--claim", "E1", *COMMON)
+CLAIM = ("report", "--task", "rte", "--claim", "E1-rte", *COMMON)
 WRITING = {
     "corpus": ("corpus",),
     "finetune --output": ("finetune", "--task", "rte", *COMMON, "--output"),
