@@ -272,7 +272,7 @@ class MeasurementCache:
         """Check, once per model, that a measure applies to a checkpoint or, without one, to its base model.
 
         Raises:
-            UserError: If it does not apply.
+            UserError: If the measure does not apply.
         """
 
         def open_with(kernel: str) -> opening.OpenModel:

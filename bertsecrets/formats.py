@@ -36,7 +36,7 @@ def current_outcome(outcome: Any) -> Any:
 
 
 def _current_version(version: Any) -> Any:
-    """Return the version of a file after reading, which converts version 1 to version 2."""
+    """Return the format version of a file after reading: version 1 is converted to version 2."""
     return VERSION if isinstance(version, str) and version.startswith("1.") else version
 
 

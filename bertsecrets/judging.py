@@ -63,7 +63,7 @@ def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
 
 
 def failed(case: Case, error: Exception) -> Verdict:
-    """Return a verdict without an outcome, for a case that could not be measured."""
+    """Return a verdict without an outcome for a case that could not be measured."""
     reason = str(error) if isinstance(error, UserError) else in_short(error)
     return Verdict(case, None, one_line(reason), error=error)
 

@@ -48,7 +48,7 @@ def path(text: str) -> Path:
     """Parse a path.
 
     Raises:
-        argparse.ArgumentTypeError: If it is empty (for example, an unset shell variable) or too long.
+        argparse.ArgumentTypeError: If the path is empty (for example, an unset shell variable) or too long.
     """
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
@@ -69,7 +69,7 @@ def _examples(text: str) -> int:
     """Parse a number of examples.
 
     Raises:
-        argparse.ArgumentTypeError: If it is not a number or is out of range.
+        argparse.ArgumentTypeError: If the text is not a number or is out of range.
     """
     if not text.isdecimal() or int(text) > MOST_EXAMPLES:
         raise argparse.ArgumentTypeError(f"{shortened(text)} is out of range: give 0 to {MOST_EXAMPLES}")
@@ -338,7 +338,7 @@ def check_initialisation(name: str) -> InitialisationName:
     """Return the name of an initialisation after checking it.
 
     Raises:
-        UserError: If it is unknown.
+        UserError: If the name is unknown.
     """
     if name not in INITIALISATIONS:
         raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")

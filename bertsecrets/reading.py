@@ -21,7 +21,7 @@ def seconds(text: str) -> float:
     """Parse a duration and return it in seconds.
 
     Raises:
-        ValueError: If it is not a duration, or is 0.
+        ValueError: If the text is not a duration, or is 0.
 
     >>> seconds("20min"), seconds("1.5 h"), seconds("90s")
     (1200.0, 5400.0, 90.0)
@@ -66,7 +66,7 @@ def decoded(data: bytes, name: str) -> str:
     """Decode UTF-8 bytes, without a byte order mark.
 
     Raises:
-        UserError: If they are not UTF-8. The message names the file and line.
+        UserError: If the data are not UTF-8. The message names the file and line.
     """
     try:
         return data.decode("utf-8-sig")
@@ -98,7 +98,7 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
     """Parse a YAML document into nodes, which have line numbers, and data.
 
     Raises:
-        YamlError: If it is not YAML, or a mapping has a duplicate key.
+        YamlError: If the text is not YAML, or a mapping has a duplicate key.
     """
     loader = LOADER(text)
     try:
@@ -151,11 +151,11 @@ def read_npy(data: bytes) -> np.ndarray:
     """Return the array of numbers or strings in an .npy file.
 
     Raises:
-        ValueError: If it is not an .npy file, is truncated, or contains Python objects.
+        ValueError: If the file is not an .npy file, is truncated, or contains Python objects.
     """
     try:
         array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    except Exception as error:  # numpy parses the header as Python, which fails in many ways
+    except Exception as error:  # numpy parses the header as Python, which can fail in many ways
         raise ValueError(f"not a valid .npy file: {excerpt(error, 100)}") from error
     if array.dtype.kind not in "fiuU":
         raise ValueError(f"expected numbers, not values of type {array.dtype}")

@@ -118,7 +118,7 @@ class Session:
 
     @property
     def interims(self) -> list[Sequence[int]]:
-        """The seeds of each analysis: one more each time if seeds are added one by one, otherwise a single analysis.
+        """The seeds of each analysis: one more each time if seeds are added one by one, otherwise all at once.
 
         The last seeds replace seeds that failed to learn.
         """
@@ -142,7 +142,7 @@ class Session:
         """Check before long work that a model, by default the judged model or checkpoint, is available.
 
         Raises:
-            UserError: If it is not available, or the checkpoint was not trained for its task.
+            UserError: If the model is not available, or the checkpoint was not trained for its task.
         """
         checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
         if checkpoint is not None and of_task is not None and model is None:
@@ -326,7 +326,7 @@ class Session:
             self.checkpoints.drop(subjects)
 
     def close(self) -> None:
-        """If `keep_checkpoints` is `none`, drop the weights of all measured checkpoints. Called by `with`."""
+        """If `keep_checkpoints` is `none`, drop the weights of all measured checkpoints. A `with` block calls this."""
         self.drop_weights(list(self.checkpoints.used))
 
     def __enter__(self) -> "Session":

@@ -93,8 +93,8 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
     """Check that the rows of real tokens are probability distributions over the real tokens.
 
     Raises:
-        UserError: If they are not finite.
-        MisreadError: If they are not distributions, which means that the maps are not those that the model used.
+        UserError: If a value is not finite.
+        MisreadError: If a row is not a distribution, which means that the model did not use these maps.
     """
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2
     real = batch.mask[:, None, :, None]

@@ -29,7 +29,7 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
     """Call `cls.from_pretrained` without remote code, using only local files.
 
     Raises:
-        UserError: If it fails for any reason.
+        UserError: If loading fails for any reason.
     """
     from safetensors import SafetensorError
 
@@ -53,7 +53,7 @@ def open_config(ref: ModelRef) -> Any:
     """Return a model's configuration. This is also a quick check that the model is available.
 
     Raises:
-        UserError: If it is not available.
+        UserError: If the configuration is not available.
     """
     import transformers
     from transformers import AutoConfig
@@ -93,7 +93,7 @@ def open_tokenizer(ref: ModelRef) -> Any:
     """Return a model's fast tokenizer.
 
     Raises:
-        UserError: If it is not available, or only as a slow tokenizer.
+        UserError: If there is no tokenizer, or only a slow one.
     """
     from transformers import AutoTokenizer
 

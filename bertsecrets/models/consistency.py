@@ -116,7 +116,7 @@ def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
     """Check that eager attention, which exposes maps, and SDPA, which is faster, give the same logits.
 
     Raises:
-        MisreadError: If they differ.
+        MisreadError: If the logits differ.
     """
     difference = largest_difference(eager, sdpa)
     if not difference <= TOLERANCE * largest(eager):

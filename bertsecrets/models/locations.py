@@ -95,7 +95,7 @@ class ModelRef:
     def tokenizer(self) -> str | None:
         """Return the identity of the tokenizer: a digest of its file names and contents, or name and commit.
 
-        None if a folder contains no tokenizer.
+        Returns None if a folder contains no tokenizer.
 
         Raises:
             UserError: If the model is not available.
@@ -200,7 +200,7 @@ def check_folder(folder: Path) -> None:
     """Check that a folder contains a transformers model in safetensors that, if made by this suite, is undamaged.
 
     Raises:
-        UserError: If it does not, or a file does not match the manifest.
+        UserError: If there is no such model, or a file does not match the manifest.
     """
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")

@@ -47,7 +47,7 @@ class Budget:
 
         Raises:
             UserError: If not even one example with one set of heads fits.
-            BaseException: If the given error has another cause, it is raised again.
+            BaseException: The given error, if it has another cause.
         """
         if not ran_out(error):
             raise error
@@ -123,7 +123,7 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
     """Check before long work that there is enough memory.
 
     Raises:
-        UserError: If there is not.
+        UserError: If there is not enough memory.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
@@ -138,7 +138,7 @@ def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
         needed: Required memory in bytes. None if unknown.
 
     Raises:
-        UserError: If memory ran out.
+        UserError: If the block ran out of memory.
     """
     try:
         yield

@@ -165,7 +165,8 @@ def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str
     """Load a model, and return it with the names of weights that are missing or misshapen in its files.
 
     Raises:
-        UserError: If it cannot be opened, memory is too small, a weight is not finite, or the files have extra layers.
+        UserError: If the model cannot be opened, memory is too small, a weight is not finite, or there are extra
+            layers.
     """
     needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
     what = f"opening {ref.name}"
@@ -253,8 +254,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
     tokenizer, the base model's is used.
 
     Raises:
-        UserError: If it has pickled weights, or if the number of classes, class names or vocabulary is not the expected
-            one.
+        UserError: If the weights are pickled, or the number of classes, the class names or the vocabulary do not match.
     """
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
@@ -316,7 +316,7 @@ def _order_classes(model: Any, task: Task, folder: Path) -> None:
     """Reorder the classifier's outputs if the checkpoint's classes are in a different order from the task's.
 
     Raises:
-        UserError: If its classes have other names.
+        UserError: If the class names do not match the task's.
     """
     if task.regression:
         return

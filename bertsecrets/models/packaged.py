@@ -74,7 +74,7 @@ def _installed(name: str) -> list[Path]:
     """Return the folders of a model's installed packages.
 
     Raises:
-        UserError: If one is not installed.
+        UserError: If a package is not installed.
     """
     specs = {package: find_spec(_module(package)) for package in PACKAGES[name]}
     missing = [package for package, spec in specs.items() if spec is None]

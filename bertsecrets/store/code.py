@@ -87,7 +87,7 @@ def _source(name: str) -> Source | None:
     """Return a module's source; None if it has no source file.
 
     Raises:
-        UserError: If it was edited after this process started, so that the running code differs from the file.
+        UserError: If the file was edited after this process started, so that the running code differs from it.
     """
     path = _path(name)
     if path is None:

@@ -72,7 +72,7 @@ class Unneeded:
         """Delete the item unless a running process uses it, and return whether it is gone.
 
         Raises:
-            UserError: If it cannot be deleted.
+            UserError: If the item cannot be deleted.
         """
         with guarded_writes(self.path):
             return remove_unused(self.path)

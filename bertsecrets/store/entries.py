@@ -207,7 +207,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Return an entry's manifest.
 
     Raises:
-        UserError: If it is missing, is not valid JSON, or has been modified.
+        UserError: If the manifest is missing, is not valid JSON, or has been modified.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -267,7 +267,7 @@ def read_own_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of an exported checkpoint; empty if it has no manifest.
 
     Raises:
-        UserError: If it is not valid JSON, or not an object.
+        UserError: If the manifest is not valid JSON, or not an object.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))

@@ -28,7 +28,7 @@ def file_sha256(path: Path) -> str:
     """Return the hex sha256 of a file, cached until the file changes.
 
     Raises:
-        UserError: If it cannot be read.
+        UserError: If the file cannot be read.
     """
     try:
         status = path.stat()

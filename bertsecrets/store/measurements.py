@@ -131,7 +131,7 @@ def _load_kept(entry: Path) -> Measurement:
     """Load a measurement saved by `keep`, after verifying it.
 
     Raises:
-        UserError: If it has no manifest, or does not match it.
+        UserError: If there is no manifest, or the measurement does not match it.
     """
     if problem := damage(entry):
         raise UserError(f"{entry} is incomplete or from another version ({problem}): make it again")
@@ -191,7 +191,7 @@ class Shelf:
         """Return the saved measurement.
 
         Raises:
-            UserError: If it was not saved.
+            UserError: If the measurement was not saved.
         """
         measurement = self.find(measure, subject, options)
         if measurement is None:

@@ -34,7 +34,7 @@ def unpacking(path: Path, advice: str) -> Iterator[None]:
     """Turn errors on reading an archive, or its unpacked folder, into a one-line error that ends with `advice`.
 
     Raises:
-        UserError: If it is damaged, encrypted, too large, unreadable or not an archive.
+        UserError: If the file is damaged, encrypted, too large, unreadable or not an archive.
     """
     try:
         yield
@@ -51,9 +51,8 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_
         limit: Maximum bytes per file.
 
     Raises:
-        DamagedArchiveError: If it is truncated or otherwise damaged, too large, has duplicate files, or is not an
-            archive.
-        OSError: If it cannot be read.
+        DamagedArchiveError: If the file is truncated, damaged, too large, has duplicate members, or is not an archive.
+        OSError: If the file cannot be read.
     """
     with path.open("rb") as file:
         start = file.read(8)

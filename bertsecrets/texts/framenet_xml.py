@@ -138,8 +138,8 @@ def parse_xml(content: bytes) -> ElementTree.Element:
 
     Raises:
         ElementTree.ParseError: If the XML is malformed.
-        ValueError: If it has a document type.
-        LookupError: If its encoding is unknown.
+        ValueError: If the document has a document type.
+        LookupError: If the encoding is unknown.
     """
     return ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutEntities()))  # nosec B314
 

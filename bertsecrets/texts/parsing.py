@@ -153,7 +153,7 @@ def spacy_module() -> Any:
     """Import spaCy and return it.
 
     Raises:
-        UserError: If it is not installed.
+        UserError: If spaCy is not installed.
     """
     try:
         import spacy

@@ -125,7 +125,7 @@ def read_quoted(split: Split) -> Split:
     swallowed, it gets the first row's, which no attention measure uses.
 
     Raises:
-        NotApplicableError: If it was not read from a file in GLUE's original layout.
+        NotApplicableError: If the split was not read from a file in GLUE's original layout.
         UserError: If `csv.reader` cannot read the file.
     """
     path, task = Path(split.origin), split.task

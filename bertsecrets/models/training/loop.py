@@ -122,7 +122,7 @@ class Training:
 
         Raises:
             NotApplicableError: If the model cannot read the texts.
-            MisreadError: If they do not.
+            MisreadError: If the logits differ.
         """
         precision, self.precision = self.precision, "float32"  # features have already been encoded
         rounded = self.features is not None and precision == "bfloat16"

@@ -75,7 +75,7 @@ def _read(place: Path) -> State:
     """Read the state in a folder.
 
     Raises:
-        UserError: If it is damaged, or belongs to a different training run.
+        UserError: If the state is damaged, or belongs to a different training run.
     """
     problem = damage(place)
     if problem is not None:
