@@ -37,7 +37,7 @@ HELP_GROUPS = {
     "seeds and store": ("seeds", "budget", "store", "keep_checkpoints", "accept_older"),
     "computation": ("device", "threads", "precision"),
 }
-LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
+LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on all common file systems
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
 MOST_SEEDS = 100  # every checkpoint is trained once per seed

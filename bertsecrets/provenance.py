@@ -24,7 +24,7 @@ PACKAGE = Path(__file__).resolve().parent
 SUITE = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that affect verdicts
 TRAINING = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
 COMPUTING = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
-# Imported packages, and the distributions whose versions then count; `transformers` uses `tokenizers`.
+# Imported packages, and the distributions whose versions are recorded; `transformers` uses `tokenizers`.
 LIBRARIES = {
     "torch": ("torch",),
     "transformers": ("transformers", "tokenizers"),
@@ -90,7 +90,7 @@ def _installed_commit() -> str | None:
 
 
 def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
-    """Return what a result would be computed with now: a digest of the code, library versions, the device.
+    """Return the current maker of a result: a digest of the code, library versions and the device.
 
     Args:
         module: Name of the module that computes the result.

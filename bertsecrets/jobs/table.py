@@ -32,7 +32,7 @@ def _largest(numbers: Sequence[int | None]) -> int | None:
 
 
 def as_json(estimates: Sequence[Estimate], options: RunOptions) -> list[dict[str, Any]]:
-    """Return one object per job."""
+    """Return one JSON object per job."""
     numbers = {job.request: number for number, job in enumerate(estimates, start=1)}
     return [
         {

@@ -25,7 +25,7 @@ MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory: one batch, all la
 
 @runtime_checkable
 class Observer(Protocol):
-    """An observer of a pass. `pairs` is whether it also needs the second model's maps."""
+    """An observer of a pass. `pairs` is True if it also needs the second model's maps."""
 
     pairs: bool
 

@@ -9,7 +9,7 @@ from bertsecrets.errors import RunError, UserError, first_line, shortened
 from bertsecrets.models.families import own_family
 from bertsecrets.models.locations import ModelRef
 
-os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are refused, never silently converted
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are rejected, never silently converted
 
 # Largest plausible sizes in a configuration, about ten times those of any published model.
 LARGEST = {

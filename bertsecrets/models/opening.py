@@ -162,7 +162,7 @@ def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, s
 
 
 def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str]]:
-    """Load a model, and return it with the names of weights that are missing or misshapen in its files.
+    """Load a model, and return it with the names of weights whose shape is wrong or that are missing.
 
     Raises:
         UserError: If the model cannot be opened, memory is too small, a weight is not finite, or there are extra

@@ -91,7 +91,7 @@ class EntryName:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of entries by kind: `checkpoints` and `measurements`.
+    """A folder of entries, grouped by kind: `checkpoints` and `measurements`.
 
     If `accept_older` is set, a missing entry is replaced by the newest one with the same inputs, even if it was made by
     other code, library versions or devices.

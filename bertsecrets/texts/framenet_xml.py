@@ -39,7 +39,7 @@ def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
 
 
 def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annotation], dict[str, Frame]]:
-    """Return all frames, and the annotated sentences of at most `tokens` white-space tokens, by lexical unit.
+    """Return the annotated sentences with at most `tokens` tokens, ordered by lexical unit, and all frames.
 
     Raises:
         UserError: If the path contains no FrameNet data, or a damaged file, which the message names.

@@ -49,8 +49,7 @@ PUBLISHED = {
     "stsb/validation-00000-of-00001.parquet": "152de7cf1fa34ee4df1c243bd209b02ade21a1d5c4fb3b7da5240f78e4000aa9",
 }  # fmt: skip
 
-# Fingerprints of splits read from GLUE's original TSV files, as far as available. Splits from the hub are identified by
-# their files.
+# Fingerprints of splits in GLUE's original TSV files, where known. Splits from the hub are identified by their files.
 FINGERPRINTS = {
     ("mnli", "dev"): "a839954d38e597fecc4bf122164c681e5088074d2178c4a527e2e51787bc8187",
     ("mrpc", "train"): "4f6ef28ed4bcbcf924dffa66e6f0dd6ed6a51a750286e576f85bc1a29bd99884",
