@@ -117,9 +117,9 @@ def bias_corrected(
     bias = float(ndtri(np.clip(below, 1 / count, 1 - 1 / count)))
     if abs(bias) > MOST_BIAS:
         replicates, bias = replicates + 2 * (value - np.median(replicates)), 0.0
-    apart = influence[np.isfinite(influence)]
-    spread = float((apart**2).sum())
-    skew = float((apart**3).sum() / (6 * spread**1.5)) if spread > 0 else 0.0
+    values = influence[np.isfinite(influence)]
+    spread = float((values**2).sum())
+    skew = float((values**3).sum() / (6 * spread**1.5)) if spread > 0 else 0.0
     ranks = np.empty(count)
     ranks[order] = (np.arange(count) + 0.5) / count
     moved = bias + ndtri(ranks)

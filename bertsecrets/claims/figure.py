@@ -98,10 +98,10 @@ class TaskFigure(Section):
         return self
 
 
-def in_words(names: Sequence[str]) -> str:
+def source_names(names: Sequence[str]) -> str:
     """Return the sources of a spread as text.
 
-    >>> in_words(["P20", "D1-untrained"])
+    >>> source_names(["P20", "D1-untrained"])
     'P20, five seeds, and D1-untrained'
     """
     full = {
@@ -148,10 +148,10 @@ class Cited:
             more["rounding"] += figure.rounding
         if seeds_of:
             more["seed_std"], more["seed_degrees"] = self.spread(seeds_of, task_name)
-            more["seed_source"] = in_words(seeds_of)
+            more["seed_source"] = source_names(seeds_of)
         if doubt_of:
             more["doubt"], more["doubt_degrees"] = self.spread(doubt_of, task_name)
-            more["doubt_source"] = in_words(doubt_of)
+            more["doubt_source"] = source_names(doubt_of)
         if second:
             value, std = self.p20(task_name)
             more["second_value"] = value

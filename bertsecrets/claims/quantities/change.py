@@ -38,8 +38,8 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
         raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none {where}")
 
     def pairs(mean: np.ndarray) -> np.ndarray:
-        apart = mean[..., two, None] - mean[..., None, others]
-        return apart.reshape(*mean.shape[:-1], -1)
+        differences = mean[..., two, None] - mean[..., None, others]
+        return differences.reshape(*mean.shape[:-1], -1)
 
     return Estimand.of(layers, pairs, clusters=clusters_of(change))
 

@@ -64,10 +64,12 @@ def gain_over_seeds(figures: Measurement) -> Estimand:
     published = p20_score(task.name, task.metric)
     if published is None:
         raise NotApplicableError(f"P20 has no scores on {task.title}")
-    apart = float(np.sqrt(2) * stdtrit(P20_SEEDS - 1, 0.975)) * published[1]
+    difference = float(np.sqrt(2) * stdtrit(P20_SEEDS - 1, 0.975)) * published[1]
     scores = _figure_8(figures)
-    note = f"the best gain is {(scores - np.median(scores)).max():.2f} points, two seeds differ by up to {apart:.2f}"
-    found = Estimand.of(scores, lambda mean: (mean.max(-1) - np.median(mean, axis=-1)) / apart, note)
+    note = (
+        f"the best gain is {(scores - np.median(scores)).max():.2f} points, two seeds differ by up to {difference:.2f}"
+    )
+    found = Estimand.of(scores, lambda mean: (mean.max(-1) - np.median(mean, axis=-1)) / difference, note)
     return replace(found, sampled=False)
 
 

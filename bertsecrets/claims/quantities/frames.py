@@ -36,8 +36,8 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
     named[[place(frames, layer, head, WEIGHT) for layer, head in heads]] = True
 
     def pairs(mean: np.ndarray) -> np.ndarray:
-        apart = mean[..., named][..., None] - mean[..., ~named][..., None, :]
-        return apart.reshape(*mean.shape[:-1], -1)
+        differences = mean[..., named][..., None] - mean[..., ~named][..., None, :]
+        return differences.reshape(*mean.shape[:-1], -1)
 
     found = Estimand.of(block, pairs, f"the best heads are {best_heads(frames, WEIGHT)}")
     return replace(found, extreme="least")

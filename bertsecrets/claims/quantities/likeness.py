@@ -135,21 +135,21 @@ def likeness(
         return correlations(found, flat, ranks), np.asarray(middle + reach * spread)
 
     def parts(mean: np.ndarray) -> np.ndarray:
-        alike, chance = references(mean)
-        like_own = alike[..., :1]
-        first = correlations(_without_rows(to_map(mean), rows), own_within[None], ranks) if within_rows else like_own
-        return np.concatenate([first, like_own - chance[..., None], like_own - alike[..., 1:]], axis=-1)
+        by_panel, chance = references(mean)
+        own_panel = by_panel[..., :1]
+        first = correlations(_without_rows(to_map(mean), rows), own_within[None], ranks) if within_rows else own_panel
+        return np.concatenate([first, own_panel - chance[..., None], own_panel - by_panel[..., 1:]], axis=-1)
 
-    alike, chance = references(measured)
+    by_panel, chance = references(measured)
     other_kind = float(correlation(to_map(measured), flat[0], not ranks))
     notes = [
-        f"{'Spearman' if ranks else 'Pearson'} correlation {alike[0]:.3f}",
+        f"{'Spearman' if ranks else 'Pearson'} correlation {by_panel[0]:.3f}",
         f"{'Pearson' if ranks else 'Spearman'} {other_kind:.3f}",
         f"{chance:.3f} by shuffled heads at {SHUFFLED:.0%}",
     ]
-    if len(order) > 1 and not np.isnan(alike).any():
-        best = 1 + int(alike[1:].argmax())
-        notes.append(f"{alike[best]:.3f} with {order[best]}'s panel")
+    if len(order) > 1 and not np.isnan(by_panel).any():
+        best = 1 + int(by_panel[1:].argmax())
+        notes.append(f"{by_panel[best]:.3f} with {order[best]}'s panel")
     found = replace(Estimand.of(block, parts, ", ".join(notes), clusters=clusters), extreme="least", published=1)
     if not within_rows:
         return replace(found, map=to_map(measured))
