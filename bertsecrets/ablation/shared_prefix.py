@@ -25,7 +25,7 @@ Choice = tuple[int, ...]  # disabled heads of one layer
 class Step:
     """The splits of one layer: `splits[entering][leaving]` is the choice of heads that leads from one state to another.
 
-    States are identified by their index in a tensor. The first leaving state overwrites the entering state, and the
+    States are identified by their index in a tensor. The first output state overwrites the input state, and the
     others get new indices. As a result, the tensor stores one state per set instead of one per set and layer.
     """
 
