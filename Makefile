@@ -43,7 +43,7 @@ $(VENV)/maps: data/patterns.dvc $(VENV)/installed
 	touch $@
 
 # The paper's claims that a minute of training per seed can decide: without random weights, padded maps and a parser.
-DEMO_CLAIMS := A B C1 C2 C3 C4 D1-untrained D1-frozen D1-pretrained D2 D6 D7 E1 E5 G
+DEMO_CLAIMS := A2 A3 A4 A5 B C1 C2 C3 C4 D1-untrained D1-frozen D1-pretrained D2 D6 D7 E1 E5 G
 demo: $(VENV)/demo
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
 	$(BIN)/bertsecrets report --model minilm --task rte $(DEMO_CLAIMS:%=--claim %) \

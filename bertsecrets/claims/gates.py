@@ -92,8 +92,9 @@ def not_learned(measurement: Measurement) -> str:
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")
-    changed = any(measurement.options.get(name) for name in ("cased", "shuffle", "heads"))
-    if predicted is None or target is None or changed or measurement.subject.initialisation != "pretrained":
+    if predicted is None or target is None or measurement.subject.initialisation != "pretrained":
+        return ""
+    if has_modified_inputs(measurement):
         return ""
     if len(target) < MANY or predicted.shape != target.shape or np.ptp(target) == 0:
         return ""
@@ -104,6 +105,11 @@ def not_learned(measurement: Measurement) -> str:
         expected, error = right_if_shuffled(predicted, target)
         learned = (predicted == target).sum() - 0.5 > expected + LEARNED * error
     return "" if learned else "has learned nothing: its answers are as right as if they were shuffled"
+
+
+def has_modified_inputs(measurement: Measurement) -> bool:
+    """Return whether the model was measured on modified inputs or with heads disabled."""
+    return any(measurement.options.get(name) for name in ("cased", "shuffle", "heads"))
 
 
 def right_if_shuffled(predicted: Int[np.ndarray, " rows"], target: Int[np.ndarray, " rows"]) -> tuple[float, float]:
@@ -124,9 +130,10 @@ def is_copy(one: Measurement, other: Measurement) -> bool:
 
     Predicted classes are compared only for large samples with varied predictions, because two seeds may both collapse
     to the same constant answer. Runs on a frozen encoder can be very similar, so only identical numbers are rejected.
+    On modified inputs, such as cased text for an uncased vocabulary, independent runs may agree as well.
     """
     initialisation = get_initialisation(one.subject.initialisation)
-    if not initialisation.trains:
+    if not initialisation.trains or has_modified_inputs(one):
         return False
     names = [name for name in one.samples if name not in GIVEN and name in other.samples]
     pairs = [(one.samples[name], other.samples[name]) for name in names]

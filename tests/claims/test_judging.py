@@ -21,7 +21,7 @@ from bertsecrets.claims.judge import decide_order, judge
 from bertsecrets.claims.plan import measure_case
 from bertsecrets.claims.plan import needed as all_needed
 from bertsecrets.claims.quantity import REGISTERED
-from bertsecrets.claims.schema import Case
+from bertsecrets.claims.schema import Case, cases
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.report.text import check
 from bertsecrets.texts.published import published_figures
@@ -450,6 +450,21 @@ def test_copies_of_a_seed_are_refused(flips):
     another = [1 - label for label in TARGET[:20]] + TARGET[20:100] + [1 - label for label in TARGET[100:]]
     assert outcome(first, another, TARGET).outcome != "degenerate"
     assert outcome(first[:60], second[:60], TARGET[:60]).outcome != "degenerate"  # so few may agree by chance
+
+
+def test_seeds_may_agree_on_modified_inputs():
+    """Cased text for an uncased vocabulary leaves few known words; what the seeds say to plain text shows no copy."""
+    plain = [[1 - label for label in TARGET[:40]] + TARGET[40:], TARGET[:80] + [1 - label for label in TARGET[80:]]]
+    cased = scored([1, 1, 0] * 40, TARGET)
+    seeds = [
+        [
+            replace(one, subject=Subject("m", "rte", seed=n), options=options)
+            for one, options in ((scored(answers, TARGET), {}), (cased, {"cased": True}))
+        ]
+        for n, answers in enumerate(plain, start=1)
+    ]
+    case = next(case for case in cases() if str(case) == "D6-rte-loses")
+    assert judge(case, [needed("cased-loss", *of_seed) for of_seed in seeds], SETTINGS).outcome != "degenerate"
 
 
 def test_two_seeds_may_end_in_the_same_constant_answer():
