@@ -455,7 +455,7 @@ def test_copies_of_a_seed_are_refused(flips):
 def test_seeds_may_agree_on_modified_inputs():
     """Cased text for an uncased vocabulary leaves few known words; what the seeds say to plain text shows no copy."""
     plain = [[1 - label for label in TARGET[:40]] + TARGET[40:], TARGET[:80] + [1 - label for label in TARGET[80:]]]
-    cased = scored([1, 1, 0] * 40, TARGET)
+    cased = scored([1, 1, 0] * 40, TARGET, lower_cases=True)
     seeds = [
         [
             replace(one, subject=Subject("m", "rte", seed=n), options=options)
