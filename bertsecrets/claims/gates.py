@@ -104,7 +104,7 @@ def not_learned(measurement: Measurement) -> str:
     else:
         expected, error = right_if_shuffled(predicted, target)
         learned = (predicted == target).sum() - 0.5 > expected + LEARNED * error
-    return "" if learned else "has learned nothing: its answers are as right as if they were shuffled"
+    return "" if learned else "has learned nothing: its predictions are no better than chance"
 
 
 def has_modified_inputs(measurement: Measurement) -> bool:

@@ -8,14 +8,24 @@ import pytest
 from measurements import SETTINGS, judged, made_up, of_id, scored
 
 from bertsecrets.claims.band import undecidable
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import SEVERAL, judge
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict, against
 from bertsecrets.cli.main import main
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
 from bertsecrets.report.terminal import claim_table, verdict_table
-from bertsecrets.report.text import MADE_UP, NEXT, band_text, count_line, describe, run_lines, status, verdict_row
+from bertsecrets.report.text import (
+    MADE_UP,
+    NEXT,
+    band_text,
+    brief,
+    count_line,
+    describe,
+    run_lines,
+    status,
+    verdict_row,
+)
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Provenance, Subject
 
@@ -220,3 +230,8 @@ def test_a_published_constant_answer_is_marked():
     assert verdict_row(verdict)[3] == "52.7 points (a constant answer)"
     assert verdict.as_json()["published_constant_answer"] is True
     assert "(a constant answer)" not in verdict_row(judged(of_id("D1-rte-pretrained"), scored([1], [1])))[3]
+
+
+def test_a_published_constant_answer_is_the_short_reason_if_the_model_gives_several():
+    reason = f"52.0 lies inside the prediction interval around the published figure; {SEVERAL}"
+    assert brief(reason) == "the published figure is a constant answer's"
