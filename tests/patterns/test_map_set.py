@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,22 +206,27 @@ def test_the_unseen_set_has_two_maps_of_each_head_of_an_encoder_that_no_classifi
     assert sorted(Counter(fresh.groups).values()) == [2] * 72
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_classifiers_agree_with_new_readers_nearly_as_well_as_these_do_with_each_other(reading):
-    """Within .05 of Cohen's kappa; the labels of these readers train no classifier."""
+def falls_short(why: str) -> list[Any]:
+    """The readings, the first of which is known to miss the test."""
+    return [pytest.param(READINGS[0], marks=pytest.mark.xfail(strict=True, reason=why)), READINGS[1]]
+
+
+@pytest.mark.parametrize("reading", falls_short("macro-F1 .785 against .814 between readers"))
+def test_classifiers_come_as_near_to_a_reader_as_another_reader_does(reading):
+    """Within .02 of macro-F1."""
     readers = report_of(read_report(SHIPPED), reading)["readers"]
-    assert readers["unseen_kappa"] >= readers["unseen_readers_kappa"] - 0.05
+    assert readers["single_macro_f1"] >= readers["readers_macro_f1"] - 0.02
 
 
 @pytest.mark.slow
-def test_classifiers_agree_with_readers_on_an_encoder_that_they_have_not_seen():
-    """Within .1 of Cohen's kappa between two readers; .07 under `special` when the classifiers were trained."""
-    maps, by_map = MapSet.load(own_maps(UNSEEN)), read_plain_words(own_maps(UNSEEN))
-    for reading, judged in unseen().items():
-        read, predicted = under(maps, by_map, reading), [CLASSES[place] for place in judged.predicted]
-        with_each_other = label_agreement(read.labels, read.second_labels).kappa
-        with_readers = [label_agreement(labels, predicted).kappa for labels in (read.labels, read.second_labels)]
-        assert np.mean(with_readers) >= with_each_other - 0.1, reading
+@pytest.mark.parametrize("reading", falls_short("kappa .71 against .78 between readers"))
+def test_classifiers_agree_with_readers_on_an_encoder_that_they_have_not_seen(reading):
+    """Within .05 of Cohen's kappa between two readers."""
+    read = under(MapSet.load(own_maps(UNSEEN)), read_plain_words(own_maps(UNSEEN)), reading)
+    predicted = [CLASSES[place] for place in unseen()[reading].predicted]
+    with_each_other = label_agreement(read.labels, read.second_labels).kappa
+    with_readers = [label_agreement(labels, predicted).kappa for labels in (read.labels, read.second_labels)]
+    assert np.mean(with_readers) >= with_each_other - 0.05
 
 
 def test_the_maps_are_those_and_in_that_order_on_which_the_classifier_was_trained():
