@@ -7,6 +7,7 @@ has heads, instead of the number of annotated heads. Errors of annotated heads a
 so intervals are conservative if all maps of a head are similar.
 """
 
+import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -86,6 +87,7 @@ def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str,
     return groups
 
 
+@functools.cache
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
     """Return `reader_shares` for the suite's own maps, from the shipped report."""
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
