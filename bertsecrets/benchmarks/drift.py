@@ -4,15 +4,12 @@ With `--against`, this plugin replaces the claims with one benchmark per measure
 judged jointly, because the false discovery rate is controlled over all heads.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from bertsecrets.benchmarks.workers import worker
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.cli.sides import model_side
 from bertsecrets.compare.comparison import Compared, Comparison, compare
@@ -25,30 +22,23 @@ from bertsecrets.report.comparison import drift_message, drift_table, verdict_li
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from bertsecrets.session import Session as Run
-
-End = Callable[[pytest.Session, str, int], object]
-SUMMARY = "bertsecrets.drift"  # key of the summary that a pytest-xdist worker sends to the controller
 OUTCOME = "verdict"  # a report property, also written to JUnit XML
 
 
-def judge_against(config: pytest.Config, pin: Path, options: RunOptions, end: End) -> None:
+def judge_against(config: pytest.Config, pin: Path, options: RunOptions) -> None:
     """Register the plugin that judges drift from a pin.
-
-    Args:
-        end: Function that ends the run with a message and an exit code.
 
     Raises:
         UserError: If the file cannot be read, or is not a pin.
     """
-    config.pluginmanager.register(Drift(pin, options, end), "bertsecrets.drift")
+    config.pluginmanager.register(Drift(pin, options), "bertsecrets.drift")
 
 
 class Drift:
     """Hooks and fixtures for judging drift from a pin."""
 
-    def __init__(self, pin: Path, options: RunOptions, end: End):
-        self.pin, self.options, self.end = side_of_pin(pin), options, end
+    def __init__(self, pin: Path, options: RunOptions):
+        self.pin, self.options = side_of_pin(pin), options
         self.summary: list[str] = []
         self._comparison: Comparison | UserError | None = None
 
@@ -63,6 +53,9 @@ class Drift:
         return self._comparison
 
     def _compare(self, run: pytest.Session) -> Comparison | UserError:
+        from bertsecrets.jobs.plan import plan_of
+        from bertsecrets.jobs.prepare import run_in_parallel
+        from bertsecrets.measures.registry import request
         from bertsecrets.session import Session  # takes seconds to import
 
         selected = [item for item in run.items if "pinned" in getattr(item, "fixturenames", ())]
@@ -71,7 +64,10 @@ class Drift:
         try:
             session = Session(self.options)
             session.check_model()
-            _measure_share(session, wanted, *worker(run.config))
+            if jobs := run.config.getoption("jobs"):
+                subjects = [(part, part.subject(session.model, seed)) for part in wanted for seed in session.seeds]
+                requests = [request(part.measure, subject, part.options) for part, subject in subjects]
+                run_in_parallel(session, plan_of(requests), jobs=jobs)
             side = model_side(session, session.model, wanted)
             comparison = compare(replace(self.pin, parts=tuple(parts)), side, session.settings.judge)
         except UserError as error:
@@ -85,8 +81,7 @@ class Drift:
         """Return a function that compares the model with a part of the pin."""
         comparison = self.comparison(request.session)
         if isinstance(comparison, UserError):
-            self.end(request.session, one_line(comparison), USER_ERROR)
-            raise comparison
+            pytest.exit(one_line(comparison), returncode=USER_ERROR)
 
         def compared(pinned: Part) -> Compared:
             measure = next(each for each in comparison.measures if each.wanted.key == pinned.wanted.key)
@@ -99,17 +94,6 @@ class Drift:
             return measure
 
         return compared
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send the summary from a pytest-xdist worker to the controller."""
-        output = getattr(session.config, "workeroutput", None)
-        if output is not None:
-            output[SUMMARY] = self.summary
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Keep the summary of a pytest-xdist worker. All workers have the same one."""
-        self.summary = getattr(node, "workeroutput", {}).get(SUMMARY) or self.summary
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: "TerminalReporter") -> None:
@@ -124,14 +108,6 @@ def _name(wanted: Wanted) -> str:
     initialisation = [] if wanted.initialisation == "pretrained" else [wanted.initialisation]
     options = [f"{name}-{value}" for name, value in wanted.options.items()]
     return "-".join([wanted.measure, wanted.task, *initialisation, *options])
-
-
-def _measure_share(session: "Run", wanted: Sequence[Wanted], place: int, workers: int) -> None:
-    """Measure the seeds assigned to this worker. Other workers then read them from the store."""
-    for seed in session.seeds[place::workers] if workers > 1 else ():
-        for part in wanted:
-            with suppress(UserError):  # raised again when the side is measured
-                session.measurement(part.measure, part.subject(session.model, seed), **part.options)
 
 
 def check_drift(measure: Compared) -> None:

@@ -17,10 +17,7 @@ class BugError(Exception):
 
 
 class ExitCode:
-    """A plugin that names benchmarks in JUnit XML and sets the exit code, unless tests other than benchmarks failed.
-
-    It relies only on reports, because these also come from pytest-xdist workers.
-    """
+    """A plugin that names benchmarks in JUnit XML and sets the exit code, unless tests other than benchmarks failed."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -41,7 +38,7 @@ class ExitCode:
             self.kinds.add(FOREIGN)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Record the signal that ended the run. Subclasses of KeyboardInterrupt come from pytest and pytest-xdist."""
+        """Record the signal that ended the run. Subclasses of KeyboardInterrupt come from pytest."""
         if type(excinfo.value) is KeyboardInterrupt:
             self.signalled = excinfo.value
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import BUG, USER_ERROR, report_bug
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
-from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import in_time, log
 from bertsecrets.settings import load_settings
@@ -167,7 +165,7 @@ def write_report(session: pytest.Session) -> int:
     ended_early = session.shouldfail or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     note = "the run ended early, before every claim was judged" if ended_early else ""
     try:
-        _write(folder, verdicts if SESSION in config.stash else list(map(_with_samples, verdicts)), config, note)
+        _write(folder, verdicts, config, note)
     except Exception as error:
         line = str(error) if isinstance(error, UserError) else of_the_machine(error)
         config.stash[REPORTED] = f"{NO_REPORT}: {one_line(line or report_bug(error))}"
@@ -176,28 +174,15 @@ def write_report(session: pytest.Session) -> int:
     return 0
 
 
-def _with_samples(verdict: Verdict) -> Verdict:
-    """Return a pytest-xdist worker's verdict with its samples from the store, which figures need."""
-    from bertsecrets.store.measurements import load
-
-    measurements = [
-        replace(measurement, samples=load(Path(measurement.origin)).samples) if measurement.origin else measurement
-        for measurement in verdict.measurements
-    ]
-    return replace(verdict, measurements=tuple(measurements))
-
-
 def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
     """Measure the maps for the page's attention viewer."""
     from bertsecrets.report.viewer import Examples, subjects_shown
-    from bertsecrets.session import Session
 
     rows = config.getoption("examples")
     if not rows:
         return Examples()
     try:
-        session = config.stash[SESSION] if SESSION in config.stash else Session(config.stash[OPTIONS])
-        return Examples(*session.example_maps(subjects_shown(verdicts)), rows)
+        return Examples(*config.stash[SESSION].example_maps(subjects_shown(verdicts)), rows)
     except KeyboardInterrupt:  # the rest of the report is still written
         return Examples(problems=["any checkpoint: interrupted"])
 
@@ -215,18 +200,3 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
     examples = Examples() if note else _examples(verdicts, config)
     content = page({model: verdicts}, settings.judge, note=note, command=command, examples=examples)
     write_whole(folder / "report.html", content)
-
-
-def drop_measured(config: pytest.Config) -> None:
-    """Drop the weights of measured checkpoints if requested; with workers, after all of them have ended."""
-    options, verdicts = config.stash[OPTIONS], config.stash[VERDICTS]
-    if options.keep == "full":
-        return
-    from bertsecrets.models.retention import drop_weights
-
-    if SESSION in config.stash:
-        config.stash[SESSION].close()
-    elif not any(verdict.outcome is None for verdict in verdicts):
-        measurements = [each for verdict in verdicts for each in verdict.measurements]
-        on_tasks = [each.provenance.checkpoint for each in measurements if get_measure(each.measure).on_task]
-        drop_weights(options.store_folder / "checkpoints" / name for name in dict.fromkeys(filter(None, on_tasks)))

@@ -23,7 +23,6 @@ from bertsecrets.benchmarks.output import (
     SESSION,
     VERDICTS,
     Finished,
-    drop_measured,
     expected_failure,
     judged_model,
     junit_properties,
@@ -34,7 +33,6 @@ from bertsecrets.benchmarks.output import (
     write_report,
 )
 from bertsecrets.benchmarks.selection import LEFT_OUT, case_of, lacking_lines, leave_out, marks, names_claim
-from bertsecrets.benchmarks.workers import is_worker, packed_results, unpacked, worker
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import (
@@ -60,9 +58,7 @@ if TYPE_CHECKING:
 
 LACKING = "missing input"  # reported instead of a verdict
 EXIT_CODE = "bertsecrets.exit-code"
-RESULTS = "bertsecrets"  # key of the results that a pytest-xdist worker sends to the controller
 BUDGET: pytest.StashKey["SeedBudget"] = pytest.StashKey()
-ENDED = pytest.StashKey[tuple[str, int]]()  # why a pytest-xdist worker cannot judge, and the exit code
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,9 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
     config.stash[VERDICTS] = []
-    if not is_worker(config):  # the pytest-xdist controller sets the exit code
-        config.pluginmanager.register(ExitCode(config), EXIT_CODE)
-        cleanup.enter_context(shown_by(uncaptured(config)))
+    config.pluginmanager.register(ExitCode(config), EXIT_CODE)
+    cleanup.enter_context(shown_by(uncaptured(config)))
     try:
         config.stash[OPTIONS] = _options(config)
         load_settings()
@@ -105,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if (pin := config.getoption("against")) is not None:
             from bertsecrets.benchmarks.drift import judge_against
 
-            judge_against(config, pin, config.stash[OPTIONS], end_run)
+            judge_against(config, pin, config.stash[OPTIONS])
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
     for name in sorted({mark for case in implemented for mark in marks(case)}):
@@ -118,6 +113,8 @@ def _options(config: pytest.Config) -> RunOptions:
     Raises:
         UserError: If an option is invalid, has no effect on a checkpoint, or requires one.
     """
+    if config.getoption("numprocesses", None):  # of pytest-xdist, which would open a session in every process
+        raise UserError("-n is for tests, and benchmarks share measurements: leave it out, and give --jobs N instead")
     options = RunOptions.of(argparse.Namespace(**{name: config.getoption(name) for name in PARSING}))
     checkpoint, name, jobs = (config.getoption(option) for option in ("checkpoint", "task", "jobs"))
     if name is not None and checkpoint is None:
@@ -125,12 +122,11 @@ def _options(config: pytest.Config) -> RunOptions:
     if checkpoint is not None and jobs is not None:
         raise UserError("--jobs has no effect on --checkpoint, which is already trained: leave it out")
     options = options.judging(checkpoint, [] if name is None else [task(name).name])
-    processes = worker(config)[1] if jobs is None else jobs
-    if processes == 1:
+    if jobs in (None, 1):
         return options
     from bertsecrets.jobs.prepare import with_share
 
-    return with_share(options, processes)
+    return with_share(options, jobs)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -182,9 +178,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     except Exception as error:
         line = of_the_machine(error)
         ended = (line, USER_ERROR) if line is not None else (report_bug(error), BUG)
-    if not is_worker(session.config):
-        pytest.exit(ended[0], returncode=ended[1])
-    session.config.stash[ENDED] = ended
+    pytest.exit(ended[0], returncode=ended[1])
 
 
 def _open_session(config: pytest.Config, selected: list[Case]) -> None:
@@ -196,7 +190,7 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     from bertsecrets.claims.plan import missing, reads_model, reads_rows
     from bertsecrets.jobs.estimates import seed_cost
     from bertsecrets.jobs.preflight import preflight
-    from bertsecrets.jobs.prepare import prepare, prepare_share
+    from bertsecrets.jobs.prepare import prepare, prepare_in_turn
     from bertsecrets.judging import SeedBudget
     from bertsecrets.session import Session
 
@@ -209,36 +203,14 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
         raise UserError(absent[0])
     possible = [case for case in selected if run.applies_to(case) and missing(run, case) is None]
     config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible))
-    expected = None
-    seeds, jobs, (place, workers) = run.interims[0], config.getoption("jobs"), worker(config)
-    if not is_worker(config):  # pytest-xdist does not show the output of workers
-        terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
-        for line in lacking_lines(run, selected):
-            terminal.write_line(line)
-        expected = preflight(run, possible, seeds, at_once=jobs or 1)
+    seeds, jobs = run.interims[0], config.getoption("jobs")
+    terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+    for line in lacking_lines(run, selected):
+        terminal.write_line(line)
+    expected = preflight(run, possible, seeds, at_once=jobs or 1)
     if run.options.checkpoint is None:
-        if jobs is not None:
-            run = prepare(run, possible, seeds, jobs=jobs)
-        elif workers > 1 or run.options.keep != "full":
-            run = prepare_share(run, possible, seeds, place, workers)
+        run = prepare_in_turn(run, possible, seeds) if jobs is None else prepare(run, possible, seeds, jobs=jobs)
     config.stash[SESSION], config.stash[FINISHED] = run, Finished(len(selected), expected)
-
-
-def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
-    """End the run with an exit code. Verdicts so far are shown and written.
-
-    A pytest-xdist worker must not exit, because the controller would keep replacing it. Instead, it fails its benchmark
-    and requests the end of the run.
-
-    Raises:
-        BugError: If this is a worker and the exit code signals a bug.
-    """
-    if not is_worker(session.config):
-        pytest.exit(reason, returncode=code)
-    session.shouldstop = reason
-    if code == BUG:
-        raise BugError(reason)
-    pytest.fail(reason, pytrace=False)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -253,8 +225,6 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.fixture(scope="session")
 def run_session(request: pytest.FixtureRequest):
     """Return the session of all benchmarks."""
-    if ended := request.config.stash.get(ENDED, None):
-        end_run(request.session, *ended)
     return request.config.stash[SESSION]
 
 
@@ -269,8 +239,6 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     from bertsecrets.judging import Skipped, attempt
 
     config = request.config
-    if is_worker(config):
-        benchmark.disabled = False  # pytest-benchmark disables itself under pytest-xdist and would not write JSON
     strict = config.getoption("strict_verdicts") and run_session.resources.rows.missing(case.task) is None
     if not run_session.applies_to(case):
         return partial(pytest.skip, f"only about {' and '.join(case.claim.architectures)}")
@@ -289,7 +257,7 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
         request.node.user_properties.extend([(OUTCOME, LACKING), ("reason", one_line(error))])
         return partial(_undecided, str(error), strict=strict)
     except RunError as error:
-        end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
+        pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
     benchmark.extra_info.update(verdict.as_json())
     if verdict.measurements and benchmark.stats is not None:  # None with --benchmark-disable
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
@@ -339,21 +307,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-benchmark's wrapper
 def pytest_sessionfinish(session: pytest.Session):
-    """Write the report, and send the results of a pytest-xdist worker to the controller.
+    """Write the report.
 
     Interrupted benchmarks are left out of `--benchmark-json`, because an entry without a time would make it invalid.
     """
     config, ended_normally = session.config, (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     timed = config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
-    failed = 0
-    if is_worker(config):
-        config.workeroutput[RESULTS] = packed_results(config.stash[VERDICTS], timed.benchmarks)  # type: ignore[attr-defined]
-    else:
-        failed = write_report(session)
-        if session.exitstatus in ended_normally:
-            drop_measured(config)
-    if is_worker(config) or not timed.benchmarks:
+    failed = write_report(session)
+    if session.exitstatus in ended_normally and SESSION in config.stash:
+        config.stash[SESSION].close()
+    if not timed.benchmarks:
         timed.json = timed.save = timed.autosave = None
     result = yield
     if failed and session.exitstatus in ended_normally:
@@ -368,20 +332,6 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
 
     verdicts = config.stash[VERDICTS]
     output_json["bertsecrets"] = as_file(verdicts, judged_model(config), load_settings()).model_dump(mode="json")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    """Add the verdicts and times of a pytest-xdist worker that has ended."""
-    if (packed := getattr(node, "workeroutput", {}).get(RESULTS)) is None:
-        return
-    verdicts, benchmarks = unpacked(packed)
-    places = {str(case): place for place, case in enumerate(cases())}
-    config: pytest.Config = node.config
-    together = config.stash[VERDICTS]
-    together += verdicts
-    together.sort(key=lambda verdict: places[str(verdict.case)])
-    config._benchmarksession.benchmarks += benchmarks  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(tryfirst=True)

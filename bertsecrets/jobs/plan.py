@@ -44,7 +44,12 @@ def plan_for(bench: plan.Bench, cases: Iterable[Case], model: str, seeds: Sequen
         MissingError: If data or tools are missing for a required measurement.
     """
     needed = plan.needed(bench, cases, model, seeds)
-    measuring = list(dict.fromkeys(request(wanted.measure, subject, wanted.options) for _, wanted, subject in needed))
+    return plan_of(request(wanted.measure, subject, wanted.options) for _, wanted, subject in needed)
+
+
+def plan_of(requests: Iterable[Request]) -> Plan:
+    """Return the jobs for measurements, in the order of `plan_for`. Requests may be repeated."""
+    measuring = list(dict.fromkeys(requests))
     planned: Plan = dict.fromkeys(training for job in measuring if (training := job.training) is not None)
     for _, group in itertools.groupby(sorted(measuring, key=_subject_key), _subject_key):
         ordered = sorted(group, key=lambda job: (-len(_companions(job)), str(job)))

@@ -57,7 +57,12 @@ def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jo
     Args:
         session: Session with the number of threads per job (see `with_share`).
     """
-    left = remaining(session, planned(session, cases, seeds))
+    return run_in_parallel(session, planned(session, cases, seeds), jobs=jobs)
+
+
+def run_in_parallel(session: Session, plan: Plan, *, jobs: int) -> Session:
+    """Run the remaining jobs of a plan in at most `jobs` processes, and return the session."""
+    left = remaining(session, plan)
     if not left:
         return session
     costs, jobs = Costs(session), min(jobs, len(left))
@@ -81,21 +86,6 @@ def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: in
     return max((count for count in range(1, jobs + 1) if sum(largest[:count]) <= free), default=1)
 
 
-def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int], place: int, of: int) -> Session:
-    """Run one part of the jobs that cases need in this process, and return the session.
-
-    Each pytest-xdist worker judges part of the same cases, after running the jobs for its part of the subjects.
-
-    Args:
-        place: Index of the part, from 0.
-        of: Number of parts.
-    """
-    plan = planned(session, cases, seeds)
-    subjects = list(dict.fromkeys(job.subject for job in plan))[place::of]
-    left = {job: leader for job, leader in remaining(session, plan).items() if job.subject in subjects}
-    return carry_out(session, left, _run_here(left, JobRunner(session.options, session, bars=of == 1)), quiet=True)
-
-
 def _run_here(plan: Plan, runner: JobRunner) -> Generator[Outcome]:
     outcomes: dict[Request, Outcome] = {}
     for job in plan:
@@ -109,7 +99,10 @@ def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int
 
     If weights are kept, jobs run on demand during judging.
     """
-    return session if session.options.keep == "full" else prepare_share(session, cases, seeds, 0, 1)
+    if session.options.keep == "full":
+        return session
+    left = remaining(session, planned(session, cases, seeds))
+    return carry_out(session, left, _run_here(left, JobRunner(session.options, session)), quiet=True)
 
 
 def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:

@@ -36,10 +36,10 @@ def serve(connection: Connection, options: "RunOptions") -> None:
 
 
 class JobRunner:
-    """Runs jobs in a session, which is opened for the first job unless given."""
+    """Runs jobs in the given session or, in a worker process, in one that is opened for the first job."""
 
-    def __init__(self, options: "RunOptions", session: Any = None, *, bars: bool = False):
-        if not bars and not hidden():  # the bars of parallel processes would overwrite each other
+    def __init__(self, options: "RunOptions", session: Any = None):
+        if session is None and not hidden():  # the bars of parallel processes would overwrite each other
             os.environ[SWITCH] = IN_LOGS
         if options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)

@@ -77,7 +77,7 @@ PLUGINS["failing_collection"] = """
 import bertsecrets.jobs.prepare as prepare
 def crash(*anything):
     raise TypeError("out of the blue")
-prepare.prepare_share = crash
+prepare.prepare_in_turn = crash
 """
 
 
@@ -183,12 +183,8 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
 
 @pytest.mark.parametrize(
     ("more", "code"),
-    [
-        ((), 70),
-        pytest.param(("-n", "1"), 70, marks=pytest.mark.slow),
-        pytest.param(("{own}",), 1, marks=pytest.mark.slow),
-    ],
-    ids=["alone", "in a worker", "with other tests"],
+    [((), 70), pytest.param(("{own}",), 1, marks=pytest.mark.slow)],
+    ids=["alone", "with other tests"],
 )
 def test_a_crash_is_not_a_deviation_and_does_not_affect_other_claims(
     bench, first, tmp_path, tiny_glue, tiny_bert, quick_params, more, code
@@ -203,26 +199,27 @@ def test_a_crash_is_not_a_deviation_and_does_not_affect_other_claims(
     assert ended == code, output
     assert "BugError: a bug in bertsecrets or a damaged file (TypeError: out of the blue)" in output
     assert "TypeError: out of the blue\n" in output  # with pytest's own traceback
-    if "-n" not in more:
-        assert re.search(r"2 claims: .*, 1 error", " ".join(output.split()))
+    assert re.search(r"2 claims: .*, 1 error", " ".join(output.split()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "more", "code", "said"),
-    [("./none", (), 2, "no model folder at"), (None, ("-p", "failing_collection"), 70, "TypeError: out of the blue")],
-    ids=["no model", "a bug"],
+    [
+        ("./none", (), 2, "no model folder at"),
+        (None, ("-p", "failing_collection"), 70, "TypeError: out of the blue"),
+        (None, ("-n", 2), 2, "give --jobs N instead"),
+    ],
+    ids=["no model", "a bug", "pytest-xdist"],
 )
-def test_an_error_that_ends_a_run_also_ends_it_in_several_processes(
+def test_an_error_before_the_first_claim_ends_the_run(
     bench, tmp_path, tiny_glue, tiny_bert, quick_params, model, more, code, said
 ):
     ended, output = bench(
-        tmp_path / "runs", tiny_glue, model or tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", "-n", 2, *more,
+        tmp_path / "runs", tiny_glue, model or tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", *more,
         BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert ended == code, output
     assert said in output
-    assert "node down" not in output  # after which pytest-xdist would start another, which fails as well, without end
 
 
 def test_a_signal_leaves_no_unfinished_entry(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
@@ -483,7 +480,7 @@ def test_claims_over_several_tasks_need_all_of_them_selected_or_their_own_name(t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("several", [("--jobs", 2), ("-n", 2, "--keep-checkpoints", "none")], ids=["jobs", "workers"])
+@pytest.mark.parametrize("several", [("--jobs", 2), ("--jobs", 2, "--keep-checkpoints", "none")], ids=["full", "none"])
 def test_several_processes_compute_everything_once_and_keep_table_and_json(
     bench, first, several, tmp_path, tiny_glue, tiny_bert, quick_params
 ):

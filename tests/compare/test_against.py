@@ -63,8 +63,8 @@ def test_a_model_that_has_not_drifted_passes_and_no_claim_is_judged(judged, mode
 
 @pytest.mark.slow
 def test_several_processes_share_the_seeds_and_the_summary_is_shown_once(judged, model, pin, rest, tmp_path):
-    store = ["--store", tmp_path / "store"]  # an empty one: each process trains its own seeds
-    code, output = judged("-n", 2, "--model", model, "--against", pin, "--seeds", 2, "-k", "special", *rest, *store)
+    store = ["--store", tmp_path / "store"]  # an empty one, so that the processes train the seeds
+    code, output = judged("--jobs", 2, "--model", model, "--against", pin, "--seeds", 2, "-k", "special", *rest, *store)
     assert code == 0, output
     assert "1 passed" in output
     assert output.count("from " + str(pin)) == 1
