@@ -3,6 +3,7 @@
 A reference is the name of a claim (`D1-pretrained`), `P20`, `P20 mean` or `readers`.
 """
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from bertsecrets.texts.published import (
     P20_SEEDS,
     SEVEN_TASKS,
     Setting,
+    figure_2_share,
     p20_heads_left,
     p20_pruned_scores,
     p20_score,
@@ -184,6 +186,11 @@ class Cited:
         if self.quantity == "class-share-gap":
             more, fewer = (p20_shares(name)["heterogeneous"] for name in ("qqp", "mrpc"))
             return round(more - fewer, 1), None
+        if self.quantity == "figure-2-difference":
+            classes = self.arguments["classes"]
+            theirs = {name: sum(p20_shares(name)[one] for one in classes) for name in SEVEN_TASKS}
+            differences = (abs(share - figure_2_share(name, classes)) for name, share in theirs.items())
+            return round(statistics.mean(differences), 1), None
         if self.quantity == "heads-left":
             return p20_heads_left(task_name)
         if self.quantity == "pruned-score":
@@ -222,13 +229,14 @@ class Cited:
     def spread(self, names: Sequence[str], task_name: str) -> tuple[float, float]:
         """Return the root of the sum of squares of some spreads, and its degrees of freedom.
 
-        If the task is `all`, it is the spread of the mean over tasks. Combining spreads from the same source adds no
-        degrees of freedom; those of different sources are combined by Welch-Satterthwaite.
+        If the task is `all`, it is the spread of the mean over tasks, with independent errors on each task; readers of
+        maps err in the same direction on every task. Combining spreads from the same source adds no degrees of freedom;
+        those of different sources are combined by Welch-Satterthwaite.
 
         Raises:
             ValueError: A reference is invalid.
         """
-        over_tasks = SEVEN_TASKS if task_name == ALL_TASKS else (task_name,)
+        over_tasks = SEVEN_TASKS if task_name == ALL_TASKS and READERS not in names else (task_name,)
         by_source: dict[tuple[str, str], tuple[float, float]] = {}
         for each in over_tasks:
             for name in names:

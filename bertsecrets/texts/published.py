@@ -5,10 +5,12 @@ K19 is the paper, Kovaleva et al. 2019. P20 is a later study by the same group, 
 
 import json
 import statistics
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Literal
 
 from bertsecrets.settings import project_path
+from bertsecrets.texts.tasks import TASKS
 
 SEVEN_TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")  # table 1
 ONE_SENTENCE_TASK = "sst2"
@@ -17,6 +19,7 @@ FRAME_SENTENCES = 473  # section 4.2
 # Their digest (`framenet.sentences_digest`).
 FRAME_DIGEST = "917e142f535a18b215ae64150e088fa61977ceb5c8b96c4c906a0b45cef15fd0"
 FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
+FIGURE_2 = ("heterogeneous", "block", "vertical-diagonal", "diagonal", "vertical")  # order of its bars in figures.json
 HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6
 MODEL = "bert-base-uncased"
 
@@ -70,6 +73,17 @@ def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
     (12.5, 16.8)
     """
     return p20()["pattern_shares_pretrained" if pretrained else "pattern_shares"][task_name]
+
+
+def figure_2_share(task_name: str, classes: Iterable[str]) -> float:
+    """Return the percentage of maps in some pattern classes in K19's figure 2.
+
+    >>> figure_2_share("rte", ["heterogeneous", "block"])
+    38.9
+    """
+    figure = published_figures()["fig2"]
+    shares = dict(zip(FIGURE_2, figure[TASKS[task_name].folder], strict=True))
+    return round(sum(shares[name] for name in classes), 1)
 
 
 def p20_share_changes(task_name: str) -> dict[str, float]:

@@ -1,11 +1,15 @@
-"""Shares of pattern classes by hand: their change in fine-tuning, and the tokens on which stripes stand."""
+"""Shares of pattern classes by hand: their change in fine-tuning, figure 2 over tasks, and the tokens with stripes."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import gridded, measured, read, verdict
+from measurements import estimand, gridded, measured, of_id, read, verdict
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
+from bertsecrets.types import Subject
 
 
 def shares(*by_class, errors=0.0):
@@ -46,3 +50,61 @@ def test_stripes_are_counted_by_the_token_on_which_they_stand():
     bright[10:15] = 1
     assert verdict("E6-rte", gridded("special-tokens", brightest=bright), patterns).outcome == "reproduced"
     assert verdict("E6-rte", gridded("special-tokens", brightest=0 * bright), patterns).outcome == "deviates"
+
+
+def of_tasks(**heterogeneous):
+    """Shares by task, of which so many percent are heterogeneous and the rest vertical."""
+    return tuple(
+        replace(shares(1 - share / 100, 0, 0, 0, share / 100), subject=Subject("m", task, "pretrained", 1))
+        for task, share in heterogeneous.items()
+    )
+
+
+HETEROGENEOUS = {"classes": ["heterogeneous"]}
+
+
+def test_the_order_of_tasks_is_compared_with_the_best_of_twenty_shuffled_orders():
+    same = of_tasks(mrpc=10, stsb=40, sst2=30, rte=20)  # figure 2: 27.7, 52.9, 40.7, 35.0
+    swapped = of_tasks(mrpc=10, stsb=30, sst2=40, rte=20)
+    # of the 24 orders of four tasks, one reaches 1 (4 %), and three more reach .8
+    assert read("figure-2-rank-correlation", same, **HETEROGENEOUS) == pytest.approx(1 - 0.8)
+    assert read("figure-2-rank-correlation", swapped, **HETEROGENEOUS) == pytest.approx(0.8 - 0.8)
+    five = of_tasks(mrpc=10, stsb=40, sst2=30, rte=20, qqp=50)  # of 120 orders, five reach .9 (4 %), three more .8
+    assert read("figure-2-rank-correlation", five, **HETEROGENEOUS) == pytest.approx(1 - 0.8)
+
+
+def test_tasks_in_the_order_of_figure_2_are_told_from_tasks_in_the_reverse_order():
+    assert verdict("A2-all-rank", of_tasks(mrpc=10, stsb=40, sst2=30, rte=20)).outcome == "reproduced"
+    assert verdict("A2-all-rank", of_tasks(mrpc=40, stsb=10, sst2=20, rte=30)).outcome == "deviates"
+
+
+def test_the_difference_from_figure_2_is_averaged_over_tasks_without_sign():
+    by_task = of_tasks(mrpc=37.7, stsb=42.9, sst2=42.7, rte=29.0)  # off by 10, -10, 2 and -6
+    assert read("figure-2-difference", by_task, **HETEROGENEOUS) == pytest.approx(7)
+    with_block = {"classes": ["heterogeneous", "block"]}  # figure 2: 31.9, 59.3, 44.9, 38.9
+    assert read("figure-2-difference", by_task, **with_block) == pytest.approx((5.8 + 16.4 + 2.2 + 9.9) / 4)
+
+
+def test_the_difference_from_figure_2_may_be_that_of_two_readers():
+    std, degrees = reader_spread(shipped_reader_shares("special"), ["heterogeneous"])
+    reach = 2.5706 * 100 * std * np.sqrt(1.5) + 0.5  # Student's t with 5 degrees of freedom, one reader against two
+    assert degrees == 5
+    assert of_id("A2-all-mean").figure.doubt == pytest.approx(100 * std * np.sqrt(1.5))  # not a seventh of it
+    assert verdict("A2-all-mean", off_by(reach - 0.1)).outcome == "reproduced"
+    assert verdict("A2-all-mean", off_by(reach + 0.1)).outcome == "deviates"
+
+
+def off_by(points):
+    return of_tasks(mrpc=27.7 + points, stsb=52.9 - points, sst2=40.7 + points, rte=35.0 + points)
+
+
+def test_p20s_shares_lie_off_figure_2_and_do_not_follow_its_order():
+    theirs = {"mrpc": 23.3, "stsb": 49.8, "sst2": 22.8, "qqp": 50.8, "rte": 15.7, "qnli": 49.7, "mnli": 25.2}
+    figure = {"mrpc": 27.7, "stsb": 52.9, "sst2": 40.7, "qqp": 58.2, "rte": 35.0, "qnli": 35.1, "mnli": 58.2}
+    off = np.mean([abs(theirs[task] - figure[task]) for task in figure])
+    assert of_id("A2-all-mean").figure.second_value == pytest.approx(round(off, 1))
+    assert read("figure-2-difference", of_tasks(**theirs), **HETEROGENEOUS) == pytest.approx(off)
+    found = estimand("figure-2-rank-correlation", of_tasks(**theirs), **HETEROGENEOUS)
+    assert found.notes[0] == "rank correlation 0.63 over 7 tasks, 0.68 by shuffled tasks"
+    constant = estimand("figure-2-difference", of_tasks(**dict.fromkeys(figure, 40.7)), **HETEROGENEOUS)
+    assert constant.value == pytest.approx(10.2, abs=0.05)

@@ -6,18 +6,20 @@ samples: the examples, and the annotated heads used to estimate classifier error
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bertsecrets.claims.estimand import Clusters, Estimand, Number, clusters_of, halves
+from bertsecrets.claims.quantities.likeness import SHUFFLED, correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
 from bertsecrets.texts.metrics import macro_f1
-from bertsecrets.texts.published import SEVEN_TASKS
+from bertsecrets.texts.published import SEVEN_TASKS, figure_2_share
+from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 SIZE = len(CLASSES)
@@ -95,6 +97,64 @@ def share_gap(
         gap,
         drawn=(None, heads, None, heads),
         clusters=(*_clusters(first), *_clusters(second)),
+    )
+
+
+SEVERAL_TASKS = Need("patterns", tasks=SEVEN_TASKS, least=4)
+
+
+@quantity("figure-2-rank-correlation", unit="r", within=(-2, 1), by_task=SEVERAL_TASKS)
+def figure_2_order(
+    by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
+) -> Estimand:
+    """Return Spearman's correlation of a share with K19's figure 2 over tasks, minus what shuffled tasks reach.
+
+    The reference is the largest correlation that more than 5 % of all orders of the tasks reach.
+    """
+    figure = np.array([figure_2_share(one.subject.task, classes) for one in by_task])
+    orders = np.array(list(permutations(range(len(figure)))), dtype=np.float64)
+    reached = correlation(orders, figure, ranks=True).round(9)
+    chance = float(np.quantile(reached, SHUFFLED, method="higher"))
+
+    def lead(shares: np.ndarray) -> Number:
+        return correlation(shares, figure, ranks=True) - chance
+
+    found = _over_tasks(by_task, classes, reading, lead)
+    note = f"rank correlation {found.value + chance:.2f} over {len(figure)} tasks, {chance:.2f} by shuffled tasks"
+    return replace(found, notes=(note, *found.notes))
+
+
+@quantity("figure-2-difference", unit="percent", within=(0, 100), by_task=SEVERAL_TASKS)
+def figure_2_difference(
+    by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
+) -> Estimand:
+    """Return the absolute difference of a share from K19's figure 2, averaged over the tasks with data."""
+    figure = np.array([figure_2_share(one.subject.task, classes) for one in by_task])
+    return _over_tasks(by_task, classes, reading, lambda shares: abs(shares - figure).mean(-1))
+
+
+def _over_tasks(
+    by_task: Sequence[Measurement], classes: Sequence[str], reading: Reading, statistic: Callable[[np.ndarray], Number]
+) -> Estimand:
+    """Return a statistic of the percentages [..., task] of some classes.
+
+    The classifier may make different errors on each task, so errors are drawn independently, as in `share_gap`.
+    """
+    chosen = [CLASSES.index(check_class(name)) for name in classes]
+
+    def of_shares(*means: np.ndarray) -> Number:
+        by_pair = zip(means[::2], means[1::2], strict=True)
+        shares = np.broadcast_arrays(*(corrected(*pair)[..., chosen].sum(-1) for pair in by_pair))
+        return statistic(100 * np.stack(shares, axis=-1))
+
+    by_name = zip(by_task, (class_share(one, classes, reading).value for one in by_task), strict=True)
+    note = ", ".join(f"{TASKS[one.subject.task].title} {share:.1f}" for one, share in by_name)
+    return Estimand(
+        tuple(block for one in by_task for block in _blocks(one, reading)),
+        of_shares,
+        (note,),
+        drawn=tuple(count for one in by_task for count in (None, _heads(one, reading))),
+        clusters=tuple(clusters for one in by_task for clusters in _clusters(one)),
     )
 
 

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.texts.published import SEVEN_TASKS, p20_score, p20_shares, published_figures
+from bertsecrets.texts.published import FIGURE_2, SEVEN_TASKS, figure_2_share, p20_score, p20_shares, published_figures
 from bertsecrets.texts.tasks import TASKS
 
 Grid = Float[np.ndarray, "layers heads"]
@@ -57,6 +57,7 @@ AGAINST = {
     "own-frame-heads-gain": "lowered",
     "score-over-majority": "lowered",
     "class-share": "lowered",
+    "figure-2-rank-correlation": "another task's",
     "figure-5-correlation": "another task's",
     "figure-6-correlation": "another task's",
     "figure-7-correlation": "another task's",
@@ -179,12 +180,9 @@ def gain_spread(task: str, measure: str) -> tuple[float, float]:
     return {"rte": 0.5, "mrpc": 0.2}.get(task, single), single
 
 
-FIGURE_2 = ("heterogeneous", "block", "vertical-diagonal", "diagonal", "vertical")
-
-
 def shares(task: str, reading: str, fine_tuned: bool, against: str) -> dict[str, tuple[float, float]]:
     """Return the share of each class (figure 2; minus P20's change before fine-tuning), published and counterpart."""
-    own = dict(zip(FIGURE_2, np.array(published_figures()["fig2"][TASKS[task].folder]) / 100, strict=True))
+    own = {name: figure_2_share(task, [name]) / 100 for name in FIGURE_2}
     if not fine_tuned:
         after, before = p20_shares(task), p20_shares(task, pretrained=True)
         own = {name: max(0.0, share - (after[name] - before[name]) / 100) for name, share in own.items()}
@@ -193,6 +191,9 @@ def shares(task: str, reading: str, fine_tuned: bool, against: str) -> dict[str,
         own["heterogeneous"] -= moved
         own["vertical"] += moved
     total = sum(own.values())
+    if against == "another task's":
+        of_other = shares(_other(task), reading, fine_tuned, "nothing")
+        return {name: (share / total, of_other[name][0]) for name, share in own.items()}
     most, others = (0.8, 0.05) if against == "lowered" else (0.2, 0.2)
     return {name: (share / total, most if name == "heterogeneous" else others) for name, share in own.items()}
 
