@@ -1,30 +1,25 @@
-"""Contact sheets show every map once and nothing of it but its number; pictures by class hold maps of that class."""
+"""Contact sheets show every map once and nothing of it but its number."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from patterned import pattern_map, pattern_set, relabelled
+from patterned import pattern_map, pattern_set
 from PIL import Image, ImageColor
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.lab.annotation.pictures import (
     BARS,
-    HARD,
-    IN_A_ROW,
     LINE,
     STRONG,
     column_shares,
-    hard_cases,
     panel,
     shades,
     sheet,
-    write_gallery,
     write_sheets,
 )
 from bertsecrets.lab.annotation.writing import save_set
-from bertsecrets.patterns.map_set import MapSet
 
 
 def test_a_faint_diagonal_is_visible_next_to_a_strong_column():
@@ -83,56 +78,12 @@ def test_sheets_contain_every_map_once_in_shuffled_order(tmp_path):
         write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)
 
 
-@pytest.mark.parametrize("mode", [[], ["--by-class"], ["--parted"]])
-def test_a_folder_with_files_is_not_overwritten(tmp_path, capsys, mode):
+def test_a_folder_with_files_is_not_overwritten(tmp_path, capsys):
     save_set(pattern_set(3), tmp_path / "set")
     mine = tmp_path / "mine" / "block.png"
     mine.parent.mkdir()
     mine.write_text("mine")
     for output, message in ((mine.parent, "holds other files (block.png)"), (mine, "a file exists where")):
-        assert main(["lab", "sheets", str(tmp_path / "set"), str(output), *mode]) == 2
+        assert main(["lab", "sheets", str(tmp_path / "set"), str(output)]) == 2
         assert message in capsys.readouterr().err
     assert mine.read_text() == "mine"
-
-
-# ---------------------------------------------------------------------- pictures by class
-
-
-def twice_labelled(count: int = 40) -> MapSet:
-    made = pattern_set(count)
-    others = {each.name: made.labels[i] if i % 4 else made.labels[(i + 1) % count] for i, each in enumerate(made)}
-    return relabelled(made, others, "second_labels")
-
-
-def test_hard_cases_cover_every_pair_of_classes_before_one_repeats():
-    maps = twice_labelled()
-    found = hard_cases(maps, np.random.default_rng(1))
-    assert len(found) == len(set(found)) == HARD
-    kinds = [frozenset((maps.labels[i], maps.second_labels[i])) for i in found]
-    assert all(len(kind) == 2 for kind in kinds)
-    assert len(set(kinds[:5])) == 5  # there are five kinds, of two maps each
-    assert hard_cases(pattern_set(10), np.random.default_rng(1)) == []
-
-
-def test_one_picture_per_class_and_one_of_hard_cases(tmp_path, capsys):
-    save_set(twice_labelled(), tmp_path / "set")
-    assert main(["lab", "sheets", str(tmp_path / "set"), str(tmp_path / "out"), "--by-class"]) == 0
-    names = {"vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous", "hard-cases"}
-    assert {path.stem for path in (tmp_path / "out").iterdir()} == names
-    printed = capsys.readouterr().out
-    assert "40 maps: 8 vertical, 8 diagonal, 8 vertical-diagonal, 8 block, 8 heterogeneous" in printed
-    assert "same label on 75% of 40 maps" in printed
-    with Image.open(tmp_path / "out" / "block.png") as one, Image.open(tmp_path / "out" / "hard-cases.png") as hard:
-        assert one.height * HARD / IN_A_ROW == hard.height
-    first = (tmp_path / "out" / "block.png").read_bytes()
-    write_gallery(twice_labelled(), tmp_path / "out", seed=1)
-    assert (tmp_path / "out" / "block.png").read_bytes() == first
-
-
-def test_only_labelled_maps_are_shown(tmp_path):
-    few = relabelled(pattern_set(labelled=False), {"tiny_0": "block"})
-    assert [path.name for path in write_gallery(few, tmp_path, 1)] == ["block.png"]
-    with pytest.raises(UserError, match="no map has a label"):
-        write_gallery(pattern_set(labelled=False), tmp_path, 1)
-    save_set(few, tmp_path / "set")
-    assert main(["lab", "sheets", str(tmp_path / "set"), str(tmp_path), "--by-class", "--count", "3"]) == 2

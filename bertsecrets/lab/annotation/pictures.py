@@ -1,6 +1,6 @@
-"""Pictures of maps: contact sheets for labelling, examples of each class, and maps on which readings disagree.
+"""Contact sheets: pictures of maps for labelling, identified only by number.
 
-Panels are identified only by number or caption. Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars below the
+Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars below the
 columns show the fraction of attention that each receives; full height is 40 %. The bar on the right shows the fraction
 for [CLS] and [SEP] combined. Bars that reach the line at half height are red. Bars have a linear scale. Colours have a
 square-root scale, which makes faint cells visible.
@@ -8,15 +8,14 @@ square-root scale, which makes faint cells visible.
 
 import functools
 import io
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, UInt8
 
 from bertsecrets.errors import UserError, from_extra
-from bertsecrets.patterns.classes import CLASSES, cell_brightness
+from bertsecrets.patterns.classes import cell_brightness
 from bertsecrets.patterns.map_set import MapSet, PatternMap
 from bertsecrets.store.files import write_whole
 
@@ -27,10 +26,9 @@ PALETTE = "magma"
 FULL_BAR = 0.4  # fraction of all attention at which a column's bar has full height
 COLUMNS, ROWS = 4, 3  # of a contact sheet, small enough to display at full size
 SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: map, margin, caption above, bars below
+PANEL = (SIZE + 2 * MARGIN, SIZE + 2 * MARGIN + CAPTION + BARS)
 STACK_GAP = 3  # pixels between the columns' bars and the bar of the special tokens
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
-SMALL, IN_A_ROW = 170, 5  # pixels per map and maps per row, in pictures by class
-LABELLED, HARD, PARTED = 5, 10, 20  # number of maps: per class, hard cases, with different classes by reading
 
 
 def shades(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens"]:
@@ -64,12 +62,13 @@ def column_shares(shown: PatternMap) -> tuple[list[float], float]:
     return shares.tolist(), float(shares[sorted({0, *separators(shown)})].sum())
 
 
-def panel(shown: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
+def panel(shown: PatternMap, caption: str = "") -> Image.Image:
     """Return an image of a map with a caption above, ticks at special tokens, and bars below the columns."""
-    image = Image.new("RGB", (size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS), PAPER)
+    size = SIZE
+    image = Image.new("RGB", PANEL, PAPER)
     pen = ImageDraw.Draw(image)
     left, top = MARGIN, MARGIN + CAPTION
-    pen.text((left, 0), caption, INK, font=_font(pen, caption, size))
+    pen.text((left, 0), caption, INK, font=ImageFont.load_default(CAPTION - 3))
     image.paste(Image.fromarray(colours(shown.values)).resize((size, size), Image.Resampling.NEAREST), (left, top))
     edges = np.round(np.arange(shown.tokens + 1) * size / shown.tokens).astype(int).tolist()
     for place, colour in ((0, FIRST), *((place, LAST) for place in separators(shown))):
@@ -88,21 +87,12 @@ def panel(shown: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image
     return image
 
 
-def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Return the largest font, up to the caption height, in which a text fits into `width` pixels."""
-    fonts = [ImageFont.load_default(points) for points in range(CAPTION - 3, 7, -1)]
-    return next((font for font in fonts if pen.textlength(text, font=font) <= width), fonts[-1])
-
-
-def sheet(
-    maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE, columns: int = COLUMNS
-) -> Image.Image:
-    """Return an image with a grid of maps that have captions or are numbered from 1."""
-    wide, high = size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS
-    image = Image.new("RGB", (columns * wide, -(-len(maps) // columns) * high), PAPER)
+def sheet(maps: Sequence[PatternMap]) -> Image.Image:
+    """Return an image with a grid of maps, numbered from 1."""
+    wide, high = PANEL
+    image = Image.new("RGB", (COLUMNS * wide, -(-len(maps) // COLUMNS) * high), PAPER)
     for place, shown in enumerate(maps):
-        caption = str(place + 1) if captions is None else captions[place]
-        image.paste(panel(shown, caption, size), (place % columns * wide, place // columns * high))
+        image.paste(panel(shown, str(place + 1)), (place % COLUMNS * wide, place // COLUMNS * high))
     return image
 
 
@@ -136,61 +126,3 @@ def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None
         lines += [f"{number}\t{place}\t{each.name}" for place, each in enumerate(shown, start=1)]
     write_whole(folder / "index.tsv", "\n".join(lines) + "\n")
     return written
-
-
-def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
-    """Write pictures with five random maps per class, and one with up to ten hard cases.
-
-    Raises:
-        UserError: If no map is labelled, or the files cannot be written.
-    """
-    rng = np.random.default_rng(seed)
-    settled = maps.settled().labels
-    written = []
-    for name in CLASSES:
-        places = [i for i, label in enumerate(settled) if label == name]
-        if places:
-            chosen = rng.permutation(places)[:LABELLED].tolist()
-            written.append(_write_captioned(maps, dict.fromkeys(chosen, ""), folder / f"{name}.png"))
-    if not written:
-        raise UserError("no map has a label: annotate the set first")
-    hard = {place: f"{maps.labels[place]} / {maps.second_labels[place]}" for place in hard_cases(maps, rng)}
-    return [*written, _write_captioned(maps, hard, folder / "hard-cases.png")] if hard else written
-
-
-def write_parted(maps: MapSet, labels: Mapping[str, Sequence[str | None]], folder: Path, seed: int) -> Path:
-    """Write a picture of twenty random maps whose class depends on the reading, captioned with their classes.
-
-    Args:
-        labels: Class of each map, by reading.
-
-    Raises:
-        UserError: If the readings agree on every map, or the file cannot be written.
-    """
-    both = list(zip(*labels.values(), strict=True))
-    places = [i for i, classes in enumerate(both) if len(set(classes)) > 1]
-    if not places:
-        raise UserError("the readings classify every map of this set the same way")
-    chosen = np.random.default_rng(seed).permutation(places)[:PARTED].tolist()
-    captions = {place: " / ".join(map(str, both[place])) for place in chosen}
-    return _write_captioned(maps, captions, folder / "readings-part.png")
-
-
-def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:
-    """Return the indices of up to ten maps with different first and second labels.
-
-    Pairs of classes are not repeated until each has been used.
-    """
-    kinds = defaultdict(list)
-    for place in rng.permutation(len(maps)).tolist():
-        first, second = maps.labels[place], maps.second_labels[place]
-        if first and second and first != second:
-            kinds[frozenset((first, second))].append(place)
-    turns = sorted((turn, -len(places), places[turn]) for places in kinds.values() for turn in range(len(places)))
-    return [place for _, _, place in turns[:HARD]]
-
-
-def _write_captioned(maps: MapSet, captions: Mapping[int, str], path: Path) -> Path:
-    shown = [maps.maps[place] for place in captions]
-    save_image(sheet(shown, list(captions.values()), SMALL, IN_A_ROW), path)
-    return path

@@ -6,17 +6,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_command, add_run_options, path
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.readings import READINGS
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
-
-if TYPE_CHECKING:
-    from bertsecrets.patterns.map_set import MapSet
 
 
 def add_parsers(commands) -> None:
@@ -110,9 +105,6 @@ def add_parsers(commands) -> None:
     drawing.add_argument("output", type=path, metavar="NEW", help="new folder for the pictures")
     drawing.add_argument("--count", type=int, metavar="N", help="draw only N random maps")
     drawing.add_argument("--seed", type=int, default=1, metavar="N", help="seed of order and choice")
-    instead = drawing.add_mutually_exclusive_group()
-    instead.add_argument("--by-class", action="store_true", help="instead: five maps of each class and ten hard cases")
-    instead.add_argument("--parted", action="store_true", help="instead: twenty maps on which the readings disagree")
 
 
 def classify(options: argparse.Namespace) -> None:
@@ -142,6 +134,7 @@ def annotate(options: argparse.Namespace) -> None:
     Raises:
         UserError: If the folder has no set, or a new set should be drawn but the folder already has one.
     """
+    from bertsecrets.lab.annotation.agreement import set_agreement
     from bertsecrets.patterns.map_set import MapSet
 
     if options.task:
@@ -156,17 +149,11 @@ def annotate(options: argparse.Namespace) -> None:
         write_page(maps, options.html, annotator=options.annotator, second=options.second, restart=options.restart)
     elif options.second is not None or options.restart or options.annotator:
         raise UserError("--annotator, --second and --restart are for the page: name its file with --html FILE")
-    print(f"{options.folder}: {_summary(maps, maps.labels)}")
+    print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
+    if agreed := set_agreement(maps):
+        print(agreed)
     if options.html:
         print(f"{options.html}: open it in a browser, label, download, and replace {options.folder}/annotations.tsv")
-
-
-def _summary(maps: "MapSet", labels: Iterable[str | None]) -> str:
-    """Return the number of maps per class and, if there are two annotators, their agreement."""
-    from bertsecrets.lab.annotation.agreement import set_agreement
-
-    agreed = set_agreement(maps)
-    return "\n".join([f"{len(maps)} maps: {class_counts(labels)}", *([str(agreed)] if agreed else [])])
 
 
 def _draw(options: argparse.Namespace) -> None:
@@ -213,33 +200,21 @@ def import_patterns(options: argparse.Namespace) -> None:
 
 
 def sheets(options: argparse.Namespace) -> None:
-    """Write contact sheets, pictures by class, or maps whose class depends on the reading.
+    """Write contact sheets.
 
     Raises:
-        UserError: If the output folder is not empty, or options are incompatible.
+        UserError: If the output folder is not empty, or the number of maps is out of range.
     """
-    from bertsecrets.lab.annotation.pictures import write_gallery, write_parted, write_sheets
-    from bertsecrets.patterns.map_set import MapSet, read_plain_words, under
+    from bertsecrets.lab.annotation.pictures import write_sheets
+    from bertsecrets.patterns.map_set import MapSet
     from bertsecrets.store.files import check_free, copy_whole
 
     check_free(options.output, ())
     maps = MapSet.load(options.folder)
-    if options.count is not None and (options.by_class or options.parted):
-        raise UserError("--count is for contact sheets: leave it out with --by-class and --parted")
     with tempfile.TemporaryDirectory() as temporary:
-        pictures = Path(temporary)
-        if options.parted:
-            seen = read_plain_words(options.folder)
-            labels = {str(reading): under(maps, seen, reading).settled().labels for reading in READINGS}
-            written = [write_parted(under(maps, seen, READINGS[0]), labels, pictures, options.seed)]
-        elif options.by_class:
-            written = write_gallery(maps, pictures, options.seed)
-        else:
-            written = write_sheets(maps, pictures, options.seed, options.count)
-        copy_whole(pictures, options.output, ())
+        written = write_sheets(maps, Path(temporary), options.seed, options.count)
+        copy_whole(Path(temporary), options.output, ())
     print(f"{options.output}: {len(written)} pictures")
-    if options.by_class:
-        print(_summary(maps, maps.settled().labels))
 
 
 def train(options: argparse.Namespace) -> None:
