@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from bertsecrets import __version__
 from bertsecrets.cli import claims, compare, doctor, fetch, measure, plan, report, store
-from bertsecrets.cli.completion import SHELLS, completion
 from bertsecrets.cli.console import (
     BUG,
     USER_ERROR,
@@ -76,7 +75,12 @@ class _Completion(argparse.Action):
     """Prints the completion script of a shell, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: Any, option: object = None) -> None:
-        print(completion(parser, values), end="")
+        import shtab
+
+        assert isinstance(parser, _MainParser)
+        for command in parser.commands.choices.values():
+            command.load_commands()
+        print(shtab.complete(parser, values))
         parser.exit()
 
 
@@ -100,7 +104,10 @@ def build_parser() -> _MainParser:
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
     parser.add_argument(
-        "--completion", action=_Completion, choices=SHELLS, help="print a script that completes commands, and exit"
+        "--completion",
+        action=_Completion,
+        choices=("bash", "zsh"),
+        help="print a script that completes commands, and exit",
     )
     parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for group in (claims, measure, report, compare, plan, fetch, doctor, store):

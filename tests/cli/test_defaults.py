@@ -93,10 +93,10 @@ def test_bash_completes_commands_and_their_options(capsys):
     with pytest.raises(SystemExit):
         run(capsys, "--completion", "bash")
     script = capsys.readouterr().out
-    typed = {"his": "history", "store l": "ls", "report --task rte --checkp": "--checkpoint"}
+    typed = {"his": "history", "store l": "ls", "lab cal": "calibrate", "report --task rte --checkp": "--checkpoint"}
     for words, completed in typed.items():
         given = f"COMP_WORDS=(bertsecrets {words}); COMP_CWORD={len(words.split())}"
-        shell = f"{script}\n{given}\n_bertsecrets\necho ${{COMPREPLY[@]}}"
+        shell = f"{script}\n{given}\n_shtab_bertsecrets\necho ${{COMPREPLY[@]}}"
         assert (
             subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout == f"{completed}\n"
         )
