@@ -50,7 +50,7 @@ def test_what_has_no_task_needs_none_and_what_has_one_says_so(session):
         session.measure("example-sentence", task="rte")
     with pytest.raises(bs.UserError, match="pattern-quality uses no model: leave out --checkpoint"):
         session.measure("pattern-quality", checkpoint="here")
-    with pytest.raises(bs.UserError, match="attention-change compares with the untrained model"):
+    with pytest.raises(bs.UserError, match="attention-change compares a trained model with the pretrained one"):
         session.measure("attention-change", task="rte", init="untrained")
     with pytest.raises(bs.UserError, match="unknown initialisation 'pretrain': did you mean pretrained"):
         session.measure("scores", task="rte", init="pretrain")

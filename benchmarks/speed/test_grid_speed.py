@@ -14,7 +14,7 @@ import torch
 from bert import bert_base, minilm
 
 from bertsecrets.ablation.head_sets import single_heads
-from bertsecrets.measures.base.ablation import set_ablation
+from bertsecrets.measures.base.ablation_measure import set_ablation
 from bertsecrets.models.encoding import encode
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.provenance import native_bfloat16

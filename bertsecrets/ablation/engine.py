@@ -19,7 +19,7 @@ from bertsecrets.ablation import shared_prefix
 from bertsecrets.ablation.bert_layer import Block, position_term
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
-from bertsecrets.ablation.layers import Skeleton, Vectors, probe
+from bertsecrets.ablation.skeleton import Skeleton, Vectors, probe
 from bertsecrets.errors import MisreadError, UserError, ran_out
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 from bertsecrets.models.memory import Budget, too_small
@@ -101,20 +101,18 @@ class Engine:
         plain, *without_layer = last[-1].float()
         unchanged = [i + 1 for i, hidden in enumerate(without_layer) if torch.equal(plain, hidden)]
         if unchanged:
-            raise MisreadError(
-                f"disabling all heads of layers {unchanged} changes nothing: their attention has no effect there"
-            )
+            raise MisreadError(f"disabling all heads of layers {unchanged} does not change the output")
 
     def resumes(self) -> bool:
         """Return whether runs that start at later layers reproduce the logits of full runs."""
         skeleton, ids = self.skeleton, probe(self.skeleton.model)
         sets = whole_layers(len(skeleton.layers), skeleton.heads)
-        whole = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=False)
+        full = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=False)
         try:
             resumed = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=True)
         except Exception:  # the model's own code may need more than hidden states from skipped layers
             return False
-        return self._close(resumed.float(), whole.float())
+        return self._close(resumed.float(), full.float())
 
     def agrees_with(self, other: "Engine") -> bool:
         """Return whether both engines agree on a probe with no heads, single heads or full layers disabled."""
@@ -152,7 +150,7 @@ class Engine:
             raise (too_small(error) if ran_out(error) else error) from None
         check_finite(own)
         if not self._close(ours, own):
-            raise MisreadError(f"the engine gives {ours.tolist()} where the model itself gives {own.tolist()}")
+            raise MisreadError(f"the ablation engine returns {ours.tolist()}, but the model returns {own.tolist()}")
 
     def _close(self, one: torch.Tensor, two: torch.Tensor) -> bool:
         slack = TOLERANCE if self.skeleton.model.dtype == torch.float32 else 0.1

@@ -65,7 +65,7 @@ class Grid:
                     write_whole(folder / GRID, json.dumps(signed(facts), indent=1, sort_keys=True))
                 elif stored != mark:
                     raise UserError(
-                        f"{folder} holds another grid (see its grid.json): name another folder, or delete this one"
+                        f"{folder} contains a different grid (see its grid.json): choose another one or delete it"
                     )
         return cls(folder, sets, portions, mark)
 

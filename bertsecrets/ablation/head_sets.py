@@ -58,7 +58,7 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
     sets = list(dict.fromkeys(head_set for item in text.split() for head_set in _parse_item(item, layers, heads)))
     if not sets:
         raise UserError(
-            "no heads named: write LAYER.HEAD, or LAYER for a whole layer, counted from 1, such as 1.2 1.2+7.6 5"
+            "no heads given: write LAYER.HEAD, or LAYER for a whole layer, counted from 1, such as 1.2 1.2+7.6 5"
         )
     return sets
 
@@ -87,7 +87,7 @@ def _parse(part: str, layers: int, heads: int) -> list[Head]:
         raise UserError(f"{part[:60]!r} is not a head: write LAYER.HEAD, or LAYER for a whole layer, counted from 1")
     layer, head = int(match[1]), int(match[2]) if match[2] else None
     if not 1 <= layer <= layers or (head is not None and not 1 <= head <= heads):
-        raise UserError(f"{part!r} is not in this model: it has layers 1 to {layers} and heads 1 to {heads} in each")
+        raise UserError(f"{part!r} does not exist: the model has layers 1 to {layers} with heads 1 to {heads}")
     return [(layer - 1, head - 1)] if head is not None else [(layer - 1, h) for h in range(heads)]
 
 

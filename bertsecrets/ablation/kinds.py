@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from bertsecrets.ablation.layers import Skeleton, Vectors
+from bertsecrets.ablation.skeleton import Skeleton, Vectors
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, collate
 
@@ -75,7 +75,7 @@ def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
         UserError: there is only one row.
     """
     if rows == 1:
-        raise UserError("a single row has no partner to take vectors from: use two or more, or another --option kind=")
+        raise UserError("kind=resampled takes vectors from other rows: use at least two rows, or another kind")
     order = np.random.default_rng(draw).permutation(rows)
     chosen = np.empty(rows, dtype=np.int64)
     chosen[order] = np.roll(order, -1)

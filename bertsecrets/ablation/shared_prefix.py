@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import HeadSet
-from bertsecrets.ablation.layers import Skeleton, Vectors, put
+from bertsecrets.ablation.skeleton import Skeleton, Vectors, put
 
 Choice = tuple[int, ...]  # disabled heads of one layer
 

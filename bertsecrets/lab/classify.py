@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, read_report, readings_of
-from bertsecrets.patterns.features.table import feature_table
+from bertsecrets.patterns.features.feature_table import feature_table
 from bertsecrets.patterns.map_set import MapSet
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.measures.base import Measure, Results, Run
-from bertsecrets.measures.base.figures import Figure, Lines
+from bertsecrets.measures.base.figure_data import Figure, LinePlot
 from bertsecrets.measures.base.observers import mean_over_present
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
@@ -66,7 +66,7 @@ class Anisotropy(Measure):
             "not centred": np.asarray(measurement.value("cosine"))[1:],
             "centred": np.asarray(measurement.value("centred"))[1:],
         }
-        yield Lines("Mean cosine of random words' vectors by layer: {who}", curves, unit="cosine")
+        yield LinePlot("Mean cosine of random words' vectors by layer: {who}", curves, unit="cosine")
 
 
 def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
@@ -76,7 +76,7 @@ def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
         UserError: there is only one row.
     """
     if rows < 2:
-        raise UserError("one row has no other to be paired with: measure at least two")
+        raise UserError("random pairs need at least two rows: measure more")
     return np.random.default_rng(SEED).permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
 
 
@@ -84,9 +84,9 @@ def paired(
     directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
 ) -> Float[np.ndarray, "examples states"]:
     """Return the mean cosine of each pair in its first row's position, and NaN elsewhere."""
-    found = np.full(directions.shape[:2], np.nan, dtype=np.float32)
-    found[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
-    return found
+    cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
+    cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
+    return cosines
 
 
 def row_directions(
@@ -137,13 +137,13 @@ def hidden_states(opened: OpenModel, batch: Batch) -> States:
         UserError: a hidden state is not finite.
     """
     if getattr(opened.model.config, "is_encoder_decoder", False):
-        raise NotApplicableError("it is an encoder-decoder, whose layers are two stacks")
-    found = opened.model(**batch.inputs(), output_hidden_states=True).hidden_states
-    if found is None or len(found) != opened.layers + 1 or len({state.shape for state in found}) > 1:
-        raise NotApplicableError("its embeddings and layers do not return vectors of one size")
-    states = torch.stack([state.float() for state in found])
+        raise NotApplicableError("it is an encoder-decoder, with two stacks of layers")
+    hidden = opened.model(**batch.inputs(), output_hidden_states=True).hidden_states
+    if hidden is None or len(hidden) != opened.layers + 1 or len({state.shape for state in hidden}) > 1:
+        raise NotApplicableError("its embeddings and layers have outputs of different sizes")
+    states = torch.stack([state.float() for state in hidden])
     if not torch.isfinite(states[:, batch.mask]).all():
-        raise UserError("a vector of the model is not finite: its training has diverged, so train it again")
+        raise UserError("a hidden state is not finite: the model's training has diverged, so train it again")
     return states
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from pydantic import PositiveInt
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, Repeats
+from bertsecrets.measures.base.figure_data import Figure, HeadMap, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.base.observers import SampleObserver, heads_without_numbers
 from bertsecrets.measures.registry import measure
@@ -37,8 +37,8 @@ def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
     """
     a, b = one.flatten(2), other.flatten(2)
     length_a, length_b = torch.linalg.vector_norm(a, dim=-1), torch.linalg.vector_norm(b, dim=-1)
-    apart = torch.linalg.vector_norm(a - b, dim=-1)
-    return 1 - (apart.square() - (length_a - length_b).square()) / (2 * length_a * length_b)
+    distance = torch.linalg.vector_norm(a - b, dim=-1)
+    return 1 - (distance.square() - (length_a - length_b).square()) / (2 * length_a * length_b)
 
 
 class CosineObserver(SampleObserver):
@@ -70,7 +70,7 @@ class AttentionChange(AttentionMeasure):
     paper = PaperFigure(
         "5",
         "How much fine-tuning changes each head",
-        "The similarity of each head's maps before and after fine-tuning: 1 is unchanged, dark is changed.",
+        "Similarity of each head's maps before and after fine-tuning. 1 means unchanged; dark means changed.",
     )
 
     def padding(self, options: Any) -> int | None:
@@ -93,9 +93,9 @@ class AttentionChange(AttentionMeasure):
         """
         cosine = np.asarray(measurement.value("cosine"))
         if not np.isfinite(cosine).all():
-            return heads_without_numbers(measurement) or "the maps are not numbers"
+            return heads_without_numbers(measurement) or "some similarities are not finite"
         unchanged = (cosine > SAME).all()
-        return "its attention is that of the pretrained model: training has changed no map" if unchanged else None
+        return "its attention maps equal the pretrained model's: training changed none of them" if unchanged else None
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer that compares both models' maps."""

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from bertsecrets.errors import UserError
 from bertsecrets.measures.attention_change import map_cosine
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, HeadMap
+from bertsecrets.measures.base.figure_data import Figure, HeadMap
 from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.base.observers import of_batch
 from bertsecrets.measures.registry import measure
@@ -26,7 +26,7 @@ from bertsecrets.types import Measurement
 SHOWN = 6  # examples whose full maps are stored
 SHORTEST, LONGEST = 8, 40  # word-pieces of a displayed example
 MOST = 100  # examples to average over: enough for two digits, and processed in seconds
-KINDS = ("[CLS]", "[SEP]", "itself", "the token before", "the token after", "the rest of its text", "the other text")
+KINDS = ("[CLS]", "[SEP]", "itself", "previous token", "next token", "rest of the same text", "other text")
 SIDES = ("before", "after")  # fine-tuning
 
 
@@ -61,7 +61,7 @@ class ExampleMaps(AttentionMeasure):
         rows = view.rows
         shown = short_examples(view.encoded.lengths, rows.labels, rows.task.labels)
         if not shown:
-            raise UserError(f"none of the {len(rows)} inputs read has {SHORTEST} to {LONGEST} word-pieces")
+            raise UserError(f"none of the {len(rows)} inputs has between {SHORTEST} and {LONGEST} word pieces")
         return ExampleObserver(view, shown)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -114,8 +114,8 @@ class ExampleObserver:
             for place, example in enumerate(self.shown):
                 for row in np.flatnonzero(batch.indices == example):
                     length = int(self.lengths[place])
-                    whole = seen[int(row), :, :length, :length]
-                    self.maps[side][place, layer, :, :length, :length] = whole.cpu().numpy()
+                    example_map = seen[int(row), :, :length, :length]
+                    self.maps[side][place, layer, :, :length, :length] = example_map.cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
         """Yield a mask of token pairs for each kind. Each pair belongs to the first kind that applies."""
@@ -124,9 +124,9 @@ class ExampleObserver:
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls
         step = torch.arange(size, device=device)[None] - torch.arange(size, device=device)[:, None]
         same = second[:, :, None] == second[:, None]
-        alike = (cls[:, None], sep[:, None], step == 0, step == -1, step == 1, same, ~same)
+        masks = (cls[:, None], sep[:, None], step == 0, step == -1, step == 1, same, ~same)
         left = batch.mask[:, :, None] & batch.mask[:, None]
-        for kind in alike:
+        for kind in masks:
             yield left & kind
             left = left & ~kind
 

@@ -49,7 +49,7 @@ class ExampleSentence(EncoderMeasure):
         ahead = Ahead()
         Pass(encoder).feed(encoded, [observer, ahead])
         if not ahead.most:
-            raise NotApplicableError(f"{run.subject.model} has no such weight: {SEES_NOTHING_LATER}")
+            raise NotApplicableError(f"{run.subject.model} cannot be measured on this sentence: {SEES_NOTHING_LATER}")
         return {self.name: observer.compute()}, len(encoded)
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats, pair
+from bertsecrets.measures.base.figure_data import Figure, PaperFigure, Repeats, published_and_measured
 from bertsecrets.measures.base.needs import SpacyPipeline
 from bertsecrets.measures.base.observers import mark_words, max_over, mean_over_present, of_batch, received
 from bertsecrets.measures.registry import measure
@@ -56,7 +56,7 @@ class Features(AttentionMeasure):
     paper = PaperFigure(
         "7",
         "What [CLS] attends to in the last layer",
-        "The attention of [CLS] to each kind of token, by head of the last layer, averaged over inputs that have it.",
+        "Attention of [CLS] to each kind of token by head of the last layer, averaged over inputs that contain it.",
     )
 
     def observer(self, view: AttentionRun) -> Observer:
@@ -75,7 +75,7 @@ class Features(AttentionMeasure):
             theirs = [published[FIGURE_7[kind]] for kind in kinds]
             ours = np.array([seeds.mean(f"cls_row_{kind}") for kind in kinds])
             captions = ("K19, figure 7: last layer", "{who}: last layer")
-            yield from pair(theirs, ours, "attention of [CLS]", captions, kinds)
+            yield from published_and_measured(theirs, ours, "attention of [CLS]", captions, kinds)
 
 
 def contains_negation(word: Word) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
-from bertsecrets.measures.base.figures import Figure, PaperFigure, RankedHeads, Repeats, pair
+from bertsecrets.measures.base.figure_data import Figure, PaperFigure, RankedHeads, Repeats, published_and_measured
 from bertsecrets.measures.base.needs import NO_FRAMES, FrameSentences
 from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.registry import measure
@@ -65,8 +65,8 @@ class FrameHeads(EncoderMeasure):
         sentences = open_frames(run.resources.frames).sentences
         if not sentences:
             raise UserError(
-                f"no sentence of {run.resources.frames} passes the paper's filters: "
-                "give FrameNet's own folder or a JSONL"
+                f"no sentence in {run.resources.frames} passes the paper's filters: "
+                "give a FrameNet folder or a JSONL file"
             )
         encoder = self.open_encoder(run)
         length = encoder.fit(run.resources.settings.attention.max_length)
@@ -91,7 +91,9 @@ class FrameHeads(EncoderMeasure):
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield the maps of weights."""
         theirs = published_figures()["fig3_frame_notebook"]
-        yield from pair(theirs, seeds.mean("max_weight"), "maximum weight", ("K19, figure 3", "{who}"))
+        yield from published_and_measured(
+            theirs, seeds.mean("max_weight"), "maximum weight", ("K19, figure 3", "{who}")
+        )
 
 
 def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:

@@ -9,8 +9,8 @@ from pydantic import field_validator
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
 from bertsecrets.measures.base import AblationMeasure, AblationOptions, Run
-from bertsecrets.measures.base.ablation import kind_text
-from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, RankedHeads, Repeats
+from bertsecrets.measures.base.ablation_measure import kind_text
+from bertsecrets.measures.base.figure_data import Figure, HeadMap, PaperFigure, RankedHeads, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -26,8 +26,8 @@ class HeadAblation(AblationMeasure):
 
     paper = PaperFigure(
         "8",
-        "Scores with one head switched off",
-        "Each head is made to attend uniformly, one at a time. Mind that each map has its own colours.",
+        "Scores with one head disabled",
+        "One head at a time attends uniformly. Each map has its own colour scale.",
     )
 
     class Options(AblationOptions):
@@ -89,7 +89,7 @@ class HeadAblation(AblationMeasure):
             return
         theirs = 100 * np.array(seeds.published("fig8_head"))
         low, high = (100 * end for end in seeds.published("fig8_colorbar"))
-        caption = "K19, figure 8: score with each head off (its baseline is not given)"
+        caption = "K19, figure 8: score with each head disabled (no baseline published)"
         yield HeadMap(caption, theirs, seeds.metric, low=low, high=high)
-        caption = f"{{who}}: score with each head off (all heads on: {baseline:.1f})"
+        caption = f"{{who}}: score with each head disabled (none disabled: {baseline:.1f})"
         yield HeadMap(caption, ours, seeds.metric, low=float(ours.min()), high=float(ours.max()))

@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float, Shaped
 
 from bertsecrets.ablation.engine import Engine
 from bertsecrets.ablation.kinds import Ablation, of_one_length
-from bertsecrets.ablation.layers import Skeleton
+from bertsecrets.ablation.skeleton import Skeleton
 from bertsecrets.measures.base import Measure, Results, Run
-from bertsecrets.measures.base.ablation import collapsed, scored
-from bertsecrets.measures.base.figures import Figure, HeadMap, Lines
+from bertsecrets.measures.base.ablation_measure import collapsed, scored
+from bertsecrets.measures.base.figure_data import Figure, HeadMap, LinePlot
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Encoded, Loss, check_finite, collate, encode, loss_of
@@ -88,7 +88,7 @@ class HeadPruning(Measure):
         left = [heads, *measurement.value("left")]
         scores = [measurement.value("baseline"), *measurement.value("score")]
         line = [(100 * (1 - count / heads), 100 * one) for count, one in zip(left, scores, strict=True)]
-        yield Lines(
+        yield LinePlot(
             "The score with the least important heads removed, a tenth at a time: {who}",
             {measurement.subject.model: line},
             unit="points of " + ("Pearson's correlation" if task.regression else "accuracy"),
@@ -134,19 +134,19 @@ def prune_heads(
     Args:
         advance: Progress callback, called with the number of examples completed since the last call.
     """
-    kept = np.ones((len(skeleton.layers), skeleton.heads), dtype=bool)
-    removed = np.zeros(kept.shape, dtype=np.int64)
+    remaining = np.ones((len(skeleton.layers), skeleton.heads), dtype=bool)
+    removed = np.zeros(remaining.shape, dtype=np.int64)
     first: np.ndarray | None = None
     predicted = []
-    counts = heads_left(kept.size)
+    counts = heads_left(remaining.size)
     for step, _ in enumerate(counts):
-        logits, importance = gated(skeleton, encoded, target, kept, loss_of(task.regression), advance)
+        logits, importance = gated(skeleton, encoded, target, remaining, loss_of(task.regression), advance)
         predicted.append(decide(task, logits))
         first = importance if first is None else first
         if step + 1 < len(counts):
-            order = np.argsort(np.where(kept, importance, np.inf), axis=None, kind="stable")
+            order = np.argsort(np.where(remaining, importance, np.inf), axis=None, kind="stable")
             last = order[: counts[step] - counts[step + 1]]
-            kept.flat[last] = False
+            remaining.flat[last] = False
             removed.flat[last] = step + 1
     assert first is not None
     return Path(predicted, first, removed)
@@ -156,7 +156,7 @@ def gated(
     skeleton: Skeleton,
     encoded: Encoded,
     target: Sequence[float] | np.ndarray,
-    kept: Bool[np.ndarray, "layers heads"],
+    remaining: Bool[np.ndarray, "layers heads"],
     loss: Loss,
     advance: Callable[[float], Any] = lambda more: None,
 ) -> tuple[Float[np.ndarray, "examples outputs"], Float[np.ndarray, "layers heads"]]:
@@ -168,10 +168,10 @@ def gated(
     model = skeleton.model
     truth = torch.as_tensor(np.asarray(target), device=model.device)
     answers = np.empty((len(encoded), model.config.num_labels), dtype=np.float32)
-    total = torch.zeros(kept.shape, dtype=torch.float32, device=model.device)
+    total = torch.zeros(remaining.shape, dtype=torch.float32, device=model.device)
     for rows in of_one_length(encoded, np.arange(len(encoded)), TOKENS):
         batch = collate(encoded, rows).to(model.device)
-        gates = torch.from_numpy(kept).to(model.device, model.dtype).repeat(len(rows), 1, 1).requires_grad_()
+        gates = torch.from_numpy(remaining).to(model.device, model.dtype).repeat(len(rows), 1, 1).requires_grad_()
         logits = skeleton.gated(batch.input_ids, batch.segments, gates).float()
         check_finite(logits.detach())
         (slope,) = torch.autograd.grad(loss(logits, truth[torch.from_numpy(rows).to(model.device)]), gates)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, HeadDistances, HeadMap
+from bertsecrets.measures.base.figure_data import Figure, HeadDistances, HeadMap
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
@@ -36,11 +36,11 @@ def divergences(maps: Float[torch.Tensor, "heads tokens tokens"]) -> Float[np.nd
     """Return the Jensen-Shannon divergence of each pair of heads in bits, averaged over rows."""
     heads, length = maps.shape[:2]
     entropy = row_entropy(maps, length)
-    found = torch.zeros(heads, heads, dtype=maps.dtype, device=maps.device)
-    for one in range(heads - 1):
-        both = row_entropy((maps[one] + maps[one + 1 :]) / 2, length)
-        found[one, one + 1 :] = (both - (entropy[one] + entropy[one + 1 :]) / 2).clamp(min=0)
-    return (found + found.T).cpu().numpy().astype(np.float64)
+    result = torch.zeros(heads, heads, dtype=maps.dtype, device=maps.device)
+    for head in range(heads - 1):
+        both = row_entropy((maps[head] + maps[head + 1 :]) / 2, length)
+        result[head, head + 1 :] = (both - (entropy[head] + entropy[head + 1 :]) / 2).clamp(min=0)
+    return (result + result.T).cpu().numpy().astype(np.float64)
 
 
 class HeadObserver:
@@ -58,7 +58,7 @@ class HeadObserver:
         layer_of = np.repeat(np.arange(layers), heads)
         self.same = (layer_of[:, None] == layer_of) & ~np.eye(layers * heads, dtype=bool)
         self.other = layer_of[:, None] != layer_of
-        self.held: list[list[torch.Tensor]] = []  # maps of the compared rows in the current batch, by row and layer
+        self.buffered: list[list[torch.Tensor]] = []  # maps of the compared rows in the current batch, by row and layer
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Process one layer of one batch."""
@@ -67,20 +67,20 @@ class HeadObserver:
         self.entropy[batch.indices, layer] = torch.stack(entropies).cpu().numpy()
         rows = np.flatnonzero(self.compared[batch.indices])
         if layer == 0:
-            self.held = [[] for _ in rows]
-        for held, row in zip(self.held, rows, strict=True):
+            self.buffered = [[] for _ in rows]
+        for held, row in zip(self.buffered, rows, strict=True):
             held.append(maps[row, :, : lengths[row], : lengths[row]].clone())
         if layer == self.layers - 1:
-            for held, row in zip(self.held, rows, strict=True):
+            for held, row in zip(self.buffered, rows, strict=True):
                 self._compare(int(batch.indices[row]), torch.cat(held))
-            self.held = []
+            self.buffered = []
 
     def _compare(self, example: int, maps: Float[torch.Tensor, "heads tokens tokens"]) -> None:
-        found = divergences(maps)
-        self.total += found
+        divergence = divergences(maps)
+        self.total += divergence
         for where, chosen in ((self.within, self.same), (self.between, self.other)):
             if chosen.any():
-                where[example] = found[chosen].mean()
+                where[example] = divergence[chosen].mean()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return values and samples of `HeadStatistics`."""
@@ -91,7 +91,7 @@ class HeadObserver:
         return values, {"entropy": self.entropy, "within": self.within, "between": self.between}
 
 
-@measure("head-statistics", title="entropy of each head, divergence of every two", source="Clark et al. 2019")
+@measure("head-statistics", title="entropy of each head, divergence of each pair of heads", source="Clark et al. 2019")
 class HeadStatistics(AttentionMeasure):
     """Values: `entropy` [layer, head] and `divergence` [head, head] in bits, over the heads of all layers.
 

@@ -7,8 +7,8 @@ import numpy as np
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, whole_layers
 from bertsecrets.measures.base import AblationMeasure, Run
-from bertsecrets.measures.base.ablation import kind_text
-from bertsecrets.measures.base.figures import Figure, LayerBars, Lines, PaperFigure, Repeats
+from bertsecrets.measures.base.ablation_measure import kind_text
+from bertsecrets.measures.base.figure_data import Figure, LayerBars, LinePlot, PaperFigure, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -23,8 +23,8 @@ class LayerAblation(AblationMeasure):
 
     paper = PaperFigure(
         "9",
-        "Scores with one layer switched off",
-        "All heads of a layer are made to attend uniformly, layer by layer. Mind that each plot has its own axis.",
+        "Scores with one layer disabled",
+        "All heads of one layer at a time attend uniformly. Each plot has its own axis.",
     )
 
     def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
@@ -46,8 +46,8 @@ class LayerAblation(AblationMeasure):
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield the curves of scores."""
         theirs, baseline = 100 * np.array(seeds.published("fig9_layer")), 100 * float(seeds.mean("baseline"))
-        caption = "K19, figure 9: score with each layer off (its baseline is not given)"
-        yield Lines(caption, {"K19": theirs}, seeds.metric, from_zero=False)
-        caption = f"{{who}}: score with each layer off (dashed: all layers on, {baseline:.1f})"
+        caption = "K19, figure 9: score with each layer disabled (no baseline published)"
+        yield LinePlot(caption, {"K19": theirs}, seeds.metric, from_zero=False)
+        caption = f"{{who}}: score with each layer disabled (dashed: none disabled, {baseline:.1f})"
         ours = {seeds.first.subject.model: 100 * seeds.mean("score")}
-        yield Lines(caption, ours, seeds.metric, from_zero=False, baseline=baseline)
+        yield LinePlot(caption, ours, seeds.metric, from_zero=False, baseline=baseline)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, Lines
+from bertsecrets.measures.base.figure_data import Figure, LinePlot
 from bertsecrets.measures.base.observers import SampleObserver
 from bertsecrets.measures.base.probe import check_present, probe_inputs
 from bertsecrets.measures.registry import measure
@@ -90,12 +90,14 @@ def blocks_of(model: Any, layers: int, heads: int) -> list[Block]:
     Raises:
         NotApplicableError: the model is not built like BERT.
     """
-    found = [block for module in model.modules() if (block := Block.of(module, heads)) is not None]
-    if len(found) == 1:
-        return found * layers
-    if len(found) != layers:
-        raise NotApplicableError(f"{type(model).__name__} is not built like BERT, so a head's output cannot be told")
-    return found
+    blocks = [block for module in model.modules() if (block := Block.of(module, heads)) is not None]
+    if len(blocks) == 1:
+        return blocks * layers
+    if len(blocks) != layers:
+        raise NotApplicableError(
+            f"{type(model).__name__} is not built like BERT, so the outputs of its heads are not accessible"
+        )
+    return blocks
 
 
 @torch.inference_mode()
@@ -125,8 +127,8 @@ def check_contexts(model: OpenModel) -> None:
         products = (maps @ block.split(value)).transpose(1, 2).flatten(2)
         if not torch.allclose(products[batch.mask], context[batch.mask], rtol=1e-3, atol=1e-4):
             raise NotApplicableError(
-                f"{type(model.model).__name__} changes its values before they are weighted, so a head's output cannot "
-                "be told from them"
+                f"{type(model.model).__name__} transforms its values before weighting them, so the outputs of its "
+                "heads are not accessible"
             )
 
 
@@ -159,7 +161,7 @@ class NormAttention(AttentionMeasure):
             if not np.isnan(measurement.value(f"{kind}_by_{by}")).all()
         }
         if curves:
-            yield Lines(
+            yield LinePlot(
                 "Share of [CLS] and [SEP] in attention, by weights and by norms, mean over heads: {who}",
                 curves,
                 unit="share",

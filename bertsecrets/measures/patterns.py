@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import (
+from bertsecrets.measures.base.figure_data import (
     ClassMap,
     Figure,
     LayerBars,
@@ -38,7 +38,7 @@ from bertsecrets.patterns.classifier import (
     readings_of,
     report_of,
 )
-from bertsecrets.patterns.features.table import features
+from bertsecrets.patterns.features.feature_table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
@@ -195,7 +195,7 @@ class Patterns(AttentionMeasure):
         for name in readings_in(measurement):
             expected = measurement.samples.get(f"{name}_expected", np.zeros(0))
             if (measurement.sample(f"{name}_predicted") < 0).any() or not np.isfinite(expected).all():
-                return "some maps are not numbers"
+                return "some attention maps are not finite"
         return None
 
     def remarks(self, measurement: Measurement) -> list[str]:

@@ -69,7 +69,7 @@ class Scores(Measure):
         """
         predicted = measurement.sample("predicted")
         if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
-            return "some answers are not finite"
+            return "some predictions are not finite"
         collapsed = measurement.subject.initialisation == "pretrained" and measurement.values.get("constant")
         return "gives every example the same answer" if collapsed else None
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import Measure, Results, Run
-from bertsecrets.measures.base.ablation import collapsed, scored
-from bertsecrets.measures.base.figures import Figure, Lines
+from bertsecrets.measures.base.ablation_measure import collapsed, scored
+from bertsecrets.measures.base.figure_data import Figure, LinePlot
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.layers import layer_of
@@ -73,7 +73,7 @@ class WeightPruning(Measure):
         curves = {measurement.subject.model: [(100 * x, 100 * y) for x, y in zip(shares, scores, strict=True)]}
         if (published := p20_pruned_scores(task.name)) is not None:
             curves["P20, BERT-base"] = [(100 * x, y) for x, y in published.items()]
-        yield Lines(
+        yield LinePlot(
             "The score with the smallest weights set to 0: {who}",
             curves,
             unit="points of " + ("Pearson's correlation" if task.regression else "accuracy"),
@@ -91,14 +91,14 @@ def layer_weights(model: Any) -> list[nn.Parameter]:
         NotApplicableError: the layers have no weight matrices.
     """
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    found = [
+    weights = [
         weight
         for name, weight in model.base_model.named_parameters()
         if layer_of(name) and weight.dim() > 1 and not NO_MATRIX.search(name) and id(weight) not in embeddings
     ]
-    if not found:
-        raise NotApplicableError(f"the layers of {type(model).__name__} have no weight matrices that could be pruned")
-    return found
+    if not weights:
+        raise NotApplicableError(f"the layers of {type(model).__name__} have no weight matrices to prune")
+    return weights
 
 
 @torch.no_grad()

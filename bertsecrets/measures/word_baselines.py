@@ -35,7 +35,7 @@ class ScikitLearn(Requirement):
         return {"scikit-learn": sklearn.__version__}
 
 
-@measure("word-baselines", title="scores of counts of words", source="Gururangan et al. 2018")
+@measure("word-baselines", title="scores of bag-of-words baselines", source="Gururangan et al. 2018")
 class WordBaselines(Measure):
     """Values: all metrics of the task (fractions) for each baseline, `words_<metric>` and `second_<metric>`.
 

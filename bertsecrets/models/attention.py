@@ -86,7 +86,7 @@ class Tap:
             for handle in handles:
                 handle.remove()
         if calls != self.layers:
-            raise MisreadError(f"saw {calls} attention layers where the model has {self.layers}")
+            raise MisreadError(f"observed attention in {calls} of {self.layers} layers")
 
 
 def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
@@ -222,11 +222,13 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
         if not modules:
             continue
         if len(seen) != layers:
-            raise unreadable(config, f"{len(seen)} of its {layers} layers have a map of every token to every token")
+            raise unreadable(
+                config, f"only {len(seen)} of its {layers} layers expose a full token-by-token attention map"
+            )
         names = {module: name for name, module in model.named_modules()}
         stacks = sorted({(layer_of(names[module]) or (names[module], 0))[0] for module in modules})
         if len(stacks) > 1:
-            raise unreadable(config, f"its layers are of several kinds ({', '.join(stacks)})")
+            raise unreadable(config, f"it has several stacks of layers ({', '.join(stacks)})")
         return modules, must_ask
     kernel = config._attn_implementation
     if kernel != "eager":
@@ -246,5 +248,5 @@ def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
 def same_shape(one: OpenModel, other: OpenModel) -> str | None:
     """Return why two models' attention maps cannot be compared head by head; None if they can."""
     if (one.layers, one.heads) != (other.layers, other.heads):
-        return f"{one.layers} layers x {one.heads} heads against {other.layers} x {other.heads}"
+        return f"{one.layers} layers x {one.heads} heads and {other.layers} x {other.heads}"
     return None

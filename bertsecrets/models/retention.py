@@ -63,16 +63,16 @@ def drop_weights(checkpoints: Iterable[Path]) -> None:
         try:
             less = drop(checkpoint)
         except UserError as error:
-            log.info(f"the weights of {checkpoint.name} are kept: {error}")
+            log.info(f"cannot delete the weights of {checkpoint.name}: {error}")
             continue
         in_use += [checkpoint] if less is None and checkpoint.is_dir() else []
         done += [checkpoint] if less else []
         freed += less or 0
     if done:
-        log.info(f"weights of {_named(done)} dropped: {in_bytes(freed)} freed")
+        log.info(f"deleted the weights of {_named(done)}: {in_bytes(freed)} freed")
     if in_use:
-        later = "bertsecrets store gc --keep-checkpoints none drops them later"
-        log.info(f"weights of {_named(in_use)} are in use and kept: {later}")
+        later = "delete them later with bertsecrets store gc --keep-checkpoints none"
+        log.info(f"kept the weights of {_named(in_use)}, which are in use: {later}")
 
 
 def _named(entries: Sequence[Path]) -> str:

@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from bertsecrets.errors import UserError, excerpt, near_matches
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
-from bertsecrets.patterns.features.table import feature_names, features
+from bertsecrets.patterns.features.feature_table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import by_head
@@ -97,7 +97,7 @@ class PatternClassifier:
             raise UserError(f"{path} is damaged ({excerpt(error)}): {REMEDY}") from error
         facts = facts if isinstance(facts, dict) else {}
         if facts.get("features") != digest(feature_names()) or facts.get("classes") != list(CLASSES):
-            raise UserError(f"{path} was trained on other features or classes than those of this version: {REMEDY}")
+            raise UserError(f"{path} was trained with the features or classes of another version: {REMEDY}")
         problem = _problem(parts, facts)
         if problem:
             raise UserError(f"{path} is damaged ({problem}): {REMEDY}")
@@ -129,7 +129,7 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
         "linear.bias": classes,
     }
     if not nodes or not trees or {name: tuple(value.shape) for name, value in parts.items()} != shapes:
-        return "its tensors have other names or shapes"
+        return "its tensors have unexpected names or shapes"
     highest = {"trees.feature": row[0], "trees.left": nodes, "trees.right": nodes, "trees.roots": nodes}
     for name, value in parts.items():
         if value.is_floating_point() == (name in highest):
@@ -137,7 +137,7 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
         if name in highest:
             lowest = LEAF if name == "trees.feature" else 0
             if not (lowest <= int(value.min()) and int(value.max()) < highest[name]):
-                return f"{name} points outside"
+                return f"{name} has an index out of range"
         elif bool((value.isnan() if name == "trees.threshold" else ~value.isfinite()).any()):
             return f"{name} is not finite"
     return None

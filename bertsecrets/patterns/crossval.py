@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from bertsecrets.errors import UserError, from_extra
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features.table import feature_table
+from bertsecrets.patterns.features.feature_table import feature_table
 from bertsecrets.patterns.map_set import MapSet
 from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
@@ -79,7 +79,7 @@ class LabelledMaps:
         """
         groups = len(set(self.groups.tolist()))
         if groups < count:
-            raise UserError(f"{groups} heads cannot make {count} folds: annotate maps of more heads")
+            raise UserError(f"{count} folds need at least {count} heads, not {groups}: annotate maps of more heads")
         if (np.bincount(self.labels) >= count).sum() < 2:
             raise UserError(f"{count} folds need at least {count} maps in each of two classes: annotate more maps")
         with from_extra("scikit-learn"):

@@ -45,7 +45,7 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
     known = {each.name for each in whole}
     for name in labels:
         if name not in known:
-            raise UserError(f"{folder}: {name[:99]!r} was read but is not in the set: remove its rows, or get its map")
+            raise UserError(f"{folder}: {name[:99]!r} has labels but no map: remove its rows or restore the map")
     read: dict[str, ReadMaps] = {}
     for reading in READINGS:
         pictures = under(whole, labels, reading)
@@ -93,12 +93,12 @@ def unseen() -> dict[str, HeldOut]:
     Raises:
         MissingError: the annotated maps are missing.
     """
-    found = {}
+    predictions = {}
     for reading, read in open_read(own_maps(UNSEEN)).items():
         classifier, maps = PatternClassifier.load(chosen_folder(), reading), read.maps
         probabilities = OnFeatures(classifier.of_features).probabilities(maps)
-        found[reading] = HeldOut(maps.labels, maps.groups, maps.agreed, probabilities)
-    return found
+        predictions[reading] = HeldOut(maps.labels, maps.groups, maps.agreed, probabilities)
+    return predictions
 
 
 def annotations_fingerprint(folder: Path | None = None) -> str:

@@ -36,7 +36,7 @@ PLAIN_WORDS_COLUMNS = ("name", "words", "reader", "class")
 VARIABLE = "BERTSECRETS_MAPS"  # environment variable with an alternative folder for the suite's maps
 OWN, UNSEEN = "data/patterns", "unseen"
 HOW_TO_GET = (
-    f"in a checkout, run `dvc pull data/patterns.dvc`; elsewhere, name their folder by {VARIABLE}=DIR "
+    f"in a checkout, run `dvc pull data/patterns.dvc`; elsewhere, set {VARIABLE} to their folder "
     "(or lab train-patterns --data DIR)"
 )
 AGREED = 0.8  # fraction of labels that must be equal
@@ -164,14 +164,14 @@ class MapSet:
             values = arrays.pop(row["name"], None)
             if values is None:
                 raise UserError(
-                    f"{where}: there is no map {row['name'][:99]!r}, or it has a row already: "
-                    "is a row doubled or renamed?"
+                    f"{where}: map {row['name'][:99]!r} does not exist or already has a row: "
+                    "check for a duplicate or renamed row"
                 )
             maps.append(_row_map(row, values, where))
         if arrays:
             raise UserError(
-                f"{folder / ANNOTATIONS}: no row for {next(iter(arrays))!r} ({len(arrays)} maps without one): "
-                "put its row back, or draw the set again"
+                f"{folder / ANNOTATIONS}: no row for {next(iter(arrays))!r} ({len(arrays)} maps have no row): "
+                "restore it, or draw the set again"
             )
         return cls(
             tuple(maps),
@@ -238,24 +238,24 @@ def _read_maps(path: Path) -> dict[str, np.ndarray]:
     try:
         arrays = {name: read_npy(data) for name, data in read_members(path, wanted.__contains__, SHARD_LIMIT)}
         if len(arrays) < len(wanted):
-            raise ValueError(f"it lacks {', '.join(name for name in wanted if name not in arrays)}")
+            raise ValueError(f"missing {', '.join(name for name in wanted if name not in arrays)}")
         names, tokens, values = (arrays[name] for name in wanted)
         kinds = names.dtype.kind, tokens.dtype.kind, values.dtype.kind
         if kinds not in {("U", "i", "f"), ("U", "u", "f")} or {names.ndim, tokens.ndim, values.ndim} != {1}:
-            raise ValueError("names, sizes and values are not lists of texts, whole numbers and numbers")
+            raise ValueError("names, tokens or values have the wrong type or number of dimensions")
         if tokens.size and not (tokens.min() >= 1 and tokens.max() <= TOKEN_LIMIT):
-            raise ValueError(f"a map has less than 1 or more than {TOKEN_LIMIT} tokens")
+            raise ValueError(f"a map has fewer than 1 or more than {TOKEN_LIMIT} tokens")
         ends = np.cumsum(tokens.astype(np.int64) ** 2)
         if len(names) != len(tokens) or len(values) != (ends[-1] if len(ends) else 0):
-            raise ValueError("names, sizes and values do not agree")
+            raise ValueError("the lengths of names, tokens and values do not match")
         if values.size and not (values.min() >= 0 and values.max() <= LARGEST):
             raise ValueError(f"its values are not attention weights, from 0 to at most {LARGEST:.0f}")
         parts = np.split(values.astype(np.float16), ends[:-1]) if len(ends) else []
         maps = {str(name): part.reshape(n, n) for name, n, part in zip(names, tokens, parts, strict=True)}
         if len(maps) < len(names):
-            raise ValueError("two of its maps have one name")
+            raise ValueError("two maps share a name")
     except (ValueError, OSError) as error:
-        raise UserError(f"{path} is damaged ({excerpt(error, 150)}): get it again, or draw the set again") from error
+        raise UserError(f"{path} is damaged ({excerpt(error, 150)}): restore it, or draw the set again") from error
     return maps
 
 
@@ -268,7 +268,7 @@ def _read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, 
     for number, line in enumerate(lines, start=2):
         fields, where = line.split("\t"), f"{path}, line {number}"
         if line.strip() and len(fields) != len(columns):
-            raise UserError(f"{where}: {len(fields)} fields where {len(columns)} were expected")
+            raise UserError(f"{where}: expected {len(columns)} fields, found {len(fields)}")
         if line.strip():
             rows.append((where, dict(zip(columns, fields, strict=True))))
     return rows

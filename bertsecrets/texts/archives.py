@@ -63,7 +63,7 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_
         for name, content in files:
             total += len(content)
             if name in seen:
-                raise ValueError(f"it has {excerpt(name, 60)} twice")
+                raise ValueError(f"duplicate file {excerpt(name, 60)}")
             if len(content) > limit or total > TOTAL_LIMIT:
                 raise ValueError(f"{excerpt(name, 60)} unpacks to more than {min(limit, TOTAL_LIMIT) >> 20} MiB")
             seen.add(name)
@@ -93,7 +93,7 @@ def _tarred(path: Path, start: bytes, wanted: Callable[[str], bool], limit: int)
                 yield member.name, opened.read(limit + 1)
         while rest := archive.fileobj.read(2**20):
             if rest.strip(b"\0"):
-                raise ValueError("it goes on after its end: a block of zeros stands inside it")
+                raise ValueError("there is data after the end-of-archive marker")
 
 
 class _Header(tarfile.TarInfo):
@@ -106,7 +106,7 @@ class _Header(tarfile.TarInfo):
         except tarfile.HeaderError as error:
             if len(buf) == tarfile.BLOCKSIZE and not any(buf):
                 raise  # the block of zeros at the end of an archive
-            raise tarfile.ReadError("not a tar archive, cut off or damaged") from error
+            raise tarfile.ReadError("not a tar archive, or a truncated or damaged one") from error
         if not 0 <= info.size <= TOTAL_LIMIT:
-            raise tarfile.ReadError(f"a header says {info.size} bytes")
+            raise tarfile.ReadError(f"a header declares {info.size} bytes")
         return info

@@ -109,10 +109,10 @@ def _judge(annotation: Annotation, frame: Frame, filters: Filters) -> FrameSente
         and distance(token_range(text, span), target) > filters.distance
     ]
     if filters.every_element and len(passing) < len(annotation.elements):
-        return "an element too long or too near the target"
+        return "an element that is too long or too close to the target"
     elements = tuple(span for name, span in sorted(passing, key=lambda element: element[1]) if name in core)
     if not elements:
-        return "no core element that is short and far from the target"
+        return "no core element that is short enough and far enough from the target"
     return FrameSentence(text, annotation.targets[0], elements)
 
 
@@ -158,7 +158,7 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
     if not sentences:
-        raise UserError(f"{path} holds no sentences: expected one JSON object per line")
+        raise UserError(f"{path} contains no sentences: expected one JSON object per line")
     return sentences
 
 

@@ -32,8 +32,9 @@ def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
     annotations, frames = read_framenet(path, (filters or Filters()).tokens)
     chosen = choose(annotations, frames, filters)
     if not chosen.sentences:
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in chosen.refused.items())
         raise UserError(
-            f"none of the {len(annotations)} short example sentences of {path} passes the filters: {chosen.refused}"
+            f"none of the {len(annotations)} short example sentences in {path} passes the filters: {reasons}"
         )
     return chosen
 
@@ -154,7 +155,7 @@ def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
             homes.add(PurePosixPath(name).parent.parent)
             if len(homes) > 1:
                 both = " and ".join(sorted(map(str, homes)))
-                raise UserError(f"{path} holds two FrameNets, in {excerpt(both)}: give one of them")
+                raise UserError(f"{path} contains two FrameNet folders, {excerpt(both)}: give one of them")
             yield name, content
 
 

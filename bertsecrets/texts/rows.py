@@ -130,7 +130,7 @@ def read_quoted(split: Split) -> Split:
     """
     path, task = Path(split.origin), split.task
     if not path.is_file():
-        raise NotApplicableError("quoting is a slip in reading GLUE's own files: give a local folder with --glue")
+        raise NotApplicableError("reading with quoting needs GLUE's original files: give a local folder with --glue")
     before = csv.field_size_limit(sys.maxsize)
     try:
         header, *rows = csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t")

@@ -218,7 +218,7 @@ def test_a_model_that_only_resembles_bert_takes_the_general_path():
 def test_a_layer_whose_attention_has_no_effect_is_refused():
     classifier = tiny("Bert")
     torch.nn.init.zeros_(classifier.model.bert.encoder.layer[1].attention.output.dense.weight)
-    with pytest.raises(RuntimeError, match=r"layers \[2\] changes nothing"):
+    with pytest.raises(RuntimeError, match=r"layers \[2\] does not change the output"):
         Engine.open(classifier)
 
 
@@ -228,7 +228,7 @@ def test_a_model_that_treats_long_inputs_differently_is_refused():
         layer.intermediate.register_forward_hook(lambda _m, _i, output: output * (2 if output.shape[1] > 9 else 1))
     engine = Engine.open(classifier)
     assert engine.blocks is not None
-    with pytest.raises(RuntimeError, match="where the model itself gives"):
+    with pytest.raises(RuntimeError, match="but the model returns"):
         ablate(engine, tokens((5, 12)), MIXED)
 
 

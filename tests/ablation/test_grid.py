@@ -137,7 +137,7 @@ def test_a_portion_that_another_process_finishes_just_before_it_is_locked_is_rea
 def test_a_folder_with_another_grid_is_refused(tmp_path):
     Grid.open(tmp_path, SETS, layers=3, size=2, about={"weights": "one"})
     for sets, about in ((SETS, {"weights": "other"}), (SETS[1:], {"weights": "one"})):
-        with pytest.raises(UserError, match="holds another grid"):
+        with pytest.raises(UserError, match="contains a different grid"):
             Grid.open(tmp_path, sets, layers=3, size=2, about=about)
 
 

@@ -16,7 +16,7 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import BASELINE, whole_layers
 from bertsecrets.ablation.kinds import Ablation, partners, stretched
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.measures.base.ablation import set_ablation
+from bertsecrets.measures.base.ablation_measure import set_ablation
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.memory import Budget
 from bertsecrets.texts.tasks import task
@@ -92,7 +92,7 @@ def test_a_partner_is_stretched_from_its_first_token_to_its_last(length, partner
 
 
 def test_a_single_row_has_no_partner():
-    with pytest.raises(UserError, match="a single row has no partner to take vectors from"):
+    with pytest.raises(UserError, match="use at least two rows, or another kind"):
         ablate(Engine.open(tiny("Bert"), ablation=Ablation("resampled")), tokens((6,)), SETS)
 
 
@@ -115,23 +115,23 @@ def test_each_kind_has_its_own_cache_key():
         UserError, match="option kind of measure layer-ablation: input should be 'uniform', 'zero', 'mean'"
     ):
         get_measure("layer-ablation").check_options({"kind": "noise"})
-    with pytest.raises(UserError, match="option draw of measure head-ablation: only kind=resampled draws anything"):
+    with pytest.raises(UserError, match="option draw of measure head-ablation: it applies only to kind=resampled"):
         measure.check_options({"draw": 2})
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_float32_sample_uses_vectors_of_all_rows(kind, monkeypatch):
     """The mean, and the partners, of the sample are those of the measurement itself."""
-    from bertsecrets.measures.base import ablation
+    from bertsecrets.measures.base import ablation_measure
 
-    monkeypatch.setattr(ablation, "SAMPLE", 2)
+    monkeypatch.setattr(ablation_measure, "SAMPLE", 2)
     asked = []
 
     def noted(engine, encoded, sets, *, instead, **more):
         asked.append((len(encoded), instead(np.array([1]))))
         return ablate(engine, encoded, sets, instead=instead, **more)
 
-    monkeypatch.setattr(ablation, "ablate", noted)
+    monkeypatch.setattr(ablation_measure, "ablate", noted)
     set_ablation(
         tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1], SETS[1:5], ablation=Ablation(kind), precision="bfloat16"
     )

@@ -36,7 +36,7 @@ from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, PatternClassifier, held_out_errors, read_report
-from bertsecrets.patterns.features.table import feature_names
+from bertsecrets.patterns.features.feature_table import feature_names
 from bertsecrets.patterns.map_set import MapSet, read_plain_words
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy

@@ -13,7 +13,7 @@ from tiny import CONFIGS, family, save_bert, some_inputs
 from transformers import BertModel
 
 from bertsecrets.errors import MisreadError, UserError
-from bertsecrets.measures.base.ablation import set_ablation
+from bertsecrets.measures.base.ablation_measure import set_ablation
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.consistency import check_logits
 from bertsecrets.models.encoding import predict
@@ -115,9 +115,9 @@ def test_a_head_without_numbers_is_named(measure, name):
     whole = cosines()
     assert problem(gridded(measure, **{name: whole})) is None
     damaged = gridded(measure, **{name: with_head(whole, 2, 1, NAN)})
-    assert problem(damaged) == f"head 2 of layer 3 gives no numbers ({name})"
+    assert problem(damaged) == f"no values for head 2 of layer 3 ({name})"
     two = gridded(measure, **{name: with_head(with_head(whole, 2, 1, NAN), 4, 0, np.inf)})
-    assert problem(two) == f"head 2 of layer 3 and 1 more gives no numbers ({name})"
+    assert problem(two) == f"no values for head 2 of layer 3 and 1 other(s) ({name})"
 
 
 def test_features_that_inputs_lack_are_not_missing_numbers():
@@ -134,7 +134,7 @@ def test_claims_about_change_are_degenerate_if_nothing_changed(claim):
     dust = gridded("attention-change", cosine=1 + 4e-8 * np.random.default_rng(1).normal(size=(40, LAYERS, HEADS)))
     found = verdict(claim, dust)
     assert found.outcome == "degenerate"
-    assert found.reason.endswith("its attention is that of the pretrained model: training has changed no map")
+    assert found.reason.endswith("its attention maps equal the pretrained model's: training changed none of them")
     slight = gridded("attention-change", cosine=with_head(dust.samples["cosine"], 5, 3, 1 - 1e-6))
     assert verdict(claim, slight).outcome != "degenerate"
 
@@ -154,7 +154,7 @@ def test_maps_that_could_not_be_classified_are_degenerate():
     for name, value in (("special_predicted", -1), ("stripes_predicted", -1), ("stripes_expected", NAN)):
         damaged = {**samples, name: samples[name].copy()}
         damaged[name][1] = value
-        assert problem(replace(whole, samples=damaged)) == "some maps are not numbers"
+        assert problem(replace(whole, samples=damaged)) == "some attention maps are not finite"
 
 
 # ---------------------------------------------------------------------- ablations
@@ -172,7 +172,7 @@ def test_a_grid_of_a_constant_model_is_degenerate(measure):
     assert problem(grid(mixed, "rte")) is problem(grid(scores, "stsb")) is None
     assert problem(grid(0 * mixed, "rte")) == problem(grid(2.5 + scores / 1000, "stsb")) == said
     assert problem(grid(0 * mixed, "rte", initialisation="random")) is None  # the paper's own finding
-    assert problem(grid(np.where(mixed, NAN, scores), "stsb")) == "some answers are not finite"
+    assert problem(grid(np.where(mixed, NAN, scores), "stsb")) == "some predictions are not finite"
 
 
 # ---------------------------------------------------------------------- checkpoints of trainings that diverged

@@ -70,7 +70,7 @@ def test_a_model_without_weights_in_layers_has_nothing_to_prune():
     class Bare(torch.nn.Module):
         base_model = torch.nn.Linear(2, 2)
 
-    with pytest.raises(NotApplicableError, match="no weight matrices that could be pruned"):
+    with pytest.raises(NotApplicableError, match="no weight matrices to prune"):
         layer_weights(Bare())
 
 

@@ -149,7 +149,7 @@ def padded_batch():
 
 
 def test_a_wrong_number_of_layers_is_detected():
-    with pytest.raises(RuntimeError, match="saw 3 attention layers where the model has 4"):
+    with pytest.raises(RuntimeError, match="observed attention in 3 of 4 layers"):
         Tap(family("bert"), LAYERS + 1).run(padded_batch(), lambda *_: None)
 
 

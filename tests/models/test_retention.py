@@ -90,13 +90,13 @@ def reader(entry):
 
 def test_weights_that_another_process_reads_stay(entry, record, reader, capsys):
     drop_weights([entry])
-    assert "weights of m-rte are in use and kept: " in capsys.readouterr().err
+    assert "kept the weights of m-rte, which are in use: " in capsys.readouterr().err
     assert entry.exists()
     assert not record.exists()
     reader.kill()
     reader.join()
     drop_weights([entry, entry, record])
-    assert "weights of m-rte dropped: " in capsys.readouterr().err
+    assert "deleted the weights of m-rte: " in capsys.readouterr().err
     assert not entry.exists()
 
 

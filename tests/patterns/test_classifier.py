@@ -44,7 +44,7 @@ def test_folds_never_part_the_maps_of_a_head(some):
 
 
 def test_too_few_heads_are_said(some):
-    with pytest.raises(UserError, match="30 heads cannot make 31 folds"):
+    with pytest.raises(UserError, match="31 folds need at least 31 heads, not 30"):
         next(some.folds(31, 0))
 
 

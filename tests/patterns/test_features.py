@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from bertsecrets.lab.annotation.pictures import shades
 from bertsecrets.patterns.features import reductions
+from bertsecrets.patterns.features.feature_table import feature_names, features
 from bertsecrets.patterns.features.reductions import BANDS, Sheared, bands, stack_brightness
 from bertsecrets.patterns.features.regions import both_texts, quantiles
-from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 
 

@@ -123,7 +123,7 @@ def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path)
         (7, "9", "line 3: 9 tokens, but its map has 11"),
         (8, "0", "line 3: boundary 0 is outside 1 to 11"),
         (8, "12", "line 3: boundary 12 is outside 1 to 11"),
-        (0, "tiny_0", "line 3: there is no map 'tiny_0', or it has a row already"),
+        (0, "tiny_0", "line 3: map 'tiny_0' does not exist or already has a row"),
         (11, "y", "line 3: unknown third label 'y'"),
         (12, "block blok", "line 3: unknown further labels 'blok'"),
         (12, "\tx", "line 3: 14 fields where 13 were expected"),

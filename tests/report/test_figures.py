@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertsecrets.measures.base.figures import HeadMap
+from bertsecrets.measures.base.figure_data import HeadMap
 from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS

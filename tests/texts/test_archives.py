@@ -70,7 +70,7 @@ def test_a_damaged_header_and_a_name_given_twice_are_refused(tmp_path):
             archive.addfile(tarfile.TarInfo("a.txt"))
     for damaged, message in (
         (data[:second] + bytes(512) + data[second + 512 :], "its end"),
-        (twice.getvalue(), "twice"),
+        (twice.getvalue(), "duplicate file"),
     ):
         with pytest.raises(DamagedArchiveError, match=message):
             read(tmp_path, damaged)

@@ -163,7 +163,7 @@ def test_what_is_no_framenet_says_what_was_expected(tmp_path, corpus):
         open_frames(tmp_path / "fn.tar.xz")
     shutil.copytree(corpus, corpus.parent / "two" / "one")
     shutil.copytree(corpus, corpus.parent / "two" / "other")
-    with pytest.raises(UserError, match="holds two FrameNets"):
+    with pytest.raises(UserError, match="contains two FrameNet folders"):
         open_frames(corpus.parent / "two")
     write(corpus / "lu" / "lu9.xml", unit(CASES["two targets"]))
     with pytest.raises(UserError, match="passes the filters"):

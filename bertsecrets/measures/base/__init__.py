@@ -1,7 +1,7 @@
 """Base classes of measures, with their requirements and figures."""
 
-from bertsecrets.measures.base.ablation import AblationMeasure, AblationOptions
-from bertsecrets.measures.base.attention import AttentionMeasure, AttentionRun, EncoderMeasure, SuiteMeasure
+from bertsecrets.measures.base.ablation_measure import AblationMeasure, AblationOptions
+from bertsecrets.measures.base.attention_measure import AttentionMeasure, AttentionRun, EncoderMeasure, SuiteMeasure
 from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
 from bertsecrets.measures.base.needs import Resources
 

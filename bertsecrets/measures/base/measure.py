@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bertsecrets.errors import UserError
-from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
+from bertsecrets.measures.base.figure_data import Figure, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.models import opening
 from bertsecrets.models.initialisations import get_initialisation
@@ -170,7 +170,9 @@ class Measure(ABC):
         if not self.reads_model and checkpoint is not None:
             raise UserError(f"measure {self.name} uses no model: leave out --checkpoint")
         if not self.fits(initialisation) and checkpoint is None:
-            raise UserError(f"measure {self.name} compares with the untrained model: choose another --init")
+            raise UserError(
+                f"measure {self.name} compares a trained model with the pretrained one: choose another --init"
+            )
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
         """Return the option sets that `measure all` uses for this measure."""

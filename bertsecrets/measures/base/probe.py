@@ -18,7 +18,7 @@ from bertsecrets.texts.tasks import TASKS
 
 FIRST = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.")
 SECOND = ("They are few.", "No.")
-SEES_NOTHING_LATER = "its tokens do not attend to later ones"
+SEES_NOTHING_LATER = "its tokens do not attend to later tokens"
 
 
 class Ahead:
@@ -84,8 +84,8 @@ def refusals(ref: ModelRef) -> dict[str, str | None]:
 
     checks = ModelChecks()
     measures = (measure for measure in map(get_measure, measure_names()) if measure.reads_model)
-    found = {measure.name: checks.refusal(measure, opened) for measure in measures}
-    return {name: None if error is None else str(error) for name, error in found.items()}
+    errors = {measure.name: checks.refusal(measure, opened) for measure in measures}
+    return {name: None if error is None else str(error) for name, error in errors.items()}
 
 
 def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
@@ -126,4 +126,4 @@ def check_present(model: OpenModel, tokens: Iterable[int | None], name: str) -> 
     """
     here = {token for ids in probe_inputs(model).input_ids for token in ids}
     if not here & {*tokens}:
-        raise NotApplicableError(f"its tokenizer puts no {name} into its inputs")
+        raise NotApplicableError(f"its tokenizer does not add {name} to inputs")

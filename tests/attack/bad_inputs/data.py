@@ -95,9 +95,9 @@ assert all(old in CLAIM for old, _, _ in CLAIM_CHANGES.values())
 # ---------------------------------------------------------------------- sets of heads
 
 HEADS = {
-    "": "no heads named",
+    "": "no heads given",
     "1.5": "and heads 1 to 4 in each",
-    "0.1": "'0.1' is not in this model",
+    "0.1": "'0.1' does not exist",
     "１.１": "is not a head",
 }
 SETS_OF_HEADS = [
@@ -208,13 +208,16 @@ def within(name, change):
 
 WEIGHT_CHANGES = {
     "facts that are not JSON": (lambda tensors, facts: "{", "is damaged"),
-    "facts that are a list": (lambda tensors, facts: "[]", "was trained on other features"),
+    "facts that are a list": (lambda tensors, facts: "[]", "was trained with the features"),
     "no depth": (lambda tensors, facts: json.dumps({**facts, "depth": None}), "a depth of None"),
     "a temperature of zero": (lambda tensors, facts: facts.update(temperature=0.0), "its temperature is 0.0"),
-    "a tensor missing": (lambda tensors, facts: tensors.__delitem__("linear.bias"), "other names or shapes"),
-    "no trees": (within("trees.roots", lambda roots: roots[:0]), "other names or shapes"),
-    "a node outside": (within("trees.left", lambda nodes: nodes + 10**6), "trees.left points outside"),
-    "a feature outside": (within("trees.feature", lambda nodes: nodes + 1000), "trees.feature points outside"),
+    "a tensor missing": (lambda tensors, facts: tensors.__delitem__("linear.bias"), "unexpected names or shapes"),
+    "no trees": (within("trees.roots", lambda roots: roots[:0]), "unexpected names or shapes"),
+    "a node outside": (within("trees.left", lambda nodes: nodes + 10**6), "trees.left has an index out of range"),
+    "a feature outside": (
+        within("trees.feature", lambda nodes: nodes + 1000),
+        "trees.feature has an index out of range",
+    ),
     "nodes with a point": (within("trees.left", lambda nodes: nodes.astype(np.float32)), "trees.left has the type"),
     "NaN": (within("linear.weight", lambda weight: weight * np.nan), "linear.weight is not finite"),
 }

@@ -45,7 +45,7 @@ def frames(name, file, says, make):
 
 
 JSON_LINES = [
-    frames("empty", "frames.jsonl", ("{room}/frames.jsonl", "holds no sentences"), written("frames.jsonl", "")),
+    frames("empty", "frames.jsonl", ("{room}/frames.jsonl", "contains no sentences"), written("frames.jsonl", "")),
     frames("a line cut off", "frames.jsonl", "line 1: not valid JSON", written("frames.jsonl", '{"sentence": "Ann"')),
 ]
 

@@ -35,7 +35,7 @@ from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
 SAMPLE = 32  # the first examples, which are also computed in float32 for all sets
-APART = 0.1  # in points; larger differences between similarity scores count as different
+TOLERANCE = 0.1  # in points; larger differences between similarity scores count as different
 
 
 class AblationOptions(MeasureOptions):
@@ -48,7 +48,7 @@ class AblationOptions(MeasureOptions):
     @classmethod
     def _drawn(cls, draw: int, checked: Any) -> int:
         if draw != 1 and checked.data.get("kind") != "resampled":
-            raise PydanticCustomError("draw", "only kind=resampled draws anything")
+            raise PydanticCustomError("draw", "it applies only to kind=resampled")
         return draw
 
 
@@ -128,8 +128,8 @@ def scored(
     """
     target, metric = np.asarray(targets), "pearson" if task.regression else "accuracy"
     baseline, *scores = (score(metric, answers, target) for answers in predicted)
-    whole, *steps = (answers.astype(np.float32 if task.regression else np.int8) for answers in predicted)
-    samples = {"predicted": np.stack(steps), "baseline_predicted": whole, "target": target}
+    unpruned, *steps = (answers.astype(np.float32 if task.regression else np.int8) for answers in predicted)
+    samples = {"predicted": np.stack(steps), "baseline_predicted": unpruned, "target": target}
     return {"baseline": baseline, "score": np.array(scores)}, samples
 
 
@@ -137,7 +137,7 @@ def collapsed(measurement: Measurement) -> str | None:
     """Return why the predictions are not informative about the removed parts; None if they are."""
     baseline = measurement.sample("baseline_predicted")
     if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
-        return "some answers are not finite"
+        return "some predictions are not finite"
     if len(baseline) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
         return None
     constant = is_constant(TASKS[measurement.subject.task], baseline)
@@ -185,8 +185,8 @@ def set_ablation(
     everything = [BASELINE, *sets]
     exact: np.ndarray | None = None
     if precision == "bfloat16":
-        whole = Engine.open(opened, device, ablation=ablation)
-        exact = _answers(task, ablate(whole, encoded.head(SAMPLE), everything, instead=whole.instead(encoded)))
+        reference = Engine.open(opened, device, ablation=ablation)
+        exact = _answers(task, ablate(reference, encoded.head(SAMPLE), everything, instead=reference.instead(encoded)))
         opened.model.to(torch.bfloat16)
     engine = Engine.open(opened, device, ablation=ablation)
     instead = engine.instead(encoded)
@@ -213,7 +213,7 @@ def set_ablation(
     scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])
     checked: dict[str, Any] = {}
     if exact is not None:
-        differ = np.abs(exact.astype(np.float32) - predicted[:, :SAMPLE]) > (APART if task.regression else 0)
+        differ = np.abs(exact.astype(np.float32) - predicted[:, :SAMPLE]) > (TOLERANCE if task.regression else 0)
         checked = {"sampled": differ.size, "sample_differs": int(differ.sum())}
     return (
         {"baseline": float(scores[0]), "score": scores[1:], **checked},

@@ -57,7 +57,7 @@ class LayerBars:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LinePlot:
     """A line plot over layers, or over another quantity.
 
     Attributes:
@@ -104,7 +104,7 @@ class HeadDistances:
     heads: int
 
 
-Figure = HeadMap | RankedHeads | LayerBars | Lines | Shares | ClassMap | HeadDistances
+Figure = HeadMap | RankedHeads | LayerBars | LinePlot | Shares | ClassMap | HeadDistances
 
 
 # ---------------------------------------------------------------------- next to the paper's
@@ -142,14 +142,16 @@ class Repeats:
 
     def mean(self, name: str) -> np.ndarray:
         """Return the mean of a value over seeds."""
-        return np.asarray(np.mean([np.asarray(one.value(name), np.float64) for one in self.measurements], axis=0))
+        return np.asarray(
+            np.mean([np.asarray(measurement.value(name), np.float64) for measurement in self.measurements], axis=0)
+        )
 
     def published(self, name: str) -> Any:
         """Return one of K19's figures (`expected/figures.json`) for the task."""
         return published_figures()[name][TASKS[self.task].folder]
 
 
-def pair(
+def published_and_measured(
     theirs: Any, ours: np.ndarray, unit: str, captions: tuple[str, str], rows: Sequence[str] = ()
 ) -> Iterator[HeadMap]:
     """Yield the paper's map and ours on a common colour scale from 0.
