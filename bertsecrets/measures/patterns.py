@@ -155,7 +155,7 @@ FIGURE_2 = {  # labels of the classes in K19's figure 2
     "block": "Block",
     "heterogeneous": "Heterogeneous",
 }
-WORDS = {
+READING_TITLES = {
     "special": "section 4.1: vertical is mainly attention to [CLS] and [SEP]",
     "stripes": "blog: vertical is attention to a single token",
 }
@@ -174,8 +174,7 @@ class Patterns(AttentionMeasure):
     paper = PaperFigure(
         "2",
         "Classes of attention maps",
-        "What share of all maps looks vertical, diagonal, both, blocked or like none of these, corrected for the "
-        "classifier's known errors.",
+        "Share of maps in each class, corrected for the classifier's measured errors.",
     )
 
     def observer(self, view: AttentionRun) -> Observer:
@@ -209,25 +208,25 @@ class Patterns(AttentionMeasure):
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the classes by layer and head for each reading."""
         for name in readings_in(measurement):
-            words = f"reading {name}{f' ({WORDS[name]})' if name in WORDS else ''}: {{who}}"
+            caption = f"reading {name}{f' ({READING_TITLES[name]})' if name in READING_TITLES else ''}: {{who}}"
             by_class = [100 * np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES]
             by_layer = {str(i + 1): shares for i, shares in enumerate(np.stack(by_class, axis=1))}
-            yield Shares(f"Share of each class of attention maps by layer, {words}", by_layer, CLASSES, row="layer")
+            yield Shares(f"Share of each class of attention maps by layer, {caption}", by_layer, CLASSES, row="layer")
             yield ClassMap(
-                f"Most frequent class of each head's maps, paler if other classes are frequent too; {words}",
+                f"Most frequent class of each head's maps, paler if other classes are frequent too; {caption}",
                 np.asarray(measurement.value(f"{name}_majority"), dtype=int),
                 np.asarray(measurement.value(f"{name}_agreement")),
                 CLASSES,
             )
             haze = 100.0 * (measurement.sample(f"{name}_predicted") == CLASSES.index("heterogeneous"))
             yield LayerBars(
-                f"Heterogeneous maps by layer with 95 % interval over examples, as classified, {words}",
+                f"Heterogeneous maps by layer with 95 % interval over examples, as classified, {caption}",
                 haze.mean(2),
                 lambda mean: mean,
                 "percent of maps",
             )
             yield RankedHeads(
-                f"Heterogeneous maps of every head with 95 % interval over examples, as classified, {words}",
+                f"Heterogeneous maps of every head with 95 % interval over examples, as classified, {caption}",
                 haze.reshape(len(haze), -1),
                 lambda mean: mean,
                 haze.shape[2],

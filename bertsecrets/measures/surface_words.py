@@ -56,10 +56,10 @@ def equal_words(alignment: Alignment, texts: Sequence[Sequence[str]]) -> TokenPa
 
 
 def _spans(text: str) -> dict[str, list[Span]]:
-    found: dict[str, list[Span]] = {}
+    spans: dict[str, list[Span]] = {}
     for match in WORD.finditer(text):
-        found.setdefault(match[0].lower(), []).append(match.span())
-    return found
+        spans.setdefault(match[0].lower(), []).append(match.span())
+    return spans
 
 
 def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Marks]:

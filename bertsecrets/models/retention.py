@@ -1,4 +1,4 @@
-"""Drop the weights of stored checkpoints once everything is measured (`--keep-checkpoints none`).
+"""Delete the weights of stored checkpoints after all measurements (`--keep-checkpoints none`).
 
 The rest of the checkpoint moves to a new entry, `dropped/NAME`. Its manifest records the identity of the weights, so
 the checkpoint's measurements can still be found.
@@ -25,9 +25,9 @@ def weights_bytes(checkpoint: Path) -> int:
 
 
 def drop(checkpoint: Path) -> int | None:
-    """Drop the weights of a stored checkpoint, and return the number of bytes freed.
+    """Delete the weights of a stored checkpoint, and return the number of bytes freed.
 
-    Returns None if a running process is using the checkpoint. Damaged checkpoints are left alone.
+    Returns None if a running process is using the checkpoint. Damaged checkpoints are skipped.
 
     Raises:
         UserError: If the store cannot be written.
@@ -55,7 +55,7 @@ def drop(checkpoint: Path) -> int | None:
 
 
 def drop_weights(checkpoints: Iterable[Path]) -> None:
-    """Drop the weights of several checkpoints, and log how much this frees or why it fails."""
+    """Delete the weights of several checkpoints, and log the space freed or the error."""
     freed = 0
     done: list[Path] = []
     in_use: list[Path] = []

@@ -46,7 +46,7 @@ class LabelledMaps:
         if not len(maps):
             raise UserError("no map is labelled: label some with bertsecrets lab annotate first")
         return cls(
-            tuple(each.values.astype(np.float32) for each in maps),
+            tuple(pattern_map.values.astype(np.float32) for pattern_map in maps),
             _places(maps),
             np.array(["/".join(map(str, group)) for group in maps.groups]),
             feature_table([each.values for each in maps], [each.boundary for each in maps]),
@@ -141,8 +141,8 @@ class HeldOut:
         """Return each head's confusion matrix [true, predicted], over all maps or those with agreement."""
         names, places = np.unique(self.groups, return_inverse=True)
         counts = np.zeros((len(names), len(CLASSES), len(CLASSES)))
-        kept = self.agreed | (not agreed)
-        np.add.at(counts, (places[kept], self.labels[kept], self.predicted[kept]), 1)
+        counted = self.agreed | (not agreed)
+        np.add.at(counts, (places[counted], self.labels[counted], self.predicted[counted]), 1)
         return counts
 
 
@@ -176,10 +176,10 @@ def held_out(
 
 def scores(parts: Float[np.ndarray, "heads classes classes"]) -> dict[str, Any]:
     """Return the scores for the sum of all confusion matrices: `maps`, `macro_f1`, `accuracy`, and `f1` by class."""
-    whole = parts.sum(0)
+    total = parts.sum(0)
     return {
-        "maps": int(whole.sum()),
-        "macro_f1": float(macro_f1(whole)),
-        "accuracy": float(np.trace(whole) / whole.sum()),
-        "f1": dict(zip(CLASSES, f1_by_class(whole).tolist(), strict=True)),
+        "maps": int(total.sum()),
+        "macro_f1": float(macro_f1(total)),
+        "accuracy": float(np.trace(total) / total.sum()),
+        "f1": dict(zip(CLASSES, f1_by_class(total).tolist(), strict=True)),
     }

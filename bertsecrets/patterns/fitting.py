@@ -94,11 +94,11 @@ def boost(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " m
 def exported(grown: Any) -> Trees:
     """Convert a fitted scikit-learn `GradientBoostingClassifier(init="zero")` to tensors."""
     # With two classes, scikit-learn fits one tree per round, for the second class against the first.
-    whose = grown.classes_ if len(grown.classes_) > 2 else grown.classes_[1:]
+    classes = grown.classes_ if len(grown.classes_) > 2 else grown.classes_[1:]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("feature", "threshold", "left", "right", "value")}
     roots, first = [], 0
     for row in grown.estimators_:
-        for tree, label in zip((estimator.tree_ for estimator in row), whose, strict=True):
+        for tree, label in zip((estimator.tree_ for estimator in row), classes, strict=True):
             leaf = tree.children_left < 0
             value = np.zeros((tree.node_count, len(CLASSES)), dtype=np.float32)
             value[:, label] = grown.learning_rate * tree.value[:, 0, 0]
@@ -109,9 +109,9 @@ def exported(grown: Any) -> Trees:
             parts["value"].append(value)
             roots.append(first)
             first += tree.node_count
-    whole = {name: torch.from_numpy(np.concatenate(trees)) for name, trees in parts.items()}
+    nodes = {name: torch.from_numpy(np.concatenate(trees)) for name, trees in parts.items()}
     depth = max(int(estimator.tree_.max_depth) for estimator in grown.estimators_.ravel())
-    return Trees(**whole, roots=torch.tensor(roots), start=_start(grown.classes_), depth=depth)
+    return Trees(**nodes, roots=torch.tensor(roots), start=_start(grown.classes_), depth=depth)
 
 
 def _constant(label: int) -> Trees:

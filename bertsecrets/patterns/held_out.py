@@ -41,14 +41,14 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
     Raises:
         UserError: the folder contains no set, a reading has no labelled maps, or a file is damaged.
     """
-    whole, labels = MapSet.load(folder), read_plain_words(folder)
-    known = {each.name for each in whole}
+    maps, labels = MapSet.load(folder), read_plain_words(folder)
+    known = {pattern_map.name for pattern_map in maps}
     for name in labels:
         if name not in known:
             raise UserError(f"{folder}: {name[:99]!r} has labels but no map: remove its rows or restore the map")
     read: dict[str, ReadMaps] = {}
     for reading in READINGS:
-        pictures = under(whole, labels, reading)
+        pictures = under(maps, labels, reading)
         by_reader = {name: of_map.get(reading, {}) for name, of_map in labels.items()}
         read[reading] = ReadMaps(LabelledMaps.of(pictures), pictures, by_reader)
     return read

@@ -119,7 +119,7 @@ class MapSet:
     @property
     def groups(self) -> list[tuple[str, int, int]]:
         """The group of each map, for cross-validation."""
-        return [each.group for each in self.maps]
+        return [pattern_map.group for pattern_map in self.maps]
 
     def take(self, places: Iterable[int]) -> "MapSet":
         """Return the maps at these indices, in this order, with their labels."""
@@ -234,12 +234,12 @@ def fingerprint(maps: MapSet) -> str:
 
 
 def _read_maps(path: Path) -> dict[str, np.ndarray]:
-    wanted = ("names.npy", "tokens.npy", "values.npy")
+    members = ("names.npy", "tokens.npy", "values.npy")
     try:
-        arrays = {name: read_npy(data) for name, data in read_members(path, wanted.__contains__, SHARD_LIMIT)}
-        if len(arrays) < len(wanted):
-            raise ValueError(f"missing {', '.join(name for name in wanted if name not in arrays)}")
-        names, tokens, values = (arrays[name] for name in wanted)
+        arrays = {name: read_npy(data) for name, data in read_members(path, members.__contains__, SHARD_LIMIT)}
+        if len(arrays) < len(members):
+            raise ValueError(f"missing {', '.join(name for name in members if name not in arrays)}")
+        names, tokens, values = (arrays[name] for name in members)
         kinds = names.dtype.kind, tokens.dtype.kind, values.dtype.kind
         if kinds not in {("U", "i", "f"), ("U", "u", "f")} or {names.ndim, tokens.ndim, values.ndim} != {1}:
             raise ValueError("names, tokens or values have the wrong type or number of dimensions")
@@ -311,7 +311,7 @@ def read_plain_words(folder: Path) -> dict[str, dict[Reading, Labels]]:
     for where, row in _read_rows(path, PLAIN_WORDS_COLUMNS):
         name, words, reader, label = row.values()
         if words not in TEXTS:
-            raise UserError(f"{where}: unknown words {words[:60]!r}; expected {' or '.join(TEXTS)}")
+            raise UserError(f"{where}: unknown text {words[:60]!r}; expected {' or '.join(TEXTS)}")
         if label not in CLASSES:
             raise UserError(f"{where}: unknown class {label[:60]!r}; expected one of {', '.join(CLASSES)}")
         labels = by_map.setdefault(name, {}).setdefault(TEXTS[words], {})

@@ -44,8 +44,8 @@ def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "
     down = -np.sort(-values, axis=-1)
     excess = down.cumsum(-1) - 1
     ranks = np.arange(1, values.shape[-1] + 1)
-    kept = (down - excess / ranks > 0).sum(-1, keepdims=True)
-    level = np.take_along_axis(excess, kept - 1, axis=-1) / kept
+    positive = (down - excess / ranks > 0).sum(-1, keepdims=True)
+    level = np.take_along_axis(excess, positive - 1, axis=-1) / positive
     return np.maximum(values - level, 0)
 
 

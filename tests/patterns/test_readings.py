@@ -37,7 +37,7 @@ def test_labels_of_held_out_readers_train_no_classifier():
     ("row", "message"),
     [
         ("a\tpaper\t1", "3 fields where 4 were expected"),
-        ("a\tbook\t1\tblock", "unknown words 'book'"),
+        ("a\tbook\t1\tblock", "unknown text 'book'"),
         ("a\tpaper\t1\tsquare", "unknown class 'square'"),
     ],
 )

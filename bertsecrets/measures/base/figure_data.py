@@ -152,14 +152,14 @@ class Repeats:
 
 
 def published_and_measured(
-    theirs: Any, ours: np.ndarray, unit: str, captions: tuple[str, str], rows: Sequence[str] = ()
+    published: Any, measured: np.ndarray, unit: str, captions: tuple[str, str], rows: Sequence[str] = ()
 ) -> Iterator[HeadMap]:
-    """Yield the paper's map and ours on a common colour scale from 0.
+    """Yield the paper's map and the measured map on a common colour scale from 0.
 
     Args:
-        captions: Captions of the paper's map and of ours.
+        captions: Captions of the paper's map and of this suite's.
     """
-    published = np.array(theirs, dtype=np.float64)
-    high = float(max(np.nanmax(published), np.nanmax(ours)))
-    for caption, values in zip(captions, (published, ours), strict=True):
+    published = np.array(published, dtype=np.float64)
+    high = float(max(np.nanmax(published), np.nanmax(measured)))
+    for caption, values in zip(captions, (published, measured), strict=True):
         yield HeadMap(caption, values, unit, high=high, rows=rows)

@@ -253,8 +253,8 @@ class Measure(ABC):
 
         The limit is the number of rows if the run was limited to a subset, otherwise None.
         """
-        rows, whole = self.rows(run), len(run.resources.rows.whole(run.subject.task, "dev"))
-        unlimited = min(whole, self.most(run.resources.settings) or whole)
+        rows, available = self.rows(run), len(run.resources.rows.whole(run.subject.task, "dev"))
+        unlimited = min(available, self.most(run.resources.settings) or available)
         return {
             "data": public_origin(rows),
             "data_fingerprint": rows.fingerprint,

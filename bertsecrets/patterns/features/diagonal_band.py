@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from bertsecrets.patterns.features.reductions import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, longest_gap, mean
 
-SHORT = 5  # in words; no slope is computed for texts up to this length
+SHORT = 5  # words; no slope is computed for texts up to this length
 FAINT = 1e-4  # fraction of a row; rows with less attention to a text do not attend to it
 LIT = 0.45  # rows with a cell this bright near the diagonal do not interrupt a line
 
