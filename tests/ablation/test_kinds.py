@@ -144,5 +144,5 @@ def test_a_float32_sample_uses_vectors_of_all_rows(kind, monkeypatch):
 def test_grids_of_different_kinds_are_not_mixed_up(tmp_path):
     arguments = (tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1], SETS[1:5])
     set_ablation(*arguments, folder=tmp_path / "grid", ablation=Ablation("zero"))
-    with pytest.raises(UserError, match="another grid"):
+    with pytest.raises(UserError, match="a different grid"):
         set_ablation(*arguments, folder=tmp_path / "grid", ablation=Ablation("mean"))

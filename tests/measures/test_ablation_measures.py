@@ -46,7 +46,7 @@ def test_regression_scores_are_correlated_and_another_grid_is_refused(tmp_path):
     )
     with torch.no_grad():
         model.classifier.weight.zero_()
-    with pytest.raises(UserError, match="another grid"):
+    with pytest.raises(UserError, match="a different grid"):
         set_ablation(classifier, encoded, task("stsb"), targets, whole_layers(3, 4), folder=tmp_path / "grid")
 
 

@@ -126,7 +126,7 @@ def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path)
         (0, "tiny_0", "line 3: map 'tiny_0' does not exist or already has a row"),
         (11, "y", "line 3: unknown third label 'y'"),
         (12, "block blok", "line 3: unknown further labels 'blok'"),
-        (12, "\tx", "line 3: 14 fields where 13 were expected"),
+        (12, "\tx", "line 3: expected 13 fields, found 14"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_line(saved, column, text, message):
@@ -282,7 +282,7 @@ def test_missing_maps_are_one_line_that_says_how_to_get_them(arguments, tmp_path
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert f"annotated maps are not in {tmp_path / 'nowhere'}" in line
     assert "dvc pull data/patterns.dvc" in line
-    assert "BERTSECRETS_MAPS=DIR" in line
+    assert "set BERTSECRETS_MAPS to their folder" in line
 
 
 def test_a_run_over_many_claims_skips_the_one_that_needs_the_maps(tmp_path, monkeypatch):

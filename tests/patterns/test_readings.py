@@ -36,7 +36,7 @@ def test_labels_of_held_out_readers_train_no_classifier():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("a\tpaper\t1", "3 fields where 4 were expected"),
+        ("a\tpaper\t1", "expected 4 fields, found 3"),
         ("a\tbook\t1\tblock", "unknown text 'book'"),
         ("a\tpaper\t1\tsquare", "unknown class 'square'"),
     ],

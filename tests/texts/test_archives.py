@@ -44,10 +44,10 @@ def test_a_file_or_an_archive_beyond_its_limit_is_refused(tmp_path, data, monkey
         read(tmp_path, data)
 
 
-def test_what_is_not_wanted_counts_in_a_tar_which_has_to_be_unpacked_up_to_there(tmp_path, monkeypatch):
+def test_unwanted_members_count_towards_the_size_limit_of_a_tar(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "TOTAL_LIMIT", 2**20)
     data = tarred({"a/rest.md": bytes(2**21), **FILES})
-    with pytest.raises(DamagedArchiveError, match="says 2097152 bytes"):
+    with pytest.raises(DamagedArchiveError, match="declares 2097152 bytes"):
         read(tmp_path, gzip.compress(data))
 
 
@@ -69,7 +69,7 @@ def test_a_damaged_header_and_a_name_given_twice_are_refused(tmp_path):
         for _ in range(2):
             archive.addfile(tarfile.TarInfo("a.txt"))
     for damaged, message in (
-        (data[:second] + bytes(512) + data[second + 512 :], "its end"),
+        (data[:second] + bytes(512) + data[second + 512 :], "end-of-archive marker"),
         (twice.getvalue(), "duplicate file"),
     ):
         with pytest.raises(DamagedArchiveError, match=message):
