@@ -63,7 +63,7 @@ def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> It
         with _bar(title, total, unit, done) as bar:
             yield bar
     else:
-        yield Lines(title, total, unit, done)
+        yield LogLines(title, total, unit, done)
 
 
 def hidden() -> bool:
@@ -78,7 +78,7 @@ class Silence:
         """Do nothing."""
 
 
-class Lines:
+class LogLines:
     """Progress as log lines. Work that takes only seconds is not logged."""
 
     def __init__(self, title: str, total: int, unit: str, done: float = 0):

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.measures.base import Measure, Results, Run
-from bertsecrets.measures.base.figure_data import Figure, LinePlot
+from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import mean_over_present
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
@@ -66,7 +66,7 @@ class Anisotropy(Measure):
             "not centred": np.asarray(measurement.value("cosine"))[1:],
             "centred": np.asarray(measurement.value("centred"))[1:],
         }
-        yield LinePlot("Mean cosine of random words' vectors by layer: {who}", curves, unit="cosine")
+        yield Lines("Mean cosine of random words' vectors by layer: {who}", curves, unit="cosine")
 
 
 def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from pydantic import PositiveInt
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figure_data import Figure, HeadMap, PaperFigure, Repeats
+from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.base.observers import SampleObserver, heads_without_numbers
 from bertsecrets.measures.registry import measure

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 
 from bertsecrets.measures.base import Measure, Results, Run
-from bertsecrets.measures.base.figure_data import Figure, LinePlot
+from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import heads_without_numbers, mean_over_present
 from bertsecrets.measures.base.probe import check_attention, check_present
 from bertsecrets.measures.registry import measure
@@ -82,7 +82,7 @@ class AttentionGradients(Measure):
             if not np.isnan(measurement.value(kind)).all()
         }
         caption = "Gradient of the loss with respect to attention weights by layer, mean over heads: {who}"
-        yield LinePlot(caption, curves, unit="absolute gradient")
+        yield Lines(caption, curves, unit="absolute gradient")
 
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from bertsecrets.errors import UserError
 from bertsecrets.measures.attention_change import map_cosine
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figure_data import Figure, HeadMap
+from bertsecrets.measures.base.figures import Figure, HeadMap
 from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.base.observers import of_batch
 from bertsecrets.measures.registry import measure

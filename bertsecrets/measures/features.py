@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figure_data import Figure, PaperFigure, Repeats, published_and_measured
+from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats, published_and_measured
 from bertsecrets.measures.base.needs import SpacyPipeline
 from bertsecrets.measures.base.observers import mark_words, max_over, mean_over_present, of_batch, received
 from bertsecrets.measures.registry import measure

@@ -11,7 +11,7 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
-from bertsecrets.measures.base.figure_data import Figure, PaperFigure, RankedHeads, Repeats, published_and_measured
+from bertsecrets.measures.base.figures import Figure, PaperFigure, RankedHeads, Repeats, published_and_measured
 from bertsecrets.measures.base.needs import NO_FRAMES, FrameSentences
 from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.registry import measure

@@ -10,7 +10,7 @@ from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
 from bertsecrets.measures.base import AblationMeasure, AblationOptions, Run
 from bertsecrets.measures.base.ablation_measure import kind_text
-from bertsecrets.measures.base.figure_data import Figure, HeadMap, PaperFigure, RankedHeads, Repeats
+from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, RankedHeads, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement

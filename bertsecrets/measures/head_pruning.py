@@ -20,7 +20,7 @@ from bertsecrets.ablation.kinds import Ablation, of_one_length
 from bertsecrets.ablation.skeleton import Skeleton
 from bertsecrets.measures.base import Measure, Results, Run
 from bertsecrets.measures.base.ablation_measure import collapsed, scored
-from bertsecrets.measures.base.figure_data import Figure, HeadMap, LinePlot
+from bertsecrets.measures.base.figures import Figure, HeadMap, Lines
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Encoded, Loss, check_finite, collate, encode, loss_of
@@ -88,7 +88,7 @@ class HeadPruning(Measure):
         left = [heads, *measurement.value("left")]
         scores = [measurement.value("baseline"), *measurement.value("score")]
         line = [(100 * (1 - count / heads), 100 * one) for count, one in zip(left, scores, strict=True)]
-        yield LinePlot(
+        yield Lines(
             "The score with the least important heads removed, a tenth at a time: {who}",
             {measurement.subject.model: line},
             unit="points of " + ("Pearson's correlation" if task.regression else "accuracy"),

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figure_data import Figure, HeadDistances, HeadMap
+from bertsecrets.measures.base.figures import Figure, HeadDistances, HeadMap
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch

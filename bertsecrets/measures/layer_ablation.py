@@ -8,7 +8,7 @@ from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, whole_layers
 from bertsecrets.measures.base import AblationMeasure, Run
 from bertsecrets.measures.base.ablation_measure import kind_text
-from bertsecrets.measures.base.figure_data import Figure, LayerBars, LinePlot, PaperFigure, Repeats
+from bertsecrets.measures.base.figures import Figure, LayerBars, Lines, PaperFigure, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -47,7 +47,7 @@ class LayerAblation(AblationMeasure):
         """Yield the curves of scores."""
         theirs, baseline = 100 * np.array(seeds.published("fig9_layer")), 100 * float(seeds.mean("baseline"))
         caption = "K19, figure 9: score with each layer disabled (no baseline published)"
-        yield LinePlot(caption, {"K19": theirs}, seeds.metric, from_zero=False)
+        yield Lines(caption, {"K19": theirs}, seeds.metric, from_zero=False)
         caption = f"{{who}}: score with each layer disabled (dashed: none disabled, {baseline:.1f})"
         ours = {seeds.first.subject.model: 100 * seeds.mean("score")}
-        yield LinePlot(caption, ours, seeds.metric, from_zero=False, baseline=baseline)
+        yield Lines(caption, ours, seeds.metric, from_zero=False, baseline=baseline)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figure_data import Figure, LinePlot
+from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import SampleObserver
 from bertsecrets.measures.base.probe import check_present, probe_inputs
 from bertsecrets.measures.registry import measure
@@ -161,7 +161,7 @@ class NormAttention(AttentionMeasure):
             if not np.isnan(measurement.value(f"{kind}_by_{by}")).all()
         }
         if curves:
-            yield LinePlot(
+            yield Lines(
                 "Share of [CLS] and [SEP] in attention, by weights and by norms, mean over heads: {who}",
                 curves,
                 unit="share",

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figure_data import (
+from bertsecrets.measures.base.figures import (
     ClassMap,
     Figure,
     LayerBars,

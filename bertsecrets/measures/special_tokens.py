@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figure_data import Figure, LinePlot, PaperFigure, Repeats, published_and_measured
+from bertsecrets.measures.base.figures import Figure, Lines, PaperFigure, Repeats, published_and_measured
 from bertsecrets.measures.base.observers import SampleObserver, max_over, received
 from bertsecrets.measures.base.probe import check_present
 from bertsecrets.measures.registry import measure
@@ -87,7 +87,7 @@ class SpecialTokens(AttentionMeasure):
         }
         if curves:
             caption = "Attention to [CLS] and [SEP] by layer, mean over heads: {who}"
-            yield LinePlot(caption, curves, unit="attention received")
+            yield Lines(caption, curves, unit="attention received")
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield the maps of both tokens, if the model has them."""

@@ -16,7 +16,7 @@ from torch import nn
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import Measure, Results, Run
 from bertsecrets.measures.base.ablation_measure import collapsed, scored
-from bertsecrets.measures.base.figure_data import Figure, LinePlot
+from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.layers import layer_of
@@ -73,7 +73,7 @@ class WeightPruning(Measure):
         curves = {measurement.subject.model: [(100 * x, 100 * y) for x, y in zip(shares, scores, strict=True)]}
         if (published := p20_pruned_scores(task.name)) is not None:
             curves["P20, BERT-base"] = [(100 * x, y) for x, y in published.items()]
-        yield LinePlot(
+        yield Lines(
             "The score with the smallest weights set to 0: {who}",
             curves,
             unit="points of " + ("Pearson's correlation" if task.regression else "accuracy"),

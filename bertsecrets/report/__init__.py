@@ -25,7 +25,7 @@ def show_in_notebooks() -> None:
     @as_chart.register(Measurement)
     def _(shown: Measurement) -> Any:
         from bertsecrets.report.charts import as_altair
-        from bertsecrets.report.figures import figures_of
+        from bertsecrets.report.replicas import figures_of
         from bertsecrets.settings import load_settings
 
         charts = figures_of(shown, load_settings().judge)

@@ -17,13 +17,13 @@ from jaxtyping import Float
 
 from bertsecrets.claims.estimate import with_interval
 from bertsecrets.errors import from_extra
-from bertsecrets.measures.base.figure_data import (
+from bertsecrets.measures.base.figures import (
     ClassMap,
     Figure,
     HeadDistances,
     HeadMap,
     LayerBars,
-    LinePlot,
+    Lines,
     RankedHeads,
     Shares,
 )
@@ -136,7 +136,7 @@ def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
 
 
 @draw.register
-def _(figure: LinePlot, settings: JudgeParams, caption: str) -> Chart:
+def _(figure: Lines, settings: JudgeParams, caption: str) -> Chart:
     by_layer = figure.x == "layer"
     lines = {
         name: {i + 1: y for i, y in enumerate(values)} if by_layer else dict(values)

@@ -13,9 +13,9 @@ from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import ASIDE, Row, cards_of, columns, matrix
 from bertsecrets.report.charts import CONFIG, strip_spec, svg
 from bertsecrets.report.comparison import Findings
-from bertsecrets.report.figures import figures_of, other_figures, paper_figures, table_1
 from bertsecrets.report.json import unique
 from bertsecrets.report.outcomes import OUTCOMES, tally
+from bertsecrets.report.replicas import figures_of, other_figures, paper_figures, table_1
 from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
     cite,

@@ -15,7 +15,7 @@ from bertsecrets.measures.head_statistics import HeadObserver, divergences, row_
 from bertsecrets.measures.norm_attention import NormObserver, blocks_of
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate, loss_of
-from bertsecrets.report.figures import figures_of
+from bertsecrets.report.replicas import figures_of
 from bertsecrets.settings import load_settings
 
 ENCODED = some_inputs(9)

@@ -14,7 +14,7 @@ from bertsecrets.measures.head_pruning import gated, heads_left, prune_heads
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.measures.weight_pruning import layer_weights, prune_smallest
 from bertsecrets.models.encoding import loss_of, predict
-from bertsecrets.report.figures import figures_of
+from bertsecrets.report.replicas import figures_of
 from bertsecrets.settings import JudgeParams
 from bertsecrets.texts.published import p20, p20_heads_left
 from bertsecrets.texts.tasks import task

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertsecrets.measures.base.figure_data import HeadMap
+from bertsecrets.measures.base.figures import HeadMap
 from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.report import charts
 from bertsecrets.report.charts import GAIN, LOSS, scaled, svg
-from bertsecrets.report.figures import figures_of
+from bertsecrets.report.replicas import figures_of
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 

@@ -13,8 +13,8 @@ from verdicts import beats
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.cards import cards_of, strip_rows
-from bertsecrets.report.figures import paper_figures, table_1
 from bertsecrets.report.html import page
+from bertsecrets.report.replicas import paper_figures, table_1
 from bertsecrets.types import Provenance
 
 COMMAND = ["bertsecrets", "report", "--model", MODEL, "--task", "rte", "--html", "my report.html"]

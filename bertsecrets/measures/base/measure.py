@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bertsecrets.errors import UserError
-from bertsecrets.measures.base.figure_data import Figure, PaperFigure, Repeats
+from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.models import opening
 from bertsecrets.models.initialisations import get_initialisation

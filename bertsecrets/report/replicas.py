@@ -8,7 +8,7 @@ import numpy as np
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import UserError, from_extra
-from bertsecrets.measures.base.figure_data import Figure, PaperFigure, Repeats
+from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.report.charts import Chart, draw

@@ -57,7 +57,7 @@ class LayerBars:
 
 
 @dataclass(frozen=True)
-class LinePlot:
+class Lines:
     """A line plot over layers, or over another quantity.
 
     Attributes:
@@ -104,7 +104,7 @@ class HeadDistances:
     heads: int
 
 
-Figure = HeadMap | RankedHeads | LayerBars | LinePlot | Shares | ClassMap | HeadDistances
+Figure = HeadMap | RankedHeads | LayerBars | Lines | Shares | ClassMap | HeadDistances
 
 
 # ---------------------------------------------------------------------- next to the paper's
