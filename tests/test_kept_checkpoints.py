@@ -49,7 +49,7 @@ def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
         first = session.measurement("scores", subject)
         assert weights(session, subject).exists()
     assert not weights(session, subject).exists()
-    assert f"weights of {subject} dropped" in capsys.readouterr().err
+    assert f"deleted the weights of {subject}: " in capsys.readouterr().err
     for later in ("full", "none"):
         with opened(store, tiny_glue, later) as session:
             again = session.measurement("scores", subject)

@@ -45,7 +45,7 @@ def ablated(baseline, score):
     [
         (
             found("layer-ablation", baseline=0.5, score=GRID[:, 0]),
-            ["figure 9", "score with each layer off", "accuracy (points)"],
+            ["figure 9", "score with each layer disabled", "accuracy (points)"],
         ),
         (found("attention-change", cosine=GRID), ["figure 5", "cropped"]),
         (found("attention-change", options={"padded_to": 200}, cosine=GRID), ["figure 5", "padded to 200"]),
