@@ -4,11 +4,12 @@
 import argparse
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bertsecrets.errors import UserError, near_matches, shortened
+from bertsecrets.errors import UserError, near_matches, python_names, shortened
 from bertsecrets.models.families import full_name
 from bertsecrets.reading import seconds
 from bertsecrets.settings import project_options
@@ -167,8 +168,17 @@ class RunOptions:
     )
     checkpoint: Path | str | None = None
     checkpoint_task: str | None = None
+    flags: bool = False  # name options as the command line does in messages of errors
 
     def __post_init__(self) -> None:
+        with self.naming():
+            self._check()
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Return a context in which messages of errors name options as the user does: as flags, or as in Python."""
+        return nullcontext() if self.flags else python_names()
+
+    def _check(self) -> None:
         if self.model == "":
             raise UserError("the model's name is empty: give a name on the hub, a folder, minilm or mpnet")
         if self.model is not None:
@@ -198,7 +208,7 @@ class RunOptions:
 
     def _check_checkpoint(self) -> None:
         if self.checkpoint_task is None:
-            raise UserError("--checkpoint needs the one task that it was fine-tuned on: name it with --task")
+            raise UserError("checkpoint needs the one task that it was fine-tuned on: name it as checkpoint_task")
         given = [name for name in TRAINING_OPTIONS if getattr(self, name) is not None]
         given += ["keep_checkpoints"] if self.keep_checkpoints != "full" else []
         if given:
@@ -215,7 +225,7 @@ class RunOptions:
             for name, value in configured().items()
             if name in known and not (trained and name in TRAINING_OPTIONS)
         }
-        return cls(**{**defaults, **given})
+        return cls(**{**defaults, **given}, flags=True)
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
         """Return the options for judging a single checkpoint on its task, if a checkpoint is given.
@@ -225,7 +235,9 @@ class RunOptions:
         """
         if checkpoint is None:
             return self
-        return replace(self, checkpoint=checkpoint, checkpoint_task=tasks[0] if len(tasks) == 1 else None)
+        if len(tasks) != 1:
+            raise UserError("--checkpoint needs the one task that it was fine-tuned on: name it with --task")
+        return replace(self, checkpoint=checkpoint, checkpoint_task=tasks[0])
 
     @property
     def judged(self) -> str | None:
@@ -377,21 +389,6 @@ def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = RO
     for title, members in HELP_GROUPS.items():
         if present := [name for name in members if name in names]:
             add_options(parser.add_argument_group(title).add_argument, present)
-
-
-def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Check that none of these options was given.
-
-    Args:
-        why: Rest of the message, after the option's name.
-
-    Raises:
-        UserError: If one was given.
-    """
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value is not False and value != []:
-            raise UserError(f"{flag(name)} {why}: leave it out")
 
 
 def _from_environment(variable: str) -> Path | None:

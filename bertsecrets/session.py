@@ -4,10 +4,10 @@ A session combines options, data, models and the store, whose caches (`bertsecre
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import fields, replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
@@ -19,7 +19,7 @@ from bertsecrets.claims.schema import Case, find_case, select_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.history import keep
-from bertsecrets.errors import MissingError, NotApplicableError, UserError, one_line
+from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches, one_line
 from bertsecrets.judging import SeedBudget, Verdicts, attempt, judge_until_decided
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
@@ -42,6 +42,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 show_in_notebooks()
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _in_python(method: Method) -> Method:
+    """Decorate a method for Python: messages of its errors name options as the user does."""
+
+    @wraps(method)
+    def named(session: "Session", *args: Any, **options: Any) -> Any:
+        with session.options.naming():
+            return method(session, *args, **options)
+
+    return cast(Method, named)
 
 
 class Session:
@@ -67,8 +80,17 @@ class Session:
         Raises:
             UserError: If an option is invalid, or names something that does not exist.
         """
-        self.options = options = replace(options, **given) if options else RunOptions(**given)
+        names = {field.name: None for field in fields(RunOptions)}
+        for name in given.keys() - names:
+            raise UserError(f"unknown option {name!r}: {near_matches(name, names)}")
+        self.options = replace(options, **given) if options else RunOptions(**given)
         self.settings = settings or load_settings()
+        self._open()
+
+    @_in_python
+    def _open(self) -> None:
+        """Open the data and the store, and look up the device and the model."""
+        options = self.options
         if options.budget is not None and not self.adds_seeds:
             raise UserError(f"--budget has no effect on a fixed number of seeds: give --seeds {AUTO}, or leave it out")
         device = best_device(options.device)
@@ -163,6 +185,7 @@ class Session:
 
     # ------------------------------------------------------------------ in Python
 
+    @_in_python
     def subject(self, task_name: str | None, init: str = "pretrained", seed: int = 1) -> Subject:
         """Return a subject: the session's model on a task or, without a task, the bare encoder.
 
@@ -175,6 +198,7 @@ class Session:
             return Subject(self.model, ALL_TASKS, "untrained", seed)
         return Subject(self.model, task(task_name).name, name, seed)
 
+    @_in_python
     def measure(
         self,
         measure: str,
@@ -202,6 +226,7 @@ class Session:
             get_measure(measure).check_request(task, check_initialisation(init), seed, checkpoint=folder)
             return self.measurement(measure, subject, folder, **options)
 
+    @_in_python
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
         """Return the verdict on a claim, making measurements that are not in the store.
 
@@ -223,6 +248,7 @@ class Session:
 
         return self.judge_case(case, SeedBudget(self.budget).affords)
 
+    @_in_python
     def judge_all(self, task: str | None = None, claims: Iterable[str] = ()) -> Verdicts:
         """Return the verdicts on all claims that apply to the model and can be measured.
 
@@ -239,7 +265,8 @@ class Session:
             for case in select_cases(claims, [task] if task else [])
             if self.applies_to(case) and plan.missing(self, case) is None and not (task and set(case.on_tasks) - {task})
         ]
-        results = (attempt(case, partial(self.judge_case, case, affords)) for case in chosen)
+        judge_one = _in_python(Session.judge_case)
+        results = (attempt(case, partial(judge_one, self, case, affords)) for case in chosen)
         return Verdicts(result for result in results if isinstance(result, Verdict))
 
     # ------------------------------------------------------------------ verdicts

@@ -99,7 +99,7 @@ def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, wit
 
 
 def test_options_that_say_nothing_together_are_refused_in_python_too(own):
-    with pytest.raises(UserError, match="--checkpoint needs the one task"):
+    with pytest.raises(UserError, match="^checkpoint needs the one task .*: name it as checkpoint_task"):
         bs.RunOptions(checkpoint=own)
 
 

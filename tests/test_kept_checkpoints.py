@@ -121,7 +121,7 @@ def test_an_export_has_weights(store, tiny_glue, subject, tmp_path):
 
 
 def test_an_unknown_value_is_refused():
-    with pytest.raises(UserError, match="unknown --keep-checkpoints 'nonne': did you mean none"):
+    with pytest.raises(UserError, match="unknown keep_checkpoints 'nonne': did you mean none"):
         RunOptions(keep_checkpoints="nonne")
 
 

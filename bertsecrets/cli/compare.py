@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.outputs import check_files
+from bertsecrets.cli.outputs import check_files, refuse
 from bertsecrets.cli.sides import Choice, model_side, open_sides, wanted_of
 from bertsecrets.options import (
     INITIALISATION,
@@ -14,7 +14,6 @@ from bertsecrets.options import (
     add_run_options,
     check_initialisation,
     path,
-    refuse,
 )
 from bertsecrets.texts.tasks import task
 

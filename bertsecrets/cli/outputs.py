@@ -70,6 +70,21 @@ def check_files(files: Iterable[Path | None]) -> None:
         check_writable(file)
 
 
+def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Check that none of these options was given.
+
+    Args:
+        why: Rest of the message, after the option's name.
+
+    Raises:
+        UserError: If one was given.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value is not False and value != []:
+            raise UserError(f"{flag(name)} {why}: leave it out")
+
+
 def without(words: Sequence[str], names: Collection[str]) -> list[str]:
     """Return a command without some of its options.
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.judging import SELECTION, add_examples, add_selection, judge_cases, open_session, selected
-from bertsecrets.cli.outputs import FILES, add_outputs, check_outputs, conclude
+from bertsecrets.cli.outputs import FILES, add_outputs, check_outputs, conclude, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
-from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_command, path, refuse, seed_range
+from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_command, path, seed_range
 from bertsecrets.types import AUTO, INITIALISATIONS
 
 if TYPE_CHECKING:

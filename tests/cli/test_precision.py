@@ -82,7 +82,7 @@ def test_an_unknown_precision_is_reported_in_one_line(capsys, shared, tmp_path):
     line = told(capsys, "finetune", "--task", "rte", *shared, "--precision", "float16")
     assert "unknown --precision 'float16'" in line
     assert "bfloat16" in line
-    with pytest.raises(UserError, match="unknown --precision 'half'"):
+    with pytest.raises(UserError, match="unknown precision 'half'"):
         Session(precision="half")
     code, said = pytest_benchmarks("--precision", "half", output=tmp_path / "output")
     assert code == 2

@@ -115,5 +115,5 @@ def test_a_budget_is_for_seeds_that_are_added(capsys, shared):
 
 def test_seeds_are_a_number_or_auto(capsys, shared, session):
     assert "some is neither a whole number nor auto" in told(capsys, "report", *E1, *shared, "--seeds", "some")
-    with pytest.raises(UserError, match="--seeds some is neither a whole number nor auto"):
+    with pytest.raises(UserError, match="^seeds some is neither a whole number nor auto"):
         session(seeds="some")
