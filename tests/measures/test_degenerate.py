@@ -117,7 +117,7 @@ def test_a_head_without_numbers_is_named(measure, name):
     damaged = gridded(measure, **{name: with_head(whole, 2, 1, NAN)})
     assert problem(damaged) == f"no values for head 2 of layer 3 ({name})"
     two = gridded(measure, **{name: with_head(with_head(whole, 2, 1, NAN), 4, 0, np.inf)})
-    assert problem(two) == f"no values for head 2 of layer 3 and 1 other(s) ({name})"
+    assert problem(two) == f"no values for head 2 of layer 3 and 1 other head ({name})"
 
 
 def test_features_that_inputs_lack_are_not_missing_numbers():

@@ -106,7 +106,8 @@ def heads_without_numbers(measurement: Measurement) -> str | None:
             if heads.any():
                 first = int(heads.argmax())
                 layer, head = divmod(first, sample.shape[2])
-                more = f" and {heads.sum() - 1} other(s)" if heads.sum() > 1 else ""
+                others = int(heads.sum()) - 1
+                more = f" and {others} other head{'s' if others > 1 else ''}" if others else ""
                 return f"no values for head {head + 1} of layer {layer + 1}{more} ({name})"
     return None
 
