@@ -2,10 +2,11 @@
 
 Rows are randomly split into pairs. The value of a pair is the mean cosine over all pairs of word-pieces, one from each
 row, excluding special tokens. It is 0 for an isotropic distribution. Word-pieces in short rows have more weight than
-in Ethayarajh's uniform sample. `centred` is computed after subtracting the mean vector over all word-pieces.
+in Ethayarajh's uniform sample. `centred` is computed after subtracting the mean vector over all word-pieces. Before and
+after fine-tuning, the pairs are the same, so claims I9 compare them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,11 +29,12 @@ SEED = 2019  # for pairing rows
 States = Float[torch.Tensor, "states rows tokens width"]
 
 
-@measure("anisotropy", title="cosine of random words' vectors", source="Ethayarajh 2019")
+@measure("anisotropy", title="cosine of random words' vectors", source="Ethayarajh 2019", version=2)
 class Anisotropy(Measure):
     """Values: `cosine` and `centred` [state], for the embeddings followed by the output of each layer.
 
-    Samples: `cosine` and `centred` [example, state]; NaN for the second row of each pair.
+    Samples: `cosine` and `centred` [example, state]; `same_class` [example], 1 if both rows of a pair have one label,
+    0 if not, NaN for regression. All are NaN for the second row of each pair.
     """
 
     section = "attention"
@@ -58,7 +60,9 @@ class Anisotropy(Measure):
         pairs = random_pairs(len(encoded))
         samples = {"cosine": paired(directions, pairs), "centred": paired(centred, pairs)}
         means = mean_over_present(samples)
-        return {self.name: ({name: means[name] for name in samples}, samples)}, len(encoded)
+        values = {name: means[name] for name in samples}
+        samples["same_class"] = same_class(rows.targets(), pairs, regression=run.task.regression)
+        return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield both cosines by layer, excluding the embeddings."""
@@ -87,6 +91,20 @@ def paired(
     cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
     return cosines
+
+
+def same_class(
+    labels: Sequence[float], pairs: Int[np.ndarray, "pairs 2"], *, regression: bool
+) -> Float[np.ndarray, " examples"]:
+    """Return 1 in a pair's first row if both rows have the same label, 0 if not, and NaN elsewhere or for regression.
+
+    >>> same_class([1, 0, 0], np.array([[0, 2]]), regression=False).tolist()
+    [0.0, nan, nan]
+    """
+    found, numbers = np.full(len(labels), np.nan), np.asarray(labels)
+    if not regression:
+        found[pairs[:, 0]] = numbers[pairs[:, 0]] == numbers[pairs[:, 1]]
+    return found
 
 
 def row_directions(

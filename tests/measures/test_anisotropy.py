@@ -9,7 +9,7 @@ from transformers import AutoModelForSequenceClassification
 from zoo import save_family
 
 from bertsecrets.errors import UserError
-from bertsecrets.measures.anisotropy import paired, random_pairs, row_directions
+from bertsecrets.measures.anisotropy import paired, random_pairs, row_directions, same_class
 from bertsecrets.models.opening import OpenModel
 
 ENCODED = some_inputs(9)
@@ -80,3 +80,12 @@ def test_a_checkpoint_is_measured(session):
     found = session.measure("anisotropy", task="rte", init="untrained")
     assert found.values["cosine"].shape == (4,)
     assert np.isfinite(found.values["centred"]).all()
+    assert found.samples["same_class"].shape == (found.examples,)
+    assert np.isfinite(found.samples["same_class"]).sum() == found.examples // 2
+
+
+def test_pairs_of_one_label_are_marked_unless_labels_are_scores():
+    pairs = np.array([[3, 0], [1, 2]])
+    found = same_class([0, 1, 1, 2, 0], pairs, regression=False)
+    np.testing.assert_equal(found, [np.nan, 1, np.nan, 0, np.nan])
+    assert np.isnan(same_class([0.5, 0.5, 1.0, 1.0, 2.0], pairs, regression=True)).all()
