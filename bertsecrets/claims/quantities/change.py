@@ -27,6 +27,22 @@ def first_two(change: Measurement) -> Estimand:
     return replace(_two_minus_others(change, slice(None, 2), slice(2, None), "after the first two"), extreme="least")
 
 
+@quantity("upper-half-change", unit="cosine", change=CHANGE)
+def upper_half(change: Measurement) -> Estimand:
+    """Return the mean similarity of the lower half of the layers minus that of the upper half."""
+    layers = by_layer(change, "cosine")
+    half = layers.shape[1] // 2
+    if not half:
+        raise NotApplicableError("a model of one layer has no upper half")
+    note = ", ".join(f"{one:.2f}" for one in layers.mean(0))
+    return Estimand.of(
+        layers,
+        lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),
+        f"layers 1 on: {note}",
+        clusters=clusters_of(change),
+    )
+
+
 def _two_minus_others(change: Measurement, two: slice, others: slice, where: str) -> Estimand:
     """Return the mean similarity of each of two layers minus that of each other layer.
 

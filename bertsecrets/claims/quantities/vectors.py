@@ -1,4 +1,4 @@
-"""Similarity of the vectors of random words (claims I2)."""
+"""Similarity of the vectors of random words, and its change in fine-tuning (claims I2, I9)."""
 
 import numpy as np
 from jaxtyping import Float
@@ -36,3 +36,57 @@ def anisotropy_rise(vectors: Measurement) -> Estimand:
     if not half:
         raise NotApplicableError("a model of one layer has no upper half")
     return Estimand.of(block, lambda mean: mean[..., -half:].mean(-1) - mean[..., :half].mean(-1), note)
+
+
+CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
+
+
+@quantity("geometry-correlation", unit="r", within=(-1, 1), **CHANGE)
+def geometry(after: Measurement, before: Measurement) -> Estimand:
+    """Return the correlation of cosines before and after fine-tuning, over pairs of rows, in the upper half of layers.
+
+    It is computed layer by layer, without the mean vector, and averaged.
+    """
+    block, _ = _pairs(after, before)
+    layers = block.shape[1] // 2
+    half = layers // 2
+    if not half:
+        raise NotApplicableError("a model of one layer has no upper half")
+    tuned, plain = block[:, :layers], block[:, layers:]
+    products = np.hstack([tuned, plain, tuned**2, plain**2, tuned * plain])
+
+    def correlations(mean: np.ndarray) -> np.ndarray:
+        x, y, xx, yy, xy = np.split(mean, 5, axis=-1)
+        spread = np.sqrt(np.clip(xx - x**2, 0, None) * np.clip(yy - y**2, 0, None))
+        return np.divide(xy - x * y, spread, out=np.full(np.shape(xy), np.nan), where=spread > 0)
+
+    note = ", ".join(f"{one:.2f}" for one in correlations(products.mean(0)))
+    return Estimand.of(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"layers 1 on: {note}")
+
+
+@quantity("class-separation-growth", unit="cosine", within=(-4, 4), **CHANGE)
+def class_separation(after: Measurement, before: Measurement) -> Estimand:
+    """Return how much fine-tuning separates classes in the last layer.
+
+    The separation is the mean cosine of two rows of the same class minus that of two rows of different classes, without
+    the mean vector.
+
+    Raises:
+        NotApplicableError: The task has scores instead of classes.
+    """
+    block, same = _pairs(after, before)
+    if np.isnan(same).any():
+        raise NotApplicableError("the task has scores instead of classes")
+    layers = block.shape[1] // 2
+    growth = block[:, layers - 1] - block[:, -1]
+    by_class = np.stack([np.where(same == 1, growth, np.nan), np.where(same == 0, growth, np.nan)], axis=1)
+    within, between = column_means(by_class)[0]
+    note = f"cosines in one class change by {within:+.3f}, between classes by {between:+.3f}"
+    return Estimand.of(by_class, lambda mean: mean[..., 0] - mean[..., 1], note)
+
+
+def _pairs(after: Measurement, before: Measurement) -> tuple[Float[np.ndarray, "pairs layers2"], np.ndarray]:
+    """Return each pair's centred cosines by layer, after and then before, and whether both rows have one class."""
+    block = np.hstack([one.sample("centred").astype(np.float64)[:, 1:] for one in (after, before)])
+    present = ~np.isnan(block).any(1)
+    return block[present], after.sample("same_class")[present]
