@@ -67,6 +67,7 @@ notebook: $(VENV)/installed
 
 # The demo as a DVC pipeline (docs/dvc.md); its values stay in params.yaml.
 pipeline-demo: $(VENV)/installed
+	$(BIN)/bertsecrets corpus runs/corpus
 	PATH="$(abspath $(BIN)):$$PATH" dvc exp run -S 'pipeline=$${sets.demo}'
 
 # Half as many again as there are cores, since tests often wait: for processes that end, for disks, for each other.

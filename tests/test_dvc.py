@@ -2,21 +2,27 @@
 
 import configparser
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
 from edited_package import edited_package, forget
-from pipeline import PROJECT, commit, copied_checkout, in_git, run
+from pages import DOCS, blocks
+from pipeline import PROJECT, commit, copied_checkout, in_git, run, start, tiny_checkout
 
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.patterns.map_set import own_maps
 from bertsecrets.provenance import TRAINING
+from bertsecrets.settings import Params
 from bertsecrets.store.code import code_digest
 from bertsecrets.texts.corpus import write_corpus
 
@@ -49,7 +55,7 @@ CHANGES = {
     "finetune": ("params.yaml", "epochs: 3", "epochs: 4", {TRAINED}),
     "attention": ("params.yaml", "examples: 1000", "examples: 999", {MEASURED}),
     "judge": ("params.yaml", "confidence: 0.95", "confidence: 0.9", {"verify"}),
-    "the corpus, which is not read": ("params.yaml", "train_rows: 1600", "train_rows: 1601", {"corpus"}),
+    "the corpus, which no stage writes": ("params.yaml", "train_rows: 1600", "train_rows: 1601", set()),
     "another seed": (
         *("params.yaml", "    seed:\n    - 1\n", "    seed:\n    - 1\n    - 2\n"),
         {"finetune@rte-pretrained-2", "measure@rte-pretrained-2", "verify"},
@@ -66,7 +72,6 @@ def lab(tmp_path_factory, tiny_bert):
     folder = copied_checkout(tmp_path_factory.mktemp("lab") / "checkout")
     shutil.copytree(tiny_bert, folder / "my-bert")
     write_corpus(folder / "my-glue", 32, 16)
-    (folder / ".gitignore").write_text("/runs/\n/my-*/\n")
     in_git(folder)
     values = [
         *("model=./my-bert", "model_files=./my-bert", "glue=./my-glue", "glue_files=./my-glue"),
@@ -161,21 +166,82 @@ def test_sets_of_parameters_can_take_the_place_of_the_papers_and_of_each_other(t
         assert data["pipeline"] == data["sets"][name]
 
 
-def test_sentences_with_frames_are_a_parameter_and_a_dependency(tmp_path):
-    for name in ("dvc.yaml", "params.yaml"):
+def _documented(*words: str) -> list[list[str]]:
+    """Return the commands of docs/dvc.md that start with these words."""
+    commands = [command for block in blocks(DOCS / "dvc.md") if block.language == "sh" for command in block.commands]
+    found = [command for command in commands if command[: len(words)] == list(words)]
+    assert found
+    return found
+
+
+def test_documented_values_can_be_set_in_the_parameter_files(tmp_path):
+    from dvc.utils.cli_parse import to_path_overrides
+    from dvc.utils.hydra import apply_overrides
+
+    quick = {}
+    for command in _documented("dvc", "exp", "run"):
+        for name in ("params.yaml", "spacy.yaml"):
+            shutil.copy(PROJECT / name, tmp_path / name)
+        values = [word for option, word in pairwise(command) if option == "-S"]
+        for name, overrides in to_path_overrides(values).items():
+            apply_overrides(str(tmp_path / name), overrides)
+        params = Params.model_validate(yaml.safe_load((tmp_path / "params.yaml").read_text()))
+        if any(value.startswith("sets.quick.") for value in values):
+            quick = params.pipeline
+    assert (quick.model, quick.glue, quick.glue_files) == ("minilm", "./glue_data", "./glue_data")
+    assert quick.options.measure == {"limit": 48}
+
+
+def test_an_interrupted_experiment_continues_or_is_undone_as_documented(tmp_path, tiny_bert):
+    folder = in_git(tiny_checkout(tmp_path / "checkout", tiny_bert))
+    params = folder / "params.yaml"
+    before = params.read_text()
+
+    def interrupt(seed: int) -> None:
+        process = start(folder, "exp", "run", "-S", f"pipeline.grid.seed=[{seed}]", TRAINED[:-1] + str(seed))
+        while not list(folder.glob("runs/checkpoints/[!.]*")) and process.poll() is None:
+            time.sleep(0.01)
+        assert process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        shutil.rmtree(folder / "runs/checkpoints")
+        assert params.read_text() != before
+
+    interrupt(2)
+    run(folder, "exp", "run", TRAINED[:-1] + "2")
+    assert (folder / "runs/dvc/checkpoints/rte-pretrained-2/model.safetensors").is_file()
+    interrupt(3)
+    (restore,) = _documented("git", "restore")
+    subprocess.run(restore, cwd=folder, check=True)
+    assert params.read_text() == before
+    staged = subprocess.run(["git", "diff", "--cached", "--name-only"], cwd=folder, capture_output=True, text=True)
+    assert {*staged.stdout.split()} <= {"dvc.lock"}  # neither values nor data
+
+
+def test_frames_and_spacy_pipelines_are_parameters_and_dependencies(tmp_path):
+    """An entry adds stages that read and watch its path; without entries there are none."""
+    for name in ("dvc.yaml", "params.yaml", "spacy.yaml"):
         shutil.copy(PROJECT / name, tmp_path / name)
     params = yaml.safe_load((tmp_path / "params.yaml").read_text())
-    named = {}
-    for frames in ({}, {"paper": "frames.jsonl"}):
+    params["pipeline"]["grid"] = {"task": ["rte"], "init": ["frozen"], "seed": [3]}
+
+    def stages(frames: dict[str, str], spacy: list[str]) -> dict[str, tuple[str, str]]:
         params["pipeline"]["frames"] = frames
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+        (tmp_path / "spacy.yaml").write_text(yaml.safe_dump({"spacy": spacy}))
         with Repo.init(tmp_path, no_scm=True, force=True) as repo:
-            stages = [stage for stage in repo.index.stages if stage.name.startswith("frames")]
-            named[len(frames)] = [(stage.name, stage.deps[0].def_path, stage.cmd) for stage in stages]
-    assert named[0] == []
-    ((name, dependency, command),) = named[1]
-    assert (name, dependency) == ("frames@paper", "frames.jsonl")
-    assert '--frames "frames.jsonl"' in command
+            added = [stage for stage in repo.index.stages if stage.name.startswith(("frames", "words"))]
+        return {stage.name: (stage.deps[0].def_path, stage.cmd) for stage in added}
+
+    assert stages({}, []) == {}
+    added = stages({"paper": "frames.jsonl"}, ["./my-parser"])
+    assert {name: dependency for name, (dependency, _) in added.items()} == {
+        "frames@paper": "frames.jsonl",
+        "words@features-rte-frozen-3-./my-parser": "./my-parser",
+        "words@relations-rte-frozen-3-./my-parser": "./my-parser",
+    }
+    assert '--frames "frames.jsonl"' in added["frames@paper"][1]
+    assert '--spacy "./my-parser"' in added["words@features-rte-frozen-3-./my-parser"][1]
 
 
 def test_stages_depend_on_all_code_that_computes_their_results(tmp_path):
@@ -183,7 +249,8 @@ def test_stages_depend_on_all_code_that_computes_their_results(tmp_path):
     stages = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
     measures = [type(measure).__module__ for measure in map(get_measure, measure_names()) if measure.common]
     frames = [type(get_measure("frame-heads")).__module__]
-    for stage, modules in {"finetune": [TRAINING], "measure": measures, "frames": frames}.items():
+    words = [type(get_measure(name)).__module__ for name in stages["words"]["matrix"]["measure"]]
+    for stage, modules in {"finetune": [TRAINING], "measure": measures, "frames": frames, "words": words}.items():
         deps = {Path(dep) for dep in stages[stage].get("do", stages[stage])["deps"]}
         with edited_package(tmp_path / stage) as copy:
             before = [code_digest(module) for module in modules]

@@ -5,12 +5,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from bertsecrets.texts.corpus import write_corpus
+
 PROJECT = Path(__file__).resolve().parents[2]
-NAMES = ("dvc.yaml", ".dvcignore", ".gitignore", "expected", "bertsecrets", "params.yaml", "requirements-dev.txt")
+NAMES = (
+    *("dvc.yaml", "params.yaml", "spacy.yaml", "requirements-dev.txt"),
+    *(".dvcignore", ".gitignore", "expected", "bertsecrets"),
+)
 
 
 def copied_checkout(folder: Path) -> Path:
@@ -21,25 +25,19 @@ def copied_checkout(folder: Path) -> Path:
     return folder
 
 
-def tiny_checkout(folder: Path, model: Path, *, glue: Path | None = None, **pipeline: Any) -> Path:
-    """Copy the pipeline into a new folder, and make it run one tiny subject on the suite's own corpus.
-
-    Args:
-        glue: a GLUE folder to read instead of the corpus.
-        pipeline: other settings of the pipeline.
-    """
+def tiny_checkout(folder: Path, model: Path) -> Path:
+    """Copy the pipeline into a new folder, and make it run one tiny subject on the suite's own corpus."""
     copied_checkout(folder)
-    source = "runs/dvc/corpus" if glue is None else str(glue)
+    corpus = folder / "my-glue"
+    write_corpus(corpus, 32, 16)
     params = yaml.safe_load((folder / "params.yaml").read_text())
-    params["corpus"] = {"train_rows": 32, "dev_rows": 16}
     params["pipeline"] |= {
         "model": str(model),
         "model_files": str(model),
-        "glue": source,
-        "glue_files": source,
+        "glue": str(corpus),
+        "glue_files": str(corpus),
         "grid": {"task": ["rte"], "init": ["pretrained"], "seed": [1]},
-        "options": {"data": {"allow-unofficial-data": True} if glue is None else {}, "finetune": {}, "measure": {}},
-        **pipeline,
+        "options": {"data": {"allow-unofficial-data": True}, "finetune": {}, "measure": {}},
     }
     (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
     return folder
