@@ -76,22 +76,18 @@ class CheckpointCache:
             "train_limit": rows.cut(subject.task, "train") if trained else None,
         }
 
-    def stored(self, subject: Subject) -> Path | None:
-        """Return a subject's checkpoint entry, with or without weights, or None. Its files are not verified.
+    def find(self, subject: Subject, *, verify: bool = True) -> Path | None:
+        """Return a subject's checkpoint entry, with or without weights, or None.
+
+        Args:
+            verify: Whether to check all files, as in `Store.find`.
 
         Raises:
             UserError: If the model or the data are not available.
         """
-        return self._search(subject, Store.named)
-
-    def find(self, subject: Subject) -> Path | None:
-        """Return the entry that `stored` finds if it is undamaged."""
-        return self._search(subject, Store.find)
-
-    def _search(self, subject: Subject, search: Callable[[Store, str, Key], Path | None]) -> Path | None:
         key = self.key(subject)
         stores = (replace(self.store, accept_older=False), self.store)
-        entries = (search(store, kind, key) for store in stores for kind in (CHECKPOINTS, DROPPED))
+        entries = (store.find(kind, key, verify=verify) for store in stores for kind in (CHECKPOINTS, DROPPED))
         return next(filter(None, entries), None)
 
     def get(self, subject: Subject) -> Path:
@@ -150,9 +146,8 @@ class CheckpointCache:
 
     def drop(self, subjects: Iterable[Subject]) -> None:
         """Drop the weights of subjects' checkpoints, except those still needed."""
-        entries = (
-            self.used.get(subject) or self.stored(subject) for subject in subjects if subject not in self._needed
-        )
+        needless = [subject for subject in subjects if subject not in self._needed]
+        entries = [self.used.get(subject) or self.find(subject, verify=False) for subject in needless]
         drop_weights([entry for entry in entries if entry is not None])
 
 
@@ -184,11 +179,11 @@ class MeasurementCache:
             MissingError: If its checkpoint is not stored, so that the key is unknown.
             UserError: If the model or the data are not available.
         """
-        measure, subject = _measure(request), request.subject
+        measure, subject = get_measure(request.measure or ""), request.subject
         ref = self.checkpoints.ref(subject.model) if measure.reads_model else None
         folder = None
         if ref is not None:
-            folder = self.checkpoints.stored(subject) if measure.on_task else ref.folder()
+            folder = self.checkpoints.find(subject, verify=False) if measure.on_task else ref.folder()
             if folder is None:
                 raise MissingError(f"the checkpoint {subject} is not in the store yet")
         return measure.key(Run(subject, measure.check_options(dict(request.options)), self.resources, ref, folder))
@@ -206,7 +201,7 @@ class MeasurementCache:
         Raises:
             UserError: If the model or the data are not available.
         """
-        return self.store.named(MEASUREMENTS, self.key(request))
+        return self.store.find(MEASUREMENTS, self.key(request), verify=False)
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
         """Return a measurement, making it if it is not stored.
@@ -217,13 +212,13 @@ class MeasurementCache:
         Raises:
             UserError: If the measure or an option is unknown, or data, a model or a tool is missing.
         """
-        own = canonical(request)
+        own, measure = canonical(request), get_measure(request.measure or "")
         try:
             for each in (own.training, own) if checkpoint is None else ():
                 if each in self.failed:
                     raise self.failed[each]
-            with self._prepared(request, checkpoint) as (run, key):
-                measurement = self._get(_measure(request), run, key, checkpoint)
+            with self._prepared(measure, request, checkpoint) as (run, key):
+                measurement = self._get(measure, run, key, checkpoint)
             return replace(measurement, reused=False) if own in self.made else measurement
         except NotApplicableError:
             raise
@@ -232,12 +227,11 @@ class MeasurementCache:
             raise
 
     @contextmanager
-    def _prepared(self, request: Request, checkpoint: Path | None) -> Iterator[tuple[Run, Key]]:
+    def _prepared(self, measure: Measure, request: Request, checkpoint: Path | None) -> Iterator[tuple[Run, Key]]:
         """Yield a measurement's run and key; inside the block, other processes cannot drop the weights.
 
         If neither the weights nor the measurement are stored, the checkpoint is trained first.
         """
-        measure, subject = _measure(request), request.subject
         while True:
             run = self._run(measure, request, checkpoint)
             if not measure.on_task or checkpoint is not None or run.folder is None:
@@ -246,11 +240,11 @@ class MeasurementCache:
             with in_use(run.folder) as exists:
                 key = measure.key(run) if exists else None
                 if key and (has_weights(run.folder) or self.store.find(MEASUREMENTS, key)):
-                    self.checkpoints.used[subject] = run.folder
+                    self.checkpoints.used[request.subject] = run.folder
                     yield run, key
                     return
             if exists:
-                self.checkpoints.get(subject)
+                self.checkpoints.get(request.subject)
 
     def _run(self, measure: Measure, request: Request, checkpoint: Path | None) -> Run:
         subject, options = request.subject, measure.check_options(dict(request.options))
@@ -381,11 +375,6 @@ class MeasurementCache:
             "training": manifest.get("training"),
             "weights": key.inputs["checkpoint"] if ref else None,
         }
-
-
-def _measure(request: Request) -> Measure:
-    assert request.measure is not None
-    return get_measure(request.measure)
 
 
 def _entry_name(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:

@@ -41,7 +41,7 @@ def opened(store, glue, keep="full", **more) -> Session:
 
 
 def weights(session, subject):
-    return session.checkpoints.stored(subject) / "model.safetensors"
+    return session.checkpoints.find(subject) / "model.safetensors"
 
 
 def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
@@ -60,7 +60,7 @@ def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
 
 
 def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject, capsys):
-    before = ModelRef.in_folder(opened(store, tiny_glue).checkpoints.stored(subject)).identity()
+    before = ModelRef.in_folder(opened(store, tiny_glue).checkpoints.find(subject)).identity()
     with opened(store, tiny_glue, "none") as session:
         session.measurement("scores", subject)
     capsys.readouterr()
@@ -71,7 +71,7 @@ def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject,
     assert f"{subject}: retraining gave the same weights\n" in said
     assert weights(session, subject).exists()
     assert not list((store / "dropped").glob("[!.]*"))
-    assert ModelRef.in_folder(session.checkpoints.stored(subject)).identity() == before
+    assert ModelRef.in_folder(session.checkpoints.find(subject)).identity() == before
     assert session.measurement("scores", subject).reused
 
 

@@ -1,14 +1,14 @@
 """Planning: the measurements that a claim needs for each seed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.gates import shape_problem, weights_problem
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
-from bertsecrets.claims.schema import Case, Claim
+from bertsecrets.claims.schema import Case
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.store.measurements import Shelf
@@ -57,31 +57,18 @@ def plan(bench: Bench, case: Case) -> list[Wanted]:
     Raises:
         MissingError: Data or tools are missing for a required measurement.
     """
-    claim = case.claim
-    assert claim.quantity is not None
-    wanted = []
-    for name, need in QUANTITIES[claim.quantity].needs.items():
+    claim, wanted = case.claim, []
+    for name, need in _needs(case).items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
+        initialisation = {"own": claim.initialisation, "against": claim.against}.get(need.whose, need.whose)
         for task_name in _tasks(bench, case, need):
-            wanted.append(
-                Wanted(
-                    need=name,
-                    measure=need.measure,
-                    task=task_name,
-                    initialisation=_initialisation(claim, need),
-                    options=options,
-                )
-            )
+            wanted.append(Wanted(name, need.measure, task_name, cast(InitialisationName, initialisation), options))
     return wanted
 
 
-def _initialisation(claim: Claim, need: Need) -> InitialisationName:
-    if need.whose == "own":
-        return claim.initialisation
-    if need.whose == "against":
-        assert claim.against is not None
-        return claim.against
-    return need.whose
+def _needs(case: Case) -> Mapping[str, Need]:
+    assert case.claim.quantity is not None
+    return QUANTITIES[case.claim.quantity].needs
 
 
 def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
@@ -110,17 +97,12 @@ def missing(bench: Bench, case: Case) -> str | None:
 
 def reads_model(case: Case) -> bool:
     """Return whether a case is about a model; others are only about published numbers or the suite itself."""
-    return any(get_measure(measure).reads_model for measure in _measures(case))
+    return any(get_measure(need.measure).reads_model for need in _needs(case).values())
 
 
 def reads_rows(case: Case) -> bool:
     """Return whether a case needs a task's rows."""
-    return any(get_measure(measure).on_task for measure in _measures(case))
-
-
-def _measures(case: Case) -> set[str]:
-    assert case.claim.quantity is not None
-    return {need.measure for need in QUANTITIES[case.claim.quantity].needs.values()}
+    return any(get_measure(need.measure).on_task for need in _needs(case).values())
 
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:
@@ -135,11 +117,13 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     """
     if (problem := _model_problem(bench, case, model)) is not None:
         raise NotApplicableError(problem)
-    wanted = plan(bench, case)
-    return [
-        _by_need(case, [(one.need, bench.measurement(one.measure, subject, **one.options)) for one, subject in of_seed])
-        for of_seed in _subjects(wanted, model, seeds)
-    ]
+    by_seed, needs = [], _needs(case)
+    for of_seed in _subjects(plan(bench, case), model, seeds):
+        by_need: dict[str, list[Measurement]] = {name: [] for name in needs}
+        for wanted, subject in of_seed:
+            by_need[wanted.need].append(bench.measurement(wanted.measure, subject, **wanted.options))
+        by_seed.append({name: tuple(own) if needs[name].tasks else own[0] for name, own in by_need.items()})
+    return by_seed
 
 
 def needed(
@@ -171,16 +155,6 @@ def _subjects(wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Ite
     """Yield the measurements of each seed with their subjects; only one seed if no measure depends on it."""
     for seed in [1] if all(get_measure(one.measure).seedless for one in wanted) else seeds:
         yield [(one, one.subject(model, seed)) for one in wanted]
-
-
-def _by_need(case: Case, measurements: Iterable[tuple[str, Measurement]]) -> dict[str, Needed]:
-    assert case.claim.quantity is not None
-    pairs = list(measurements)
-    needed: dict[str, Needed] = {}
-    for name, need in QUANTITIES[case.claim.quantity].needs.items():
-        of_need = tuple(measurement for own, measurement in pairs if own == name)
-        needed[name] = of_need if need.tasks else of_need[0]
-    return needed
 
 
 # ---------------------------------------------------------------------- over stored measurements

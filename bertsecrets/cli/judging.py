@@ -132,7 +132,6 @@ def judge_cases(
         trained_at_once: If weights are dropped, the maximum number of checkpoints with weights at any time. None
             for no limit.
     """
-    from bertsecrets.claims.plan import measure_case
     from bertsecrets.jobs.estimates import announce, seed_cost
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.preflight import preflight
@@ -144,7 +143,7 @@ def judge_cases(
     measures = False
 
     def verdict(case: "Case", seeds: Sequence[int]) -> "Verdict":
-        return session.verdict(case, measure_case(session, case, session.model, seeds))
+        return session.verdict(case, session.measure_case(case, seeds))
 
     def judge(cases: Sequence["Case"], seeds: Sequence[int]) -> "Iterator[Verdict | Skipped]":
         nonlocal measures

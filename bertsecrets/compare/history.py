@@ -64,6 +64,10 @@ def evidence(
     """
     trained = any(measurement.provenance.training for measurement in measurements)
     training = settings.finetune.model_dump() if trained else {}
+    try:
+        code_of_judge = _short(digest([code_digest(module) for module in JUDGING]))
+    except UserError:  # the code was edited during the run
+        code_of_judge = None
     return {
         "measurements": {Path(m.origin).name: m.provenance.made for m in measurements if m.origin},
         "circumstances": {
@@ -71,17 +75,10 @@ def evidence(
             **_gathered(fact for measurement in measurements for fact in _facts(measurement)),
             **{f"{name} of training": value for name, value in training.items()},
             "claim": _short(digest([case.claim.model_dump(), case.figure.model_dump()])),
-            f"code{JUDGES}": _code_of_judge(),
+            f"code{JUDGES}": code_of_judge,
             **{f"{name}{JUDGES}": value for name, value in settings.judge.model_dump().items()},
         },
     }
-
-
-def _code_of_judge() -> str | None:
-    try:
-        return _short(digest([code_digest(module) for module in JUDGING]))
-    except UserError:  # the code was edited during the run
-        return None
 
 
 def _facts(measurement: Measurement) -> Iterator[tuple[str, Any]]:

@@ -122,7 +122,9 @@ def _stored_subjects(root: Path) -> set[tuple[str | None, str, str, int]]:
 
 def _entry(session: Session, job: Request) -> Path | None:
     try:
-        return session.checkpoints.stored(job.subject) if job.measure is None else session.measurements.stored(job)
+        if job.measure is None:
+            return session.checkpoints.find(job.subject, verify=False)
+        return session.measurements.stored(job)
     except UserError:
         return None
 

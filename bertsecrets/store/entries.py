@@ -100,19 +100,14 @@ class Store:
     root: Path
     accept_older: bool = False
 
-    def folder(self, kind: str, name: str, key: Key) -> Path:
-        """Return the folder for a new entry with this key."""
-        return self.root / kind / str(EntryName(name.lstrip("."), key.marks))
+    def find(self, kind: str, key: Key, *, verify: bool = True) -> Path | None:
+        """Return the entry for `key` if it exists and is undamaged, else None.
 
-    def find(self, kind: str, key: Key) -> Path | None:
-        """Return the entry for `key` if it exists and is undamaged, else None."""
-        exact = (folder for folder in self._named(kind, key.marks) if damage(folder, key) is None)
+        Args:
+            verify: Whether to read all files. Otherwise, an entry with the right name counts as undamaged.
+        """
+        exact = (folder for folder in self._named(kind, key.marks) if not verify or damage(folder, key) is None)
         return next(exact, None) or (self._older(kind, key) if self.accept_older else None)
-
-    def named(self, kind: str, key: Key) -> Path | None:
-        """Return the entry for `key` by name only; unlike `find`, do not verify its files."""
-        named = next(iter(self._named(kind, key.marks)), None)
-        return named or (self._older(kind, key) if self.accept_older else None)
 
     def get_or_make(
         self,
@@ -134,7 +129,7 @@ class Store:
         """
         if entry := self.find(kind, key):
             return entry, True
-        folder = self.folder(kind, name, key)
+        folder = self.root / kind / str(EntryName(name.lstrip("."), key.marks))
         with guarded_writes(self.root):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with held(lock_of(folder), f"the {kind.removesuffix('s')} {name}"):
