@@ -263,11 +263,7 @@ class MeasurementCache:
         return Run(subject, options, self.resources, ref, folder)
 
     def _check_possible(self, measure: Measure, run: Run, checkpoint: Path | None) -> None:
-        """Check, once per model, that a measure applies to a checkpoint or, without one, to its base model.
-
-        Raises:
-            UserError: If the measure does not apply.
-        """
+        """Check, once per model, that a measure applies to a checkpoint or, without one, to its base model."""
 
         def open_with(kernel: str) -> opening.OpenModel:
             if measure.on_task and run.folder is not None:

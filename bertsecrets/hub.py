@@ -154,9 +154,6 @@ def _check(file: Path, pinned: str | None, title: str) -> None:
     """Check that a cached file is identical to the published one.
 
     The cache names large files by their sha256 and small ones by git's sha1, unless it lacks symbolic links.
-
-    Raises:
-        RunError: If the content differs.
     """
     blob = file.resolve()
     expected = pinned or (blob.name if file.is_symlink() else "")

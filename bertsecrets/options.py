@@ -67,11 +67,7 @@ def _seeds(text: str) -> int | str:
 
 
 def _examples(text: str) -> int:
-    """Parse a number of examples.
-
-    Raises:
-        argparse.ArgumentTypeError: If the text is not a number or is out of range.
-    """
+    """Parse a number of examples."""
     if not text.isdecimal() or int(text) > MOST_EXAMPLES:
         raise argparse.ArgumentTypeError(f"{shortened(text)} is out of range: give 0 to {MOST_EXAMPLES}")
     return int(text)

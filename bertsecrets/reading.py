@@ -126,11 +126,7 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
 
 
 def _check_keys(node: yaml.Node, visited: set[int]) -> None:
-    """Check that no mapping in a document has a duplicate key.
-
-    Raises:
-        YamlError: If a mapping has a duplicate key.
-    """
+    """Check that no mapping in a document has a duplicate key."""
     if id(node) in visited:  # an alias
         return
     visited.add(id(node))

@@ -183,6 +183,21 @@ class Session:
             configuration.open_config(self.ref(self.model)).model_type
         )
 
+    def possible(self, cases: Iterable[Case]) -> tuple[list[Case], dict[str, list[str]]]:
+        """Return the cases that apply to the model and can be measured, and the names of those that lack an input.
+
+        Returns:
+            The cases, and for each missing input, a message and the names of the cases that need it.
+        """
+        possible: list[Case] = []
+        lacking: dict[str, list[str]] = {}
+        for case in filter(self.applies_to, cases):
+            if (problem := plan.missing(self, case)) is None:
+                possible.append(case)
+            else:
+                lacking.setdefault(problem, []).append(str(case))
+        return possible, lacking
+
     # ------------------------------------------------------------------ in Python
 
     @_in_python
@@ -260,13 +275,10 @@ class Session:
             UserError: If the task or a claim is unknown.
         """
         affords = SeedBudget(self.budget).affords
-        chosen = [
-            case
-            for case in select_cases(claims, [task] if task else [])
-            if self.applies_to(case) and plan.missing(self, case) is None and not (task and set(case.on_tasks) - {task})
-        ]
+        chosen = select_cases(claims, [task] if task else [])
+        possible, _ = self.possible(case for case in chosen if not (task and set(case.on_tasks) - {task}))
         judge_one = _in_python(Session.judge_case)
-        results = (attempt(case, partial(judge_one, self, case, affords)) for case in chosen)
+        results = (attempt(case, partial(judge_one, self, case, affords)) for case in possible)
         return Verdicts(result for result in results if isinstance(result, Verdict))
 
     # ------------------------------------------------------------------ verdicts
@@ -382,11 +394,7 @@ class Session:
         return measurements, problems
 
     def _single(self, measure: Measure, subject: Subject, checkpoint: Path) -> Path | None:
-        """Return what to measure if a single checkpoint is judged: its folder, or None for the pretrained model.
-
-        Raises:
-            NotApplicableError: If the measurement needs another model.
-        """
+        """Return what to measure if a single checkpoint is judged: its folder, or None for the pretrained model."""
         initial = get_initialisation(subject.initialisation)
         of_base = not measure.on_task or not initial.trains
         if not measure.reads_model:

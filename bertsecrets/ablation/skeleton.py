@@ -232,11 +232,7 @@ class Skeleton:
         return NotApplicableError(f"heads of {type(self.model).__name__} cannot be disabled: {why}")
 
     def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
-        """Return the result of `_watch` for the first way that observes exactly one attention call per layer.
-
-        Raises:
-            NotApplicableError: neither way works.
-        """
+        """Return the result of `_watch` for the first way that observes exactly one attention call per layer."""
         counts = []
         for self.way in ("zeroed", "written"):
             try:

@@ -32,7 +32,7 @@ from bertsecrets.benchmarks.output import (
     uncaptured,
     write_report,
 )
-from bertsecrets.benchmarks.selection import LEFT_OUT, case_of, lacking_lines, leave_out, marks, names_claim
+from bertsecrets.benchmarks.selection import LEFT_OUT, case_of, leave_out, marks, names_claim
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import (
@@ -108,11 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _options(config: pytest.Config) -> RunOptions:
-    """Return the options of the run, including the checkpoint to judge and the number of threads per process.
-
-    Raises:
-        UserError: If an option is invalid, has no effect on a checkpoint, or requires one.
-    """
+    """Return the options of the run, including the checkpoint to judge and the number of threads per process."""
     if config.getoption("numprocesses", None):  # of pytest-xdist, which would open a session in every process
         raise UserError("-n is for tests, and benchmarks share measurements: leave it out, and give --jobs N instead")
     options = RunOptions.of(argparse.Namespace(**{name: config.getoption(name) for name in PARSING}))
@@ -182,12 +178,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _open_session(config: pytest.Config, selected: list[Case]) -> None:
-    """Open the session, check the requirements of the cases, and run the jobs that precede judging.
-
-    Raises:
-        UserError: If the model or all data are missing, or there is not enough disk space.
-    """
-    from bertsecrets.claims.plan import missing, reads_model, reads_rows
+    """Open the session, check the requirements of the cases, and run the jobs that precede judging."""
+    from bertsecrets.claims.plan import reads_model, reads_rows
+    from bertsecrets.cli.judging import skipped
     from bertsecrets.jobs.estimates import seed_cost
     from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import prepare, prepare_in_turn
@@ -201,12 +194,12 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     absent = [problem for name in names if (problem := run.resources.rows.missing(name))]
     if absent and len(absent) == len(names):
         raise UserError(absent[0])
-    possible = [case for case in selected if run.applies_to(case) and missing(run, case) is None]
+    possible, lacking = run.possible(selected)
     config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible))
     seeds, jobs = run.interims[0], config.getoption("jobs")
     terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
-    for line in lacking_lines(run, selected):
-        terminal.write_line(line)
+    for reason, lacking_it in lacking.items():
+        terminal.write_line(skipped(lacking_it, reason))
     expected = preflight(run, possible, seeds, at_once=jobs or 1)
     if run.options.checkpoint is None:
         run = prepare_in_turn(run, possible, seeds) if jobs is None else prepare(run, possible, seeds, jobs=jobs)

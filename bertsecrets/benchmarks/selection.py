@@ -1,8 +1,7 @@
-"""Selection of benchmarks by `-k` and `-m`: marks, claims over several tasks, and claims with missing inputs."""
+"""Selection of benchmarks by `-k` and `-m`: marks, and claims over several tasks."""
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,9 +9,6 @@ from bertsecrets.benchmarks.output import OPTIONS
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
-
-if TYPE_CHECKING:
-    from bertsecrets.session import Session
 
 LEFT_OUT = pytest.StashKey[str]()  # the line about deselected claims over several tasks
 
@@ -67,13 +63,3 @@ def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[
     if left_out:
         config.stash[LEFT_OUT] = left_out_line(left_out)
     return list(left_out)
-
-
-def lacking_lines(run: "Session", cases: Iterable[Case]) -> list[str]:
-    """Return a line for each missing input: the affected cases, and how to get it."""
-    from bertsecrets.claims.plan import missing
-    from bertsecrets.cli.judging import skipped
-
-    problems = {str(case): missing(run, case) for case in cases if run.applies_to(case)}
-    reasons = dict.fromkeys(problem for problem in problems.values() if problem is not None)
-    return [skipped([name for name, problem in problems.items() if problem == reason], reason) for reason in reasons]

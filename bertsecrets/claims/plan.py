@@ -72,11 +72,7 @@ def _needs(case: Case) -> Mapping[str, Need]:
 
 
 def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
-    """Return the tasks of a need that have data.
-
-    Raises:
-        MissingError: Too few tasks have data.
-    """
+    """Return the tasks of a need that have data."""
     names = need.tasks or (need.task or case.task,)
     problems = {name: bench.missing(need.measure, name) for name in names}
     available = [name for name, problem in problems.items() if problem is None]

@@ -274,11 +274,7 @@ def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFig
 
 
 def _read(file: Path) -> list[tuple[int, Claim]]:
-    """Return the claims of a file with their line numbers.
-
-    Raises:
-        UserError: The file cannot be read, or an entry is not a claim.
-    """
+    """Return the claims of a file with their line numbers."""
     try:
         node, data = read_yaml(read_text(file, YAML_LIMIT))
     except YamlError as error:

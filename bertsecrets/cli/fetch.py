@@ -137,11 +137,7 @@ def _fetch_digests(options: argparse.Namespace) -> None:
 
 
 def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
-    """Check that data are read from the watched path if it is a folder, and not from any folder otherwise.
-
-    Raises:
-        UserError: If data are read from elsewhere.
-    """
+    """Check that data are read from the watched path if it is a folder, and not from any folder otherwise."""
     expected = [watched] if watched.is_dir() else []
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
         read = f"from {folders[0]}" if folders else "not from a folder"

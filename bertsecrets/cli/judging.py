@@ -85,7 +85,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     Raises:
         UserError: If nothing can be judged, or a named task has no data.
     """
-    from bertsecrets.claims.plan import missing, reads_model, reads_rows
+    from bertsecrets.claims.plan import reads_model, reads_rows
     from bertsecrets.judging import JudgedRun
     from bertsecrets.session import Session
 
@@ -103,10 +103,9 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
         if problem := problems.get(name):
             raise UserError(problem)
     requested = [case for case in of_model if not (reads_rows(case) and problems[case.task])]
-    lacking = {str(case): missing(session, case) for case in requested}
-    for reason in dict.fromkeys(filter(None, lacking.values())):
-        print(skipped([name for name, problem in lacking.items() if problem == reason], reason))
-    possible = [case for case in requested if lacking[str(case)] is None]
+    possible, lacking = session.possible(requested)
+    for reason, names in lacking.items():
+        print(skipped(names, reason))
     if not possible:
         raise UserError(
             f"nothing to judge for {session.model}: no implemented claim matches --task and --claim, "
@@ -132,7 +131,7 @@ def judge_cases(
         trained_at_once: If weights are dropped, the maximum number of checkpoints with weights at any time. None
             for no limit.
     """
-    from bertsecrets.jobs.estimates import announce, seed_cost
+    from bertsecrets.jobs.estimates import announcement, seed_cost
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import stored_first
@@ -154,7 +153,9 @@ def judge_cases(
             if not began:
                 preflight(session, waiting, seeds, at_once=trained_at_once)
             elif trains:
-                announce(session, plan_for(session, waiting, session.model, seeds), at_once=trained_at_once)
+                planned = plan_for(session, waiting, session.model, seeds)
+                if line := announcement(session, planned, at_once=trained_at_once):
+                    log.info(line)
             prepare(waiting, seeds)
             yield from (attempt(case, partial(verdict, case, seeds)) for case in waiting)
 

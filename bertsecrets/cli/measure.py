@@ -15,6 +15,7 @@ from bertsecrets.options import (
     add_run_options,
     path,
 )
+from bertsecrets.progress import log
 from bertsecrets.store.files import check_writable
 
 if TYPE_CHECKING:
@@ -109,12 +110,8 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> None:
-    """Report the disk space required by a checkpoint to be trained and by its measurements.
-
-    Raises:
-        UserError: If there is not enough free disk space.
-    """
-    from bertsecrets.jobs.estimates import announce
+    """Report the disk space required by a checkpoint to be trained and by its measurements."""
+    from bertsecrets.jobs.estimates import announcement
     from bertsecrets.measures.registry import request
     from bertsecrets.types import Request
 
@@ -123,7 +120,9 @@ def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]"
         for measure, values in runs
         if measure.on_task and measure.missing(session.resources, subject.task) is None
     ]
-    announce(session, dict.fromkeys([Request(None, subject), *requests] if requests else []))
+    planned = dict.fromkeys([Request(None, subject), *requests] if requests else [])
+    if line := announcement(session, planned):
+        log.info(line)
 
 
 def _run(
@@ -150,12 +149,7 @@ def _run(
 
 
 def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", options: argparse.Namespace) -> None:
-    """Run every measure, even if others fail.
-
-    Raises:
-        UserError: If a measure failed. A line is printed for each.
-        Exception: If a measure has a bug. Raised after all measures have run.
-    """
+    """Run every measure, even if others fail."""
     failed: list[str] = []
     bug: Exception | None = None
     for measure, values in runs:
@@ -175,11 +169,7 @@ def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", opti
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the measure-specific options.
-
-    Raises:
-        UserError: If an `--option` does not have the form NAME=VALUE.
-    """
+    """Return the measure-specific options."""
     given: dict[str, Any] = {} if options.heads is None else {"heads": options.heads}
     for text in options.option:
         name, equals, value = text.partition("=")

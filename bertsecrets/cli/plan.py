@@ -65,7 +65,6 @@ def plan(options: argparse.Namespace) -> None:
     Raises:
         UserError: If a task or claim is unknown, or there is nothing to plan.
     """
-    from bertsecrets.claims.plan import missing
     from bertsecrets.jobs.estimates import estimate, within
     from bertsecrets.jobs.plan import PlanningSession, plan_for
     from bertsecrets.jobs.prepare import with_share
@@ -76,10 +75,9 @@ def plan(options: argparse.Namespace) -> None:
         given = replace(given, keep_checkpoints="full")
     session = PlanningSession(given)
     chosen = joined(session, chosen, tasks, log.info)  # standard output may be the script
-    problems = {str(case): missing(session, case) for case in chosen if session.applies_to(case)}
-    possible = [case for case in chosen if problems.get(str(case), "") is None]
+    possible, lacking = session.possible(chosen)
     if not possible:
-        reason = next(filter(None, problems.values()), "no implemented claim matches --task and --claim")
+        reason = next(iter(lacking), "no implemented claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
     estimates = estimate(session, plan_for(session, possible, session.model, session.seeds))
     if session.adds_seeds:
@@ -90,10 +88,7 @@ def plan(options: argparse.Namespace) -> None:
     facts = _facts(session, estimates, options.jobs)
     facts["without_data"] = sorted(name for name in {c.task for c in possible} if session.resources.rows.missing(name))
     facts["decided_if_as_published"] = _decided(possible, len(facts["seeds"]), adds_seeds=session.adds_seeds)
-    facts["skipped"] = {
-        reason: [name for name, problem in problems.items() if problem == reason]
-        for reason in dict.fromkeys(filter(None, problems.values()))
-    }
+    facts["skipped"] = lacking
     if options.json:
         from bertsecrets.jobs.table import as_json
 

@@ -76,11 +76,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
-    """Check the inputs, and return a function that judges the chosen claims about one model.
-
-    Raises:
-        UserError: If the model, its data or an option is invalid.
-    """
+    """Check the inputs, and return a function that judges the chosen claims about one model."""
     chosen, tasks = selected(options)
     if options.measurements:
         return partial(_judge_saved, options, chosen, tasks)
@@ -98,11 +94,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
 
 
 def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
-    """Return the verdicts for measurements saved in a folder.
-
-    Raises:
-        UserError: If an option has no effect on saved measurements, or there is nothing to judge.
-    """
+    """Return the verdicts for measurements saved in a folder."""
     from bertsecrets.claims.judge import judge
     from bertsecrets.claims.plan import measure_case, plan_kept
     from bertsecrets.claims.sequential import judge_in_sequence

@@ -149,11 +149,7 @@ def _measured(source: Source, session: "Session", wanted: Sequence["Wanted"]) ->
 
 
 def _stored(source: Source, session: "Session", choice: Choice) -> "Side | None":
-    """Return the side of a pin or of stored measurements, or None if the side must be measured.
-
-    Raises:
-        UserError: If the side cannot be read, or has none of the chosen measures and tasks.
-    """
+    """Return the side of a pin or of stored measurements, or None if the side must be measured."""
     if source.kind == "measurements":
         return _of_measurements(source, session, choice)
     if source.kind != "pin":
@@ -168,11 +164,7 @@ def _stored(source: Source, session: "Session", choice: Choice) -> "Side | None"
 
 
 def _of_measurements(source: Source, session: "Session", choice: Choice) -> "Side":
-    """Return the side of stored measurements: the latest of each subject, preferably with the session's limits.
-
-    Raises:
-        UserError: If no measurement is suitable, or measurements belong to more than one model.
-    """
+    """Return the side of stored measurements: the latest of each subject, preferably with the session's limits."""
     from bertsecrets.compare.readings import MEASURES
     from bertsecrets.compare.sides import Side, Wanted, part_of
     from bertsecrets.store.measurements import VALUES, load

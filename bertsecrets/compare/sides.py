@@ -21,11 +21,7 @@ DECIMALS = 6  # precision of compared and pinned numbers, much smaller than any 
 
 
 def _array(numbers: Any) -> Float[np.ndarray, "..."]:
-    """Return the numbers of a pin as an array, with NaN for null.
-
-    Raises:
-        ValueError: An entry is not a number, or layers have different numbers of heads.
-    """
+    """Return the numbers of a pin as an array, with NaN for null."""
     try:
         cells = np.asarray(numbers, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -20,7 +20,7 @@ from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.models import configuration
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.memory import CPU_BYTES, training_bytes
-from bertsecrets.progress import in_bytes, log
+from bertsecrets.progress import in_bytes
 from bertsecrets.provenance import device_name
 from bertsecrets.session import Session
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, Key, entries, read_json, read_manifest
@@ -350,16 +350,6 @@ def disk(
         at_once=at_once or len(trainings),
         free=shutil.disk_usage(nearest).free,
     )
-
-
-def announce(session: Session, planned: Plan, *, at_once: int | None = 1) -> None:
-    """Log the disk space that a plan needs, if it trains anything.
-
-    Raises:
-        RunError: If there is not enough disk space.
-    """
-    if line := announcement(session, planned, at_once=at_once):
-        log.info(line)
 
 
 def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) -> str:

@@ -119,11 +119,7 @@ def _runner(options: RunOptions) -> JobRunner:
 
 @contextmanager
 def _cluster(address: str | None) -> Iterator[Any]:
-    """Yield Ray, connected to a cluster.
-
-    Raises:
-        UserError: If no cluster responds at the address.
-    """
+    """Yield Ray, connected to a cluster."""
     with from_extra("ray"):
         import ray
     address = address or os.environ.get("RAY_ADDRESS") or None
@@ -163,11 +159,7 @@ def _check_answers(address: str) -> None:
 
 
 def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, float], device: str) -> int:
-    """Check that all machines that can run jobs see the store and have the same device, and return their number.
-
-    Raises:
-        UserError: If a machine fails a check, or none has enough processors and GPUs for a job.
-    """
+    """Check that all machines that can run jobs see the store and have the same device, and return their number."""
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     asked = {"CPU": share["num_cpus"], "GPU": share["num_gpus"]}
     alive = [node for node in ray.nodes() if node["Alive"]]

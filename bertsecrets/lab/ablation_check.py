@@ -241,11 +241,7 @@ def _share(change: Float[torch.Tensor, "tokens width"], matrix: Float[torch.Tens
 
 @contextmanager
 def _disabled(disable: Disable, model: Any, head: Head) -> Iterator[Any]:
-    """Yield the model with a head disabled, inside the context manager if the function returns one.
-
-    Raises:
-        UserError: If the function fails, or returns an unexpected object.
-    """
+    """Yield the model with a head disabled, inside the context manager if the function returns one."""
     try:
         returned = disable(model, *head)
         is_manager = hasattr(returned, "__enter__") and hasattr(returned, "__exit__")

@@ -89,11 +89,7 @@ def read_treebank(folder: Path) -> list[Parsed]:
 
 
 def _sentences(trees: str, heads: str) -> list[Parsed]:
-    """Return the sentences of a file, given its content in both packages.
-
-    Raises:
-        ValueError: If one of the two versions is malformed, or they do not match.
-    """
+    """Return the sentences of a file, given its content in both packages."""
     columns = [block.split("\n") for block in re.split(r"\n\s*\n", heads.strip()) if block.strip()]
     try:
         constituents = list(read_trees(trees))

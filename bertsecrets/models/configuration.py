@@ -73,11 +73,7 @@ def open_config(ref: ModelRef) -> Any:
 
 
 def _check_sizes(config: Any, ref: ModelRef) -> None:
-    """Check that the sizes in a configuration are plausible before allocating anything of that size.
-
-    Raises:
-        UserError: If a size is not an integer, or implausible.
-    """
+    """Check that the sizes in a configuration are plausible before allocating anything of that size."""
     for name, most in LARGEST.items():
         size = getattr(config, name, None)
         if size is None:

@@ -130,12 +130,7 @@ def _kernel(config: Any, attention: str) -> str:
 
 
 def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
-    """Set a missing padding token to the tokenizer's, since the model needs it to find the last token of an input.
-
-    Raises:
-        NotApplicableError: If the architecture cannot classify padded inputs.
-        UserError: If the tokenizer distinguishes more segments than the model has embeddings for.
-    """
+    """Set a missing padding token to the tokenizer's, since the model needs it to find the last token of an input."""
     if (why := NO_ANSWERS.get(config.model_type)) is not None:
         raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
     if getattr(config, "pad_token_id", None) is None:
@@ -162,12 +157,7 @@ def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, s
 
 
 def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str]]:
-    """Load a model, and return it with the names of weights whose shape is wrong or that are missing.
-
-    Raises:
-        UserError: If the model cannot be opened, memory is too small, a weight is not finite, or there are extra
-            layers.
-    """
+    """Load a model, and return it with the names of weights whose shape is wrong or that are missing."""
     needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
     what = f"opening {ref.name}"
     check_memory(what, needed or 0, torch.device("cpu"), MORE_MEMORY)
@@ -198,9 +188,6 @@ def _refuse_more_layers(path: str, model: Any, unexpected: Iterable[str]) -> Non
     """Reject weights with more layers than in config.json, since transformers silently drops the extra ones.
 
     Other unused weights, such as pretraining heads, are allowed.
-
-    Raises:
-        UserError: If there are such weights.
     """
     held: dict[str, int] = {}
     for place, index in filter(None, map(layer_of, model.base_model.state_dict())):
@@ -216,11 +203,7 @@ def _refuse_more_layers(path: str, model: Any, unexpected: Iterable[str]) -> Non
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
-    """Reject missing weights or those with the wrong shape, since transformers silently draws random ones.
-
-    Raises:
-        UserError: If there are such weights.
-    """
+    """Reject missing weights or those with the wrong shape, since transformers silently draws random ones."""
     if names:
         first = sorted(names)[0]
         raise RunError(
@@ -313,11 +296,7 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
 
 
 def _order_classes(model: Any, task: Task, folder: Path) -> None:
-    """Reorder the classifier's outputs if the checkpoint's classes are in a different order from the task's.
-
-    Raises:
-        UserError: If the class names do not match the task's.
-    """
+    """Reorder the classifier's outputs if the checkpoint's classes are in a different order from the task's."""
     if task.regression:
         return
     names = [str(model.config.id2label[i]).lower().replace("-", "_") for i in range(task.outputs)]

@@ -71,11 +71,7 @@ def _unpack(parts: list[Path], folder: Path) -> None:
 
 
 def _installed(name: str) -> list[Path]:
-    """Return the folders of a model's installed packages.
-
-    Raises:
-        UserError: If a package is not installed.
-    """
+    """Return the folders of a model's installed packages."""
     specs = {package: find_spec(_module(package)) for package in PACKAGES[name]}
     missing = [package for package, spec in specs.items() if spec is None]
     if missing:

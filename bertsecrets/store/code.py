@@ -84,11 +84,7 @@ def _home(imported: str) -> str:
 
 @functools.cache
 def _source(name: str) -> Source | None:
-    """Return a module's source; None if it has no source file.
-
-    Raises:
-        UserError: If the file was edited after this process started, so that the running code differs from it.
-    """
+    """Return a module's source; None if it has no source file."""
     path = _path(name)
     if path is None:
         return None

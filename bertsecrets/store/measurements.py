@@ -128,11 +128,7 @@ def place_digest(*places: str) -> str:
 
 
 def _load_kept(entry: Path) -> Measurement:
-    """Load a measurement saved by `keep`, after verifying it.
-
-    Raises:
-        UserError: If there is no manifest, or the measurement does not match it.
-    """
+    """Load a measurement saved by `keep`, after verifying it."""
     if problem := damage(entry):
         raise UserError(f"{entry} is incomplete or from another version ({problem}): make it again")
     return load(entry)

@@ -36,9 +36,6 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
 
     Args:
         copied: Whether the split was read from a file in this format.
-
-    Raises:
-        UserError: If reading the file back would not give the same rows.
     """
     task = split.task
     file = glue / task.folder / (task.dev_file if split.name == "dev" else "train.tsv")

@@ -44,11 +44,7 @@ def upper_half(change: Measurement) -> Estimand:
 
 
 def _two_minus_others(change: Measurement, two: slice, others: slice, where: str) -> Estimand:
-    """Return the mean similarity of each of two layers minus that of each other layer.
-
-    Raises:
-        NotApplicableError: The model has no other layers.
-    """
+    """Return the mean similarity of each of two layers minus that of each other layer."""
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
         raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none {where}")

@@ -155,11 +155,7 @@ def check_ablation(options: argparse.Namespace) -> int:
 
 
 def _function(text: str) -> Callable[..., Any]:
-    """Import the function `MODULE:FUNCTION`. Modules in the current folder take precedence.
-
-    Raises:
-        UserError: If the function does not exist.
-    """
+    """Import the function `MODULE:FUNCTION`. Modules in the current folder take precedence."""
     module, colon, name = text.partition(":")
     if not (colon and module and name):
         raise UserError(f"{shortened(text)} is not of the form MODULE:FUNCTION, such as my_ablation:without_head")

@@ -222,11 +222,7 @@ def set_ablation(
 
 
 def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) -> Shaped[np.ndarray, "sets examples"]:
-    """Return the predictions for each set.
-
-    Raises:
-        UserError: a logit is not finite. It would otherwise count as a prediction of the first class.
-    """
+    """Return the predictions for each set."""
     check_finite(torch.from_numpy(logits))
     answers = np.stack([decide(task, of_set) for of_set in logits])
     return answers.astype(np.float32 if task.regression else np.int8)

@@ -178,11 +178,7 @@ class AttentionMeasure(Measure):
         )
 
     def _twin(self, run: Run, tuned: OpenModel) -> OpenModel | None:
-        """Return the pretrained model if the subject was trained from it and has the same shape, else None.
-
-        Raises:
-            UserError: the measure requires the pretrained model, but the shapes differ.
-        """
+        """Return the pretrained model if the subject was trained from it and has the same shape, else None."""
         if not self.compares and not get_initialisation(run.subject.initialisation).trains:
             return None
         twin = opening.open_classifier(run.base, run.task, "untrained", run.subject.seed)

@@ -72,11 +72,7 @@ def newest(folder: Path) -> State | None:
 
 
 def _read(place: Path) -> State:
-    """Read the state in a folder.
-
-    Raises:
-        UserError: If the state is damaged, or belongs to a different training run.
-    """
+    """Read the state in a folder."""
     problem = damage(place)
     if problem is not None:
         raise UserError(problem)
