@@ -26,7 +26,7 @@ from transformers import BertModel
 
 from bertsecrets.compare.comparison import Comparison, compare
 from bertsecrets.compare.pins import side_of_pin
-from bertsecrets.compare.sides import Side, Wanted, measured_side
+from bertsecrets.compare.sides import MeasureOnTask, Side, measured_side
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options
 from bertsecrets.provenance import run_facts
@@ -153,7 +153,7 @@ OF_WEIGHTS = {
 
 
 def damaged_sides(
-    sessions: Sequence[Session], wanted: Sequence[Wanted], folder: Path, seeds: Sequence[int] = (1,)
+    sessions: Sequence[Session], wanted: Sequence[MeasureOnTask], folder: Path, seeds: Sequence[int] = (1,)
 ) -> Iterator[tuple[str, Side]]:
     """Yield the name of each kind of damage and the side of the damaged checkpoints.
 
@@ -184,13 +184,13 @@ def damaged_sides(
 def seeds_side(
     session: Session,
     name: str,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[MeasureOnTask],
     seeds: Sequence[int],
     folders: Mapping[int, Path] | None = None,
 ) -> Side:
     """Return the side of the model's checkpoints of these seeds, or of the checkpoints in these folders by seed."""
 
-    def measure(of: Wanted, seed: int) -> Measurement:
+    def measure(of: MeasureOnTask, seed: int) -> Measurement:
         checkpoint = folders[seed] if folders else None
         return session.measurement(of.measure, of.subject(session.model, seed), checkpoint, **of.options)
 

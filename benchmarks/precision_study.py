@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 from tabulate import tabulate
 
-from bertsecrets.claims.plan import plan
+from bertsecrets.claims.requirements import required_measurements
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.errors import UserError
 from bertsecrets.judging import Skipped, attempt
@@ -99,7 +99,7 @@ def needs_no_more(session: Session, case: Case) -> bool:
     """Return whether a case is judged from maps of the pretrained and the fine-tuned model alone."""
     if case.claim.measure not in MAPS:
         return False
-    wanted = plan(session, case)
+    wanted = required_measurements(session, case)
     return all(one.subject(session.model, 1).initialisation in ("pretrained", "untrained") for one in wanted)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bertsecrets.measures.registry import list_measures, measure
     from bertsecrets.models.families import Family, register_family
     from bertsecrets.options import RunOptions
-    from bertsecrets.report.heads import head_map, show_head
+    from bertsecrets.report.head_chart import head_map, show_head
     from bertsecrets.session import Session
     from bertsecrets.types import Measurement, Subject
 
@@ -41,13 +41,13 @@ _HOMES = {
     "Subject": "types",
     "UserError": "errors",
     "Verdict": "claims.verdict",
-    "head_map": "report.heads",
+    "head_map": "report.head_chart",
     "list_measures": "measures.registry",
     "load_claims": "claims.schema",
     "measure": "measures.registry",
     "quantity": "claims.quantity",
     "register_family": "models.families",
-    "show_head": "report.heads",
+    "show_head": "report.head_chart",
 }
 
 __all__ = [

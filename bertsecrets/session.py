@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import torch
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
-from bertsecrets.claims import plan
+from bertsecrets.claims import requirements
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case, select_cases
@@ -179,7 +179,7 @@ class Session:
         Raises:
             UserError: If the case is about particular architectures, and the model is not available.
         """
-        return not case.claim.architectures or case.speaks_of(
+        return not case.claim.architectures or case.applies_to(
             configuration.open_config(self.ref(self.model)).model_type
         )
 
@@ -192,7 +192,7 @@ class Session:
         possible: list[Case] = []
         lacking: dict[str, list[str]] = {}
         for case in filter(self.applies_to, cases):
-            if (problem := plan.missing(self, case)) is None:
+            if (problem := requirements.missing(self, case)) is None:
                 possible.append(case)
             else:
                 lacking.setdefault(problem, []).append(str(case))
@@ -255,7 +255,7 @@ class Session:
             UserError: If the claim is unknown or ambiguous, or data, a model or a tool is missing.
         """
         case = find_case(claim, task)
-        problem = plan.missing(self, case)
+        problem = requirements.missing(self, case)
         if problem:
             raise MissingError(problem)
         if seeds is not None:
@@ -298,7 +298,7 @@ class Session:
 
     def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[dict[str, Needed]]:
         """Return the measurements that a case needs for each seed, by the names of its quantity's needs."""
-        return plan.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
+        return requirements.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
 
     def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
         """Judge a case from its measurements, and save the verdict in the store.

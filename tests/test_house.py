@@ -3,7 +3,8 @@
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -18,6 +19,9 @@ ORDER = (
     "ablation", "patterns", "measures", "claims", "judging", "compare", "report", "options", "caches", "session",
     "jobs", "lab", "cli", "benchmarks",
 )  # fmt: skip
+COMMANDS = ("cli", "lab/commands")  # a command's module has the command's name, which its domain module may also have
+# Modules with a folder's name: two are named after their measure; the other is part of the key of stored checkpoints.
+NAMED_LIKE_A_FOLDER = {"measures/features", "measures/patterns", "models/training/texts"}
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 
 
@@ -68,6 +72,25 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_only_the_lab_command_imports_the_lab():
     users = {name for name, others in imports().items() if any(other.split(".")[0] == "lab" for other in others)}
     assert {name for name in users if name.split(".")[0] != "lab"} == {"cli.main"}
+
+
+def test_no_two_modules_share_a_name():
+    paths = [path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.rglob("*.py") if path.stem not in FACES]
+    modules = [path for path in paths if path.parent.as_posix() not in COMMANDS]
+    folders = {path.parent for path in paths if path.parent.name}
+    assert repeated(path.name for path in modules) == set()
+    assert repeated(folder.name for folder in folders) == set()
+    assert {path.as_posix() for path in modules if path.name in {f.name for f in folders}} == NAMED_LIKE_A_FOLDER
+
+
+def test_no_two_public_classes_share_a_name():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
+    classes = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert repeated(name for name in classes if not name.startswith("_")) == set()
+
+
+def repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
 
 
 def test_statistics_of_examples_are_made_by_the_claims_and_never_inside_a_measure():

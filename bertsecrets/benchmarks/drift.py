@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bertsecrets.cli.compare_sides import model_side
 from bertsecrets.cli.console import USER_ERROR
-from bertsecrets.cli.sides import model_side
 from bertsecrets.compare.comparison import Compared, Comparison, compare
 from bertsecrets.compare.pins import side_of_pin
-from bertsecrets.compare.sides import Part, Wanted
+from bertsecrets.compare.sides import MeasureOnTask, Part
 from bertsecrets.errors import UserError, one_line
 from bertsecrets.options import RunOptions
-from bertsecrets.report.comparison import drift_message, drift_table, verdict_line
+from bertsecrets.report.findings import drift_message, drift_table, verdict_line
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -104,7 +104,7 @@ class Drift:
                 terminalreporter.write_line(line)
 
 
-def _name(wanted: Wanted) -> str:
+def _name(wanted: MeasureOnTask) -> str:
     initialisation = [] if wanted.initialisation == "pretrained" else [wanted.initialisation]
     options = [f"{name}-{value}" for name, value in wanted.options.items()]
     return "-".join([wanted.measure, wanted.task, *initialisation, *options])

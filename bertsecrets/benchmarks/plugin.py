@@ -179,8 +179,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     """Open the session, check the requirements of the cases, and run the jobs that precede judging."""
-    from bertsecrets.claims.plan import reads_model, reads_rows
-    from bertsecrets.cli.judging import skipped
+    from bertsecrets.claims.requirements import reads_model, reads_rows
+    from bertsecrets.cli.judge_run import skipped
     from bertsecrets.jobs.estimates import seed_cost
     from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import prepare, prepare_in_turn
@@ -228,7 +228,7 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
     function returns the verdict, or skips or fails the test if nothing can be checked.
     """
-    from bertsecrets.claims.plan import missing
+    from bertsecrets.claims.requirements import missing
     from bertsecrets.judging import Skipped, attempt
 
     config = request.config

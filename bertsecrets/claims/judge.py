@@ -24,16 +24,16 @@ from bertsecrets.claims.band import (
     smallest_effect,
     undecidable,
 )
+from bertsecrets.claims.both_readings import combined_readings, under_readings
 from bertsecrets.claims.error_rates import interval_at, power, smallest_rate
 from bertsecrets.claims.estimand import FEWEST, Estimand
 from bertsecrets.claims.estimate import FEWEST_SEEDS, Estimate, estimate
 from bertsecrets.claims.figure import Expectation
-from bertsecrets.claims.gates import model_problem, usable
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
-from bertsecrets.claims.readings import together, under_readings
 from bertsecrets.claims.schema import Case
+from bertsecrets.claims.screening import model_problem, usable
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome
@@ -53,14 +53,14 @@ def judge(
     """Return the verdict on a claim from the measurements of each seed.
 
     Args:
-        by_seed: For each seed, the measurements that the claim's quantity needs, by name (`plan.measure_case`).
+        by_seed: For each seed, the measurements that the claim's quantity needs, by name (`requirements.measure_case`).
         checkpoint: Whether to judge a single checkpoint instead of the training procedure. The interval then accounts
             only for the sampling of examples.
     """
     readings = under_readings(case)
     if readings:
         verdicts = {name: _judge(one, by_seed, settings, checkpoint) for name, one in readings.items()}
-        verdict = together(case, verdicts)
+        verdict = combined_readings(case, verdicts)
     else:
         verdict = _judge(case, by_seed, settings, checkpoint)
     return replace(verdict, interim="this checkpoint") if checkpoint and not case.claim.seedless else verdict

@@ -17,7 +17,7 @@ from bertsecrets.texts.tasks import TASKS
 
 
 @dataclass(frozen=True)
-class Together:
+class MultipleTesting:
     """Deviations of a run, corrected for multiple testing.
 
     Args:
@@ -49,7 +49,7 @@ class Together:
         )
 
 
-def together(verdicts: Iterable[Verdict], confidence: float) -> Together:
+def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> MultipleTesting:
     """Control the false discovery rate of the deviations of a run (Benjamini and Hochberg 1995).
 
     The procedure is valid under independence or positive dependence. The claims of a run share model, seeds and
@@ -66,7 +66,7 @@ def together(verdicts: Iterable[Verdict], confidence: float) -> Together:
         for (verdict, _), p in zip(judged, adjusted, strict=True)
         if verdict.outcome in FAILURES
     ]
-    return Together(
+    return MultipleTesting(
         judged=len(judged),
         rate=rate,
         survive=tuple(name for name, survives in failed if survives),

@@ -229,7 +229,7 @@ class Case:
             return True
         return self.task == ALL_TASKS and (not self.on_tasks or not set(self.on_tasks).isdisjoint(tasks))
 
-    def speaks_of(self, architecture: str | None) -> bool:
+    def applies_to(self, architecture: str | None) -> bool:
         """Return whether the claim applies to an architecture, named as in transformers."""
         return not self.claim.architectures or architecture in self.claim.architectures
 

@@ -13,10 +13,10 @@ from itertools import pairwise
 import numpy as np
 
 from bertsecrets.claims.error_rates import LEAST
-from bertsecrets.claims.gates import usable
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case
+from bertsecrets.claims.screening import usable
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.settings import JudgeParams
 

@@ -90,7 +90,7 @@ def history(options: argparse.Namespace) -> None:
     """
     from bertsecrets.claims.schema import find_cases
     from bertsecrets.compare.history import moves
-    from bertsecrets.report.comparison import history_findings
+    from bertsecrets.report.findings import history_findings
     from bertsecrets.store.verdicts import read_history
 
     root, name = RunOptions.of(options).store_folder, options.task

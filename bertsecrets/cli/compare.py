@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertsecrets.cli.compare_sides import Selection, model_side, open_sides, wanted_of
 from bertsecrets.cli.outputs import check_files, refuse
-from bertsecrets.cli.sides import Choice, model_side, open_sides, wanted_of
 from bertsecrets.options import (
     INITIALISATION,
     ROW_OPTIONS,
@@ -18,7 +18,7 @@ from bertsecrets.options import (
 from bertsecrets.texts.tasks import task
 
 if TYPE_CHECKING:
-    from bertsecrets.report.comparison import Findings
+    from bertsecrets.report.findings import Findings
 
 SIDE = (
     "a pin (a file); MODEL@STORE or a folder of measurements; a folder with a classifier, measured without training; a "
@@ -59,9 +59,9 @@ def add_parsers(commands) -> None:
         add_run_options(parser, (*ROW_OPTIONS, "seeds", "spacy"))
 
 
-def _choice(options: argparse.Namespace) -> Choice:
+def _selection(options: argparse.Namespace) -> Selection:
     tasks = [task(name).name for name in options.task]
-    return Choice(tasks, options.measure, check_initialisation(options.init))
+    return Selection(tasks, options.measure, check_initialisation(options.init))
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -89,13 +89,13 @@ def compare(options: argparse.Namespace) -> int:
 
 def _compare_models(options: argparse.Namespace) -> tuple["Findings", bool]:
     from bertsecrets.compare.comparison import compare as compared
-    from bertsecrets.report.comparison import drift_findings
+    from bertsecrets.report.findings import drift_findings
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json
 
     refuse(options, ["fail_on"], "is for files of verdicts")
     session = Session(RunOptions.of(options))
-    before, after = open_sides([options.before, options.after], session, _choice(options))
+    before, after = open_sides([options.before, options.after], session, _selection(options))
     comparison = compared(before, after, session.settings.judge)
     if options.json:
         write_json(options.json, comparison.data)
@@ -104,7 +104,7 @@ def _compare_models(options: argparse.Namespace) -> tuple["Findings", bool]:
 
 def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
     from bertsecrets.compare.changes import Changes, read_verdicts_file
-    from bertsecrets.report.comparison import change_findings
+    from bertsecrets.report.findings import change_findings
 
     refuse(options, ["json", "task", "measure"], "has no effect on files of verdicts")
     changes = Changes(*(read_verdicts_file(Path(name)) for name in (options.before, options.after)))
@@ -121,7 +121,7 @@ def pin(options: argparse.Namespace) -> None:
     from bertsecrets.session import Session
     from bertsecrets.store.files import check_writable
 
-    session, choice = Session(RunOptions.of(options)), _choice(options)
+    session, choice = Session(RunOptions.of(options)), _selection(options)
     place = options.output or default_place(session.model)
     earlier = check_reason(place, options.reason)
     check_writable(place)

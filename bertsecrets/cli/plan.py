@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.judging import add_examples, add_selection, joined, judge_cases, open_session, selected, skipped
+from bertsecrets.cli.judge_run import add_examples, add_selection, joined, judge_cases, open_session, selected, skipped
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_command
@@ -14,7 +14,7 @@ from bertsecrets.progress import in_bytes, in_time, log
 
 if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
-    from bertsecrets.jobs.estimates import Estimate
+    from bertsecrets.jobs.estimates import JobEstimate
     from bertsecrets.session import Session
 
 
@@ -90,7 +90,7 @@ def plan(options: argparse.Namespace) -> None:
     facts["decided_if_as_published"] = _decided(possible, len(facts["seeds"]), adds_seeds=session.adds_seeds)
     facts["skipped"] = lacking
     if options.json:
-        from bertsecrets.jobs.table import as_json
+        from bertsecrets.jobs.plan_table import as_json
 
         print(json.dumps({**facts, "jobs": as_json(estimates, session.options)}, indent=1))
     else:
@@ -107,7 +107,7 @@ def _decided(cases: Sequence["Case"], seeds: int, *, adds_seeds: bool) -> dict[s
     return {"claims": len(known), "decided": round(sum(known), 1)}
 
 
-def _print_script(session: "Session", estimates: Sequence["Estimate"], *, slurm: bool) -> None:
+def _print_script(session: "Session", estimates: Sequence["JobEstimate"], *, slurm: bool) -> None:
     from bertsecrets.jobs.scripts import shell_script, slurm_script
     from bertsecrets.store.files import guarded_writes
 
@@ -117,10 +117,10 @@ def _print_script(session: "Session", estimates: Sequence["Estimate"], *, slurm:
     print(slurm_script(estimates, options, gpu=gpu) if slurm else shell_script(estimates, options), end="")
 
 
-def _facts(session: "Session", estimates: Sequence["Estimate"], jobs: int) -> dict[str, Any]:
+def _facts(session: "Session", estimates: Sequence["JobEstimate"], jobs: int) -> dict[str, Any]:
     """Return the contents of a plan as JSON data."""
     from bertsecrets.jobs.estimates import disk
-    from bertsecrets.jobs.table import totals
+    from bertsecrets.jobs.plan_table import totals
     from bertsecrets.provenance import device_name
 
     planned = {job.request: job.leader for job in estimates}
@@ -138,9 +138,9 @@ def _facts(session: "Session", estimates: Sequence["Estimate"], jobs: int) -> di
     }
 
 
-def _print_plan(session: "Session", estimates: Sequence["Estimate"], facts: Mapping[str, Any]) -> None:
+def _print_plan(session: "Session", estimates: Sequence["JobEstimate"], facts: Mapping[str, Any]) -> None:
     """Print a plan as a table with totals."""
-    from bertsecrets.jobs.table import COLUMNS, rows
+    from bertsecrets.jobs.plan_table import COLUMNS, rows
     from bertsecrets.report.tables import table
 
     for reason, names in facts["skipped"].items():
@@ -169,7 +169,7 @@ def _print_plan(session: "Session", estimates: Sequence["Estimate"], facts: Mapp
 
 
 def _totals_line(facts: Mapping[str, Any]) -> str:
-    from bertsecrets.jobs.table import size_or_unknown
+    from bertsecrets.jobs.plan_table import size_or_unknown
 
     totals, at_once = facts["totals"], facts["jobs_at_a_time"]
     seconds, budget = totals["seconds"], facts["budget_seconds"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.judging import SELECTION, add_examples, add_selection, judge_cases, open_session, selected
+from bertsecrets.cli.judge_run import SELECTION, add_examples, add_selection, judge_cases, open_session, selected
 from bertsecrets.cli.outputs import FILES, add_outputs, check_outputs, conclude, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
@@ -96,7 +96,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
 def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
     """Return the verdicts for measurements saved in a folder."""
     from bertsecrets.claims.judge import judge
-    from bertsecrets.claims.plan import measure_case, plan_kept
+    from bertsecrets.claims.requirements import measure_case, measured_cases
     from bertsecrets.claims.sequential import judge_in_sequence
     from bertsecrets.judging import JudgedRun, attempt
     from bertsecrets.settings import load_settings
@@ -110,7 +110,7 @@ def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Seque
     if options.init or options.seed:
         shelf = shelf.part(tasks, options.init, options.seed)
     seeds = seed_range(given.seeds) if isinstance(given.seeds, int) else None
-    planned = plan_kept(shelf, chosen, model, seeds)
+    planned = measured_cases(shelf, chosen, model, seeds)
     if not planned:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in shelf.seeds().items())
         raise UserError(

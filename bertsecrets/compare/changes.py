@@ -40,7 +40,7 @@ class Judged(Protocol):
 
 
 @dataclass(frozen=True)
-class Difference:
+class ChangedFact:
     """A fact that differs between two runs or verdicts, as text."""
 
     name: str
@@ -51,14 +51,14 @@ class Difference:
         return f"{self.name} {self.before} -> {self.after}"
 
 
-def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ChangedFact]:
     """Return the facts that differ, ignoring those that only one side has.
 
     >>> [str(fact) for fact in differing({"numpy": "2.3", "seeds": [1]}, {"numpy": "2.4", "seeds": [1], "scipy": "1"})]
     ['numpy 2.3 -> 2.4']
     """
     names = [name for name in before if name in after and before[name] != after[name]]
-    return [Difference(name, as_text(before[name]), as_text(after[name])) for name in names]
+    return [ChangedFact(name, as_text(before[name]), as_text(after[name])) for name in names]
 
 
 def as_text(value: Any) -> str:
@@ -147,13 +147,13 @@ class Changes:
         return sorted((change for change in self.verdicts if change.kind == kind), key=lambda change: -change.harm)
 
     @property
-    def different_conditions(self) -> list[Difference]:
+    def different_conditions(self) -> list[ChangedFact]:
         """Other differences between the runs, which may explain why verdicts changed."""
         pairs = [(change.before, change.after) for change in self.verdicts if change.before and change.after]
         measured = [(old, new) for old, new in pairs if old.models and new.models]
         by_claim = Counter(fact for old, new in measured for fact in differing(_conditions(old), _conditions(new)))
         return differing(_facts(self.before), _facts(self.after)) + [
-            Difference(f"{fact.name} of {count} claim{'s' if count > 1 else ''}", fact.before, fact.after)
+            ChangedFact(f"{fact.name} of {count} claim{'s' if count > 1 else ''}", fact.before, fact.after)
             for fact, count in by_claim.items()
         ]
 

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.bootstrap import resampled_means
 from bertsecrets.compare import aligned
-from bertsecrets.compare.sides import Part, Side, Values, Wanted
+from bertsecrets.compare.sides import MeasureOnTask, Part, Side, Values
 from bertsecrets.errors import UserError
 from bertsecrets.settings import JudgeParams
 
@@ -30,7 +30,7 @@ LEAST_DEGREES, MOST_DEGREES = 2.0, 8.0  # range for the degrees of freedom of th
 
 
 @dataclass(frozen=True)
-class Difference:
+class CellDifferences:
     """Difference of a quantity between the sides, for each cell.
 
     Args:
@@ -91,10 +91,10 @@ class Compared:
         counted: Units of replication.
     """
 
-    wanted: Wanted
+    wanted: MeasureOnTask
     outcome: Outcome
     reason: str = ""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[CellDifferences, ...] = ()
     basis: str = ""
     counted: Literal["seeds", "examples"] = "seeds"
 
@@ -215,7 +215,7 @@ def _mismatch(part: Part, other: Part) -> str:
     return ""
 
 
-def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int]) -> Difference:
+def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int]) -> CellDifferences:
     """Test the difference of a quantity relative to the seed variance, by Student's t.
 
     A few seeds may agree closely by chance, so each head's variance is shrunk towards the pooled variance of all heads
@@ -250,7 +250,7 @@ def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
     return float(np.sqrt(variance)), prior
 
 
-def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams) -> Difference:
+def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams) -> CellDifferences:
     """Test the difference of a quantity between two checkpoints, by a paired bootstrap over examples.
 
     Accuracies are compared by McNemar's exact test.
@@ -282,7 +282,7 @@ def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " exa
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
-def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells, degrees: float) -> Difference:
+def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells, degrees: float) -> CellDifferences:
     """Test every cell.
 
     Args:
@@ -307,7 +307,7 @@ def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells
     p_same = np.where(change == 0, 0.0, stdtr(degrees, beyond))
     missing = np.isnan(old).astype(int) + np.isnan(new)  # number of sides that are NaN
     undecided = np.zeros(len(change), dtype=bool)
-    return Difference(
+    return CellDifferences(
         name,
         before.what,
         before.unit,

@@ -11,7 +11,7 @@ from bertsecrets.claims import quantities
 from bertsecrets.claims.band import format_interval
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.compare.changes import Difference, differing, ends, moved
+from bertsecrets.compare.changes import ChangedFact, differing, ends, moved
 from bertsecrets.errors import UserError
 from bertsecrets.provenance import run_facts
 from bertsecrets.settings import Params
@@ -24,7 +24,7 @@ SHORT = 12  # digits of shortened digests
 JUDGES = " of the judge"
 # The modules that turn measurements into verdicts, listed because no single module imports all quantities.
 JUDGING = (
-    *("bertsecrets.claims.plan", "bertsecrets.claims.sequential"),
+    *("bertsecrets.claims.requirements", "bertsecrets.claims.sequential"),
     *(f"bertsecrets.claims.quantities.{module.name}" for module in iter_modules(quantities.__path__)),
 )
 
@@ -126,11 +126,11 @@ class Move:
         return bool(self.before.measurements) and self.before.measurements == self.after.measurements
 
     @property
-    def differing(self) -> list[Difference]:
+    def differing(self) -> list[ChangedFact]:
         """The recorded differences: code, versions, device, data, settings."""
         facts = {fact.name: fact for fact in differing(_circumstances(self.before), _circumstances(self.after))}
 
-        def repeated(fact: Difference) -> bool:
+        def repeated(fact: ChangedFact) -> bool:
             own = facts.get(fact.name.removesuffix(JUDGES))
             return own is not None and own is not fact and (own.before, own.after) == (fact.before, fact.after)
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Instanc
 
 from bertsecrets.claims.band import SMALLEST
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.compare.readings import MEASURES, Reading, readings
+from bertsecrets.compare.cell_values import MEASURES, CellValues, cell_values
 from bertsecrets.errors import MisreadError, RunError, UserError, excerpt, near_matches, one_line
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import Section
@@ -56,7 +56,7 @@ class Values(Section):
         step: Smallest change that a single example can cause.
         mean: Mean over seeds: [layers, heads], [layers], or a scalar.
         std: Standard deviation over seeds; 0 for a single seed.
-        by_seed: Underlying readings, which are not stored in pins.
+        by_seed: Values of each seed, which are not stored in pins.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -66,7 +66,7 @@ class Values(Section):
     step: Annotated[float, PlainSerializer(lambda step: round(step, DECIMALS))] = Field(default=0.0, ge=0)
     mean: Cells
     std: Cells
-    by_seed: tuple[InstanceOf[Reading], ...] = Field(default=(), exclude=True)
+    by_seed: tuple[InstanceOf[CellValues], ...] = Field(default=(), exclude=True)
 
     @model_validator(mode="after")
     def _same_shape(self) -> "Values":
@@ -76,7 +76,7 @@ class Values(Section):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MeasureOnTask:
     """A measure on a task, for any model and seed."""
 
     measure: str
@@ -123,9 +123,9 @@ class Part(Section):
     measurements: tuple[InstanceOf[Measurement], ...] = Field(default=(), exclude=True)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> MeasureOnTask:
         """The measure and the task."""
-        return Wanted(self.measure, self.task, self.initialisation, self.options)
+        return MeasureOnTask(self.measure, self.task, self.initialisation, self.options)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Side:
         return {part.wanted.key: part for part in self.parts}
 
 
-def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
+def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
     """Summarize the measurements of several seeds.
 
     Raises:
@@ -160,7 +160,7 @@ def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
     digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
     if len(digests) > 1 or len({measurement.examples for measurement in measurements}) > 1:
         raise UserError(f"{wanted}: the seeds were measured on different examples: measure them with the same limits")
-    by_seed = [{reading.name: reading for reading in readings(measurement)} for measurement in measurements]
+    by_seed = [{values.name: values for values in cell_values(measurement)} for measurement in measurements]
     collapsed = (get_measure(measurement.measure).degenerate(measurement) for measurement in measurements)
     return _part(
         wanted,
@@ -176,7 +176,7 @@ def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
     )
 
 
-def _part(wanted: Wanted, seeds: Sequence[int], **results: Any) -> Part:
+def _part(wanted: MeasureOnTask, seeds: Sequence[int], **results: Any) -> Part:
     empty: dict[str, Any] = {"examples": 0, "data": "", "settings": {}, "quantities": {}}
     return Part(
         measure=wanted.measure,
@@ -188,7 +188,7 @@ def _part(wanted: Wanted, seeds: Sequence[int], **results: Any) -> Part:
     )
 
 
-def _values(by_seed: Sequence[Reading]) -> Values:
+def _values(by_seed: Sequence[CellValues]) -> Values:
     first = by_seed[0]
     cells = np.stack([np.asarray(seed.statistic(column_means(seed.block)))[0] for seed in by_seed])
     std = cells.std(0, ddof=1) if len(cells) > 1 else np.zeros(cells.shape[1])
@@ -205,9 +205,9 @@ def _values(by_seed: Sequence[Reading]) -> Values:
 def measured_side(
     name: str,
     kind: str,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[MeasureOnTask],
     seeds: Sequence[int],
-    measure: Callable[[Wanted, int], Measurement],
+    measure: Callable[[MeasureOnTask, int], Measurement],
     *,
     collapsed_ends: bool = False,
 ) -> Side:

@@ -35,7 +35,7 @@ PROCESS = 700 * 10**6  # bytes used by a process after importing everything
 
 
 @dataclass(frozen=True)
-class Estimate:
+class JobEstimate:
     """The state and cost of a job; unknown values are None.
 
     `basis` is the basis for the estimated time. `leader` is the planned job whose forward pass also yields this one.
@@ -50,7 +50,7 @@ class Estimate:
     leader: Request | None = None
 
 
-def estimate(session: Session, planned: Plan) -> list[Estimate]:
+def estimate(session: Session, planned: Plan) -> list[JobEstimate]:
     """Estimate the cost of every job in a plan, without training, measuring or downloading anything."""
     costs, known = Costs(session), states(session, planned)
     estimates = []
@@ -62,11 +62,11 @@ def estimate(session: Session, planned: Plan) -> list[Estimate]:
             cost = (0.0, f"comes with {leader.measure}", costs.memory(job), costs.disk(job))
         else:
             cost = (*costs.seconds(job), costs.memory(job), costs.disk(job))
-        estimates.append(Estimate(job, known[job], *cost, leader))
+        estimates.append(JobEstimate(job, known[job], *cost, leader))
     return estimates
 
 
-def total_seconds(estimates: Sequence[Estimate]) -> float | None:
+def total_seconds(estimates: Sequence[JobEstimate]) -> float | None:
     """Return the total seconds of all remaining jobs, or None if any is unknown."""
     return total([estimate.seconds for estimate in estimates if estimate.state != "stored"])
 
@@ -92,7 +92,7 @@ def seed_cost(session: Session, first: Sequence[Case] = ()) -> Callable[[Sequenc
     return cost
 
 
-def within(estimates: Sequence[Estimate], budget: float | None, at_once: int) -> list[Estimate]:
+def within(estimates: Sequence[JobEstimate], budget: float | None, at_once: int) -> list[JobEstimate]:
     """Return the estimates for as many seeds as fit in the budget, but at least one, if no claim is decided early."""
     seeds = sorted({estimate.request.subject.seed for estimate in estimates})
     affordable = list(estimates)

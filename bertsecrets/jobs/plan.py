@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bertsecrets.claims import plan
+from bertsecrets.claims import requirements
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
@@ -37,13 +37,13 @@ class PlanningSession(Session):
         return next(filter(None, (need.missing(self.resources) for need in get_measure(measure).needs)), None)
 
 
-def plan_for(bench: plan.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Plan:
+def plan_for(bench: requirements.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Plan:
     """Return the jobs that cases need: all training jobs, then the measurements by subject.
 
     Raises:
         MissingError: If data or tools are missing for a required measurement.
     """
-    needed = plan.needed(bench, cases, model, seeds)
+    needed = requirements.needed(bench, cases, model, seeds)
     return plan_of(request(wanted.measure, subject, wanted.options) for _, wanted, subject in needed)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from bertsecrets.claims.plan import reads_rows
+from bertsecrets.claims.requirements import reads_rows
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.estimates import announcement, estimate, total_seconds

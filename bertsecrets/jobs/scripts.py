@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bertsecrets.jobs.estimates import Estimate, total_seconds
+from bertsecrets.jobs.estimates import JobEstimate, total_seconds
 from bertsecrets.options import PARSING, RunOptions
 from bertsecrets.types import Request
 
@@ -56,7 +56,7 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
     )
 
 
-def shell_script(estimates: Sequence[Estimate], options: RunOptions) -> str:
+def shell_script(estimates: Sequence[JobEstimate], options: RunOptions) -> str:
     """Return a script with one command per remaining job."""
     lines = [
         "#!/bin/sh",
@@ -67,11 +67,11 @@ def shell_script(estimates: Sequence[Estimate], options: RunOptions) -> str:
     return "\n".join(lines) + "\n"
 
 
-def slurm_script(estimates: Sequence[Estimate], options: RunOptions, *, gpu: bool) -> str:
+def slurm_script(estimates: Sequence[JobEstimate], options: RunOptions, *, gpu: bool) -> str:
     """Return a script that submits an array of training jobs and then an array of measurements to Slurm."""
     left = {job.request: job for job in estimates if job.state != "stored"}
     trainings = [[job] for request, job in left.items() if request.measure is None]
-    passes: dict[Request, list[Estimate]] = {}
+    passes: dict[Request, list[JobEstimate]] = {}
     for request, job in left.items():
         if request.measure is not None:
             passes.setdefault(job.leader if job.leader in left else request, []).append(job)
@@ -91,7 +91,7 @@ def slurm_script(estimates: Sequence[Estimate], options: RunOptions, *, gpu: boo
     return "\n".join(lines) + "\n"
 
 
-def _array(name: str, variable: str, groups: list[list[Estimate]], options: RunOptions, gpu: bool) -> Iterator[str]:
+def _array(name: str, variable: str, groups: list[list[JobEstimate]], options: RunOptions, gpu: bool) -> Iterator[str]:
     seconds = [total_seconds(group) for group in groups]
     known = [time for time in seconds if time is not None]
     minutes = max(LEAST_MINUTES, math.ceil(MARGIN * max(known, default=0) / 60))

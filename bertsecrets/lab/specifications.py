@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.plan import Bench, plan
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.requirements import Bench, required_measurements
 from bertsecrets.claims.schema import Case, find_cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError, near_matches
@@ -260,7 +260,7 @@ def specification(
                 each.subject(model, seed),
                 **{**each.options, **options_for(each.measure, combination)},
             )
-            for each in plan(bench, own)
+            for each in required_measurements(bench, own)
         }
         for seed in seeds
     ]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.both_readings import observed_text
 from bertsecrets.claims.estimand import decisive
-from bertsecrets.claims.readings import in_figures
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES
@@ -84,7 +84,7 @@ class Card:
     def readings(self) -> list[list[str]]:
         """A row for each reading: its name, outcome, observed value with interval, and band."""
         return [
-            [name, one.status, in_figures(one), show_band(one.case, one.band)]
+            [name, one.status, observed_text(one), show_band(one.case, one.band)]
             for name, one in self.verdict.readings.items()
         ]
 

@@ -12,7 +12,7 @@ from bertsecrets.errors import from_extra
 from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import ASIDE, Row, cards_of, columns, matrix
 from bertsecrets.report.charts import CONFIG, strip_spec, svg
-from bertsecrets.report.comparison import Findings
+from bertsecrets.report.findings import Findings
 from bertsecrets.report.json import unique
 from bertsecrets.report.outcomes import OUTCOMES, tally
 from bertsecrets.report.replicas import figures_of, other_figures, paper_figures, table_1

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.multiplicity import over_tasks, together
+from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES, FORMAT, VERSION, VerdictsFile
 from bertsecrets.measures.registry import get_measure
@@ -36,7 +36,7 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
         settings=named,
         incomplete=note or None,
         over_tasks={one.claim.name: one.data for one in over_tasks(verdicts, confidence)},
-        together=together(verdicts, confidence).data,
+        together=multiple_testing(verdicts, confidence).data,
         verdicts=[verdict.data for verdict in verdicts],
     )
 
@@ -74,7 +74,7 @@ def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
         "claims": {str(v.case): {"observed": v.observed, "verdict": v.status} for v in verdicts},
         "over_tasks": {one.claim.name: one.data.model_dump() for one in over_tasks(verdicts, confidence)},
-        "together": together(verdicts, confidence).data.model_dump(),
+        "together": multiple_testing(verdicts, confidence).data.model_dump(),
     }
 
 

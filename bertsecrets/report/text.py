@@ -16,9 +16,9 @@ from bertsecrets.claims.band import (
     smallest_effect,
     undecidable,
 )
-from bertsecrets.claims.multiplicity import OverTasks, Together, over_tasks, together
+from bertsecrets.claims.both_readings import observed_text, under_readings
+from bertsecrets.claims.multiplicity import MultipleTesting, OverTasks, multiple_testing, over_tasks
 from bertsecrets.claims.prospects import prospect_text
-from bertsecrets.claims.readings import in_figures, under_readings
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES
@@ -188,7 +188,7 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 def observed_lines(verdict: Verdict) -> list[str]:
     """Return the observed value with its interval, on a line for each reading if there are several."""
-    return [f"{name} {in_figures(one)}" for name, one in verdict.readings.items()] or [in_figures(verdict)]
+    return [f"{name} {observed_text(one)}" for name, one in verdict.readings.items()] or [observed_text(verdict)]
 
 
 def outcome_text(outcome: str, against: str, within: str = "") -> str:
@@ -267,7 +267,7 @@ def seeds_text(seeds: Iterable[int]) -> str:
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     """Return lines about the entire run: claims over tasks, false alarms, surviving deviations, synthetic data."""
     of_tasks = [_over_tasks_line(one, confidence) for one in over_tasks(verdicts, confidence)]
-    return [*of_tasks, *_together_lines(together(verdicts, confidence)), *made_up_lines(verdicts)]
+    return [*of_tasks, *_multiple_testing_lines(multiple_testing(verdicts, confidence)), *made_up_lines(verdicts)]
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
@@ -283,17 +283,17 @@ def _over_tasks_line(found: OverTasks, confidence: float) -> str:
     )
 
 
-def _together_lines(found: Together) -> Iterator[str]:
-    if not found.judged:
+def _multiple_testing_lines(result: MultipleTesting) -> Iterator[str]:
+    if not result.judged:
         return
-    claims = "1 claim" if found.judged == 1 else f"{found.judged} claims"
-    alarms = format_number(found.false_alarms)
-    yield f"expect up to {alarms} false alarms among {claims} judged at {_percent(1 - found.rate)} confidence"
-    if found.survive or found.others:
+    claims = "1 claim" if result.judged == 1 else f"{result.judged} claims"
+    alarms = format_number(result.false_alarms)
+    yield f"expect up to {alarms} false alarms among {claims} judged at {_percent(1 - result.rate)} confidence"
+    if result.survive or result.others:
         yield (
-            f"at a false discovery rate of {_percent(found.rate)}, {len(found.survive)} of "
-            f"{len(found.survive) + len(found.others)} deviations survive: {', '.join(found.survive) or 'none'}"
-            + (f"; not {', '.join(found.others)}" if found.others else "")
+            f"at a false discovery rate of {_percent(result.rate)}, {len(result.survive)} of "
+            f"{len(result.survive) + len(result.others)} deviations survive: {', '.join(result.survive) or 'none'}"
+            + (f"; not {', '.join(result.others)}" if result.others else "")
         )
 
 

@@ -22,7 +22,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  
 
 
 @dataclass(frozen=True)
-class Source:
+class ModuleSource:
     """A module's syntax digest, its imports (`module` or `module:name`), and the names that it re-exports."""
 
     digest: str
@@ -49,10 +49,10 @@ def imports(module: str) -> frozenset[str]:
 
 
 @functools.cache
-def _reached(module: str) -> dict[str, Source]:
+def _reached(module: str) -> dict[str, ModuleSource]:
     """Return a module and its direct and indirect imports, sorted by name."""
     roots = {PACKAGE, module.partition(".")[0]}
-    reached: dict[str, Source] = {}
+    reached: dict[str, ModuleSource] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
@@ -83,7 +83,7 @@ def _home(imported: str) -> str:
 
 
 @functools.cache
-def _source(name: str) -> Source | None:
+def _source(name: str) -> ModuleSource | None:
     """Return a module's source; None if it has no source file."""
     path = _path(name)
     if path is None:
@@ -96,7 +96,7 @@ def _source(name: str) -> Source | None:
     if path.name == "__init__.py":
         reexports = dict(pair for node in tree.body for pair in _from(node, package))
     imports = tuple(dict.fromkeys(_imports(tree, package)))
-    return Source(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, reexports)
+    return ModuleSource(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, reexports)
 
 
 @functools.cache

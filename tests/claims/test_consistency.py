@@ -5,7 +5,7 @@ import pytest
 from measurements import measured
 from scipy import stats
 
-from bertsecrets.claims import plan
+from bertsecrets.claims import requirements
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import ANY_MODEL, Case, cases, find_case
 from bertsecrets.claims.verdict import Verdict
@@ -105,9 +105,9 @@ WITHOUT_MODEL = ("published-figures", "pattern-quality", "word-baselines")
 def test_they_need_no_model_and_no_rows():
     assert OURS
     for case in cases():
-        assert plan.reads_model(case) == (case.claim.measure not in WITHOUT_MODEL)
-    assert not any(plan.reads_rows(case) for case in OURS)
-    assert plan.reads_rows(find_case("C1", "rte"))
+        assert requirements.reads_model(case) == (case.claim.measure not in WITHOUT_MODEL)
+    assert not any(requirements.reads_rows(case) for case in OURS)
+    assert requirements.reads_rows(find_case("C1", "rte"))
 
 
 def test_they_are_judged_without_model_and_data(tmp_path, monkeypatch, capsys):

@@ -16,12 +16,12 @@ from scipy import stats
 from bertsecrets.claims.band import band, format_interval, format_number, share_of_other_rows
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
-from bertsecrets.claims.gates import model_problem
 from bertsecrets.claims.judge import decide_order, judge
-from bertsecrets.claims.plan import measure_case
-from bertsecrets.claims.plan import needed as all_needed
 from bertsecrets.claims.quantity import REGISTERED
+from bertsecrets.claims.requirements import measure_case
+from bertsecrets.claims.requirements import needed as all_needed
 from bertsecrets.claims.schema import Case, cases
+from bertsecrets.claims.screening import model_problem
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.report.text import check
 from bertsecrets.texts.published import published_figures

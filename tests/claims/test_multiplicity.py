@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from measurements import of_id
 from scipy.special import ndtr
 
-from bertsecrets.claims.multiplicity import at_least, over_tasks, together
+from bertsecrets.claims.multiplicity import at_least, multiple_testing, over_tasks
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
 
@@ -22,30 +22,30 @@ def judged(name, against, favour=1.0, outcome=None):
 
 def test_a_run_says_how_many_claims_deviate_by_chance():
     verdicts = [judged(f"E1-{name}", 0.5) for name in TASKS] + [Verdict(of_id("C2-rte"), "inconclusive", "few")]
-    found = together(verdicts, 0.95)
+    found = multiple_testing(verdicts, 0.95)
     assert (found.judged, found.survive, found.others) == (7, (), ())
     assert found.false_alarms == pytest.approx(0.35)
 
 
 def test_deviations_survive_by_benjamini_and_hochberg():
     p_values = dict(zip(TASKS, (0.001, 0.014, 0.04, 0.3, 0.5, 0.7, 0.9), strict=True))
-    found = together([judged(f"E1-{name}", p) for name, p in p_values.items()], 0.95)
+    found = multiple_testing([judged(f"E1-{name}", p) for name, p in p_values.items()], 0.95)
     assert found.survive == ("E1-mrpc", "E1-stsb")  # .001 < .05 / 7 and .014 < .05 * 2 / 7
     assert found.others == ("E1-sst2",)  # .04 > .05 * 3 / 7
-    alone = together([judged("E1-sst2", 0.04)], 0.95)
+    alone = multiple_testing([judged("E1-sst2", 0.04)], 0.95)
     assert alone.survive == ("E1-sst2",)
 
 
 def test_a_deviation_counts_and_a_degenerate_model_does_not():
     verdicts = [judged("E1-rte", 0.001, outcome="deviates"), Verdict(of_id("E1-mrpc"), "degenerate", "constant")]
-    found = together(verdicts, 0.95)
+    found = multiple_testing(verdicts, 0.95)
     assert (found.judged, found.survive) == (1, ("E1-rte",))
-    assert together(verdicts[1:], 0.95).judged == 0
+    assert multiple_testing(verdicts[1:], 0.95).judged == 0
 
 
 def test_runs_of_true_claims_hardly_ever_have_a_survivor():
     rng = np.random.default_rng(2)
-    runs = [together([judged(f"E1-{name}", p) for name, p in zip(TASKS, ps, strict=True)], 0.95)
+    runs = [multiple_testing([judged(f"E1-{name}", p) for name, p in zip(TASKS, ps, strict=True)], 0.95)
             for ps in rng.uniform(size=(400, 7))]  # fmt: skip
     assert np.mean([bool(run.survive) for run in runs]) == pytest.approx(0.05, abs=0.03)
     assert np.mean([len(run.survive) + len(run.others) for run in runs]) == pytest.approx(runs[0].false_alarms, abs=0.1)

@@ -15,8 +15,8 @@ from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import estimate
-from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
 from bertsecrets.claims.quantities.likeness import correlation
+from bertsecrets.claims.requirements import is_measured, measure_case, missing, required_measurements
 from bertsecrets.claims.schema import cases
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
@@ -257,7 +257,7 @@ class Bench:
 
 def test_a_claim_over_all_tasks_asks_for_those_that_are_there():
     case = of_id("A3-all-across-tasks")
-    asked = [(w.task, w.initialisation) for w in plan(Bench(("rte", "sst2")), case)]
+    asked = [(w.task, w.initialisation) for w in required_measurements(Bench(("rte", "sst2")), case)]
     assert asked == [("sst2", "pretrained"), ("rte", "pretrained")]
     assert missing(Bench(("rte", "sst2")), case) is None
     assert missing(Bench(("rte",)), case) == "fewer than 2 tasks have data: no mrpc for patterns"
@@ -271,7 +271,7 @@ def test_a_shelf_misses_what_was_not_kept():
     shelf = Shelf((Measurement("scores", Subject("m", "rte"), 0, {}),))
     assert shelf.missing("scores", "rte") is None
     assert shelf.missing("scores", "mrpc") == "no measurement scores of mrpc was saved"
-    assert not is_kept(shelf, of_id("D2-all-mean"), "m", [1])
+    assert not is_measured(shelf, of_id("D2-all-mean"), "m", [1])
 
 
 # ---------------------------------------------------------------------- scores

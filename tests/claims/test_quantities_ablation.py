@@ -7,7 +7,7 @@ from measurements import estimand, gridded, measured, of_id, read, verdict
 from bertsecrets.ablation.gains import all_gains, gains_of
 from bertsecrets.claims.bootstrap import resampled_means
 from bertsecrets.claims.estimate import with_interval
-from bertsecrets.claims.quantities import ablation
+from bertsecrets.claims.quantities import ablation_gains
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
@@ -92,19 +92,19 @@ def test_the_best_of_many_noisy_heads_is_positive_by_luck():
     base = (rng.random(300) < 0.7).astype(int)
     flips = rng.random((72, 300)) < 0.05
     noise = disabled(np.where(flips, 1 - base, base), base, (rng.random(300) < 0.7).astype(int), (6, 12))
-    naive, null = all_gains(noise).max(), ablation.largest_by_luck(noise)
+    naive, null = all_gains(noise).max(), ablation_gains.largest_by_luck(noise)
     assert naive > 0
     assert naive <= np.quantile(null, 0.999)
     assert null.min() >= 0 or null.mean() > 0
     assert verdict("G1-rte", noise).outcome != "reproduced"
     real = disabled(np.vstack([np.where(flips, 1 - base, base)[1:], np.ones((1, 300))]), base, np.ones(300), (6, 12))
-    assert all_gains(real).max() > ablation.largest_by_luck(real).max()
+    assert all_gains(real).max() > ablation_gains.largest_by_luck(real).max()
     assert verdict("G1-rte", real).outcome == "reproduced"
 
 
 def test_luck_for_one_head_is_the_sign_flip_of_its_differences():
     found = disabled([[1, 1, 1, 1, 0]], [0, 0, 0, 1, 1], [1] * 5, (1, 1))
-    null = ablation.largest_by_luck(found, draws=4000)
+    null = ablation_gains.largest_by_luck(found, draws=4000)
     # differences +1 +1 +1 0 -1, signs at random: sums -4 to 4 in steps of 2, binomial weights
     values, counts = np.unique(np.round(null / 20).astype(int), return_counts=True)
     assert values.tolist() == [-4, -2, 0, 2, 4]

@@ -98,14 +98,14 @@ def test_an_eighth_task_changes_no_published_mean():
         assert [need.tasks for need in QUANTITIES["same-class-across-tasks"].needs.values()] == [seven]
         one, two = QUANTITIES["sep-lead"].needs.values()
         assert (one.task, two.tasks) == ("sst2", ("mrpc", "stsb", "qqp", "rte", "qnli", "mnli"))
-        from bertsecrets.claims.plan import plan
+        from bertsecrets.claims.requirements import required_measurements
         from bertsecrets.claims.schema import cases
         class Everything:
             def missing(self, measure, task_name):
                 return None
             def measurement(self, measure, subject, **options): ...
             def shape(self, model): ...
-        tasks = {str(case): {wanted.task for wanted in plan(Everything(), case)} for case in cases()}
+        tasks = {str(case): {wanted.task for wanted in required_measurements(Everything(), case)} for case in cases()}
         assert all("eighth" not in of_case for of_case in tasks.values())
         assert tasks["D2-all-mean"] == tasks["A3-all-across-tasks"] == tasks["E2-all"] == set(seven)
         """

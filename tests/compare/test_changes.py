@@ -11,7 +11,7 @@ from verdicts import beats, filed
 
 from bertsecrets.compare.changes import Changes, read_verdicts_file
 from bertsecrets.formats import VerdictData, VerdictsFile
-from bertsecrets.report.comparison import change_findings
+from bertsecrets.report.findings import change_findings
 from bertsecrets.report.markdown import code, prose
 from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json

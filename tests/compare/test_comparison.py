@@ -7,9 +7,9 @@ import pytest
 from measurements import SETTINGS, gridded, measured, scored
 
 from bertsecrets.compare.comparison import compare, discoveries, mcnemar
-from bertsecrets.compare.sides import Side, Wanted, part_of
+from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
 from bertsecrets.errors import UserError
-from bertsecrets.report.comparison import drift_findings, drift_message
+from bertsecrets.report.findings import drift_findings, drift_message
 from bertsecrets.report.html import comparison_page
 from bertsecrets.types import Measurement, Provenance, Subject
 
@@ -29,7 +29,7 @@ def side(name: str, *parts: list[Measurement]) -> Side:
             )
             for number, one in enumerate(part, start=1)
         ]
-        made.append(part_of(Wanted(part[0].measure, part[0].subject.task), seeds))
+        made.append(part_of(MeasureOnTask(part[0].measure, part[0].subject.task), seeds))
     return Side(name, f"{len(parts[0])} seeds", tuple(made))
 
 

@@ -7,15 +7,15 @@ import pytest
 from damages import save_peaked, study, write_reviews
 
 from bertsecrets.compare.comparison import compare
-from bertsecrets.compare.sides import Wanted
-from bertsecrets.report.comparison import drift_message
+from bertsecrets.compare.sides import MeasureOnTask
+from bertsecrets.report.findings import drift_message
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 
 pytestmark = pytest.mark.slow
 
 SEEDS, NEW = (1, 2, 3, 4, 5), range(6, 16)
-WANTED = [Wanted(name, "sst2") for name in ("scores", "special-tokens", "attention-change")]
+WANTED = [MeasureOnTask(name, "sst2") for name in ("scores", "special-tokens", "attention-change")]
 LEARNS = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 8}  # every seed answers all rightly
 MOST = 2  # false alarms of ten at 5 %: three would be seen by chance once in a hundred times
 # What must be noticed, by these measures: from the pin, or from the same checkpoint before it was damaged.

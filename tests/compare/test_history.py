@@ -15,7 +15,7 @@ from bertsecrets import __version__
 from bertsecrets.claims import quantities
 from bertsecrets.cli.main import main
 from bertsecrets.compare.history import JUDGING, Move, evidence, moves
-from bertsecrets.report.comparison import history_findings, seed_ranges
+from bertsecrets.report.findings import history_findings, seed_ranges
 from bertsecrets.settings import load_settings
 from bertsecrets.store.code import imports
 from bertsecrets.store.verdicts import KeptVerdict, keep_verdict

@@ -8,7 +8,7 @@ from calls import run, told
 from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.estimates import Estimate, seed_cost, within
+from bertsecrets.jobs.estimates import JobEstimate, seed_cost, within
 from bertsecrets.judging import SeedBudget
 from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
@@ -97,7 +97,7 @@ def test_a_plan_lists_as_many_seeds_as_the_budget_is_enough_for(capsys, shared, 
 
 def test_a_plan_is_cut_where_the_next_seed_would_exceed_the_budget():
     requests = [Request(None, Subject("m", "rte", "pretrained", seed)) for seed in (1, 2, 3)]
-    estimates = [Estimate(one, "to do", 60.0, "a test", 0, 0) for one in requests]
+    estimates = [JobEstimate(one, "to do", 60.0, "a test", 0, 0) for one in requests]
     assert [len(within(estimates, budget, 1)) for budget in (30, 60, 119, 120, 180, None)] == [1, 1, 1, 2, 3, 3]
     assert len(within(estimates, 120, at_once=2)) == 3
 

@@ -8,8 +8,8 @@ import pytest
 from calls import run, told
 
 from bertsecrets.claims import prospects
-from bertsecrets.claims.plan import missing
 from bertsecrets.claims.prospects import Prospect
+from bertsecrets.claims.requirements import missing
 from bertsecrets.claims.schema import cases
 from bertsecrets.jobs.estimates import Record, seconds_on_record
 from bertsecrets.jobs.plan import Plan, PlanningSession, plan_for, waits_for

@@ -9,13 +9,13 @@ import pytest
 from calls import run, told
 
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.plan import measure_case, reads_model
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.lab.calibration import cells as counted
 from bertsecrets.lab.calibration.cells import Cell, count, find_setting, kept, least, only_outcomes, true_value
-from bertsecrets.lab.calibration.table import wrong
+from bertsecrets.lab.calibration.rates_table import wrong
 from bertsecrets.lab.calibration.worlds import MODEL, Setting, SimulatedModel, find_world
 from bertsecrets.settings import JudgeParams
 

@@ -10,7 +10,7 @@ from patterned import pattern_set, save_read, shorten
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.lab.annotation.writing import save_set
-from bertsecrets.lab.training.train import train_patterns
+from bertsecrets.lab.classifiers.train import train_patterns
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
     REPORT,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertsecrets.claims.plan import measure_case, missing
+from bertsecrets.claims.requirements import measure_case, missing
 from bertsecrets.cli.main import main
 from bertsecrets.measures.example_sentence import SENTENCE
 from bertsecrets.session import Session

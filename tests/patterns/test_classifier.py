@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bertsecrets.errors import UserError
-from bertsecrets.lab.training import compare
-from bertsecrets.lab.training.baselines import LogisticFeatures, PaperCnn, canvases, network
+from bertsecrets.lab.classifiers import quality
+from bertsecrets.lab.classifiers.baselines import LogisticFeatures, PaperCnn, canvases, network
 from bertsecrets.patterns import crossval, estimators
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
@@ -70,7 +70,7 @@ def test_every_choice_is_made_inside_the_training_folds(some, brief):
 
 def test_all_three_classifiers_learn_plain_maps_on_the_same_folds(some, brief):
     methods = [TreesAndRegression(), LogisticFeatures(), PaperCnn(epochs=2, patience=2, canvas=16)]
-    figures, found = compare.compare(methods, some, 1)
+    figures, found = quality.compare(methods, some, 1)
     assert figures["classifiers"]["bertsecrets"]["macro_f1"] > 0.9
     assert figures["classifiers"]["features-logistic"]["macro_f1"] > 0.9
     assert set(figures["advantage"]) == {"features-logistic", "paper-cnn"}
@@ -93,13 +93,13 @@ def test_training_chooses_by_scikit_learns_macro_f1():
     for classes in (5, 3):
         labels, predicted = rng.integers(0, classes, 200), rng.integers(0, classes, 200)
         theirs = f1_score(labels, predicted, labels=range(5), average="macro", zero_division=0.0)
-        assert compare.macro_f1_of_all(labels, predicted) == float(theirs)
+        assert quality.macro_f1_of_all(labels, predicted) == float(theirs)
 
 
 def test_calibration_by_hand():
     sure = np.array([[0.9, 0.1, 0, 0, 0]] * 4 + [[0.55, 0.45, 0, 0, 0]] * 2)
     found = crossval.HeldOut(np.array([0, 0, 0, 1, 0, 1]), np.array(list("abcdef")), np.ones(6, dtype=bool), sure)
-    figures = compare.calibration(found)
+    figures = quality.calibration(found)
     assert figures["expected_calibration_error"] == pytest.approx((4 * abs(0.9 - 0.75) + 2 * abs(0.55 - 0.5)) / 6)
 
 
@@ -155,7 +155,7 @@ def test_every_vote_teaches_and_the_class_of_most_is_judged(some):
     counts = np.bincount(taught, minlength=len(CLASSES))
     others = (crossval.FOLDS - 1) * votes.sum(0)  # a map is learnt from in all folds but one
     assert counts.tolist() == others.tolist()
-    figures = compare.quality(judged, 0)
+    figures = quality.quality(judged, 0)
     assert (figures["maps"], figures["agreed"]["maps"]) == (60, 48)
     assert figures["f1"]["block"] == 1
     assert np.isnan(figures["agreed"]["f1"]["block"])

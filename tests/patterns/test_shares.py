@@ -11,7 +11,7 @@ from tiny import HEADS, LAYERS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.errors import UserError
-from bertsecrets.lab.training.audit import audit_shares, share_interval
+from bertsecrets.lab.classifiers.audit import audit_shares, share_interval
 from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.patterns.classes import CLASSES

@@ -66,7 +66,7 @@ def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Few trees, inner folds, penalties and resamples."""
-    training = "bertsecrets.lab.training"
+    training = "bertsecrets.lab.classifiers"
     patch.setattr("bertsecrets.patterns.fitting.ROUNDS", 4)
     patch.setattr("bertsecrets.patterns.fitting.INNER_FOLDS", 2)
     patch.setattr(f"{training}.baselines.PENALTIES", (0.1,))

@@ -11,7 +11,7 @@ import numpy as np
 
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, Number, flat
-from bertsecrets.claims.quantities.heads import best_heads, place
+from bertsecrets.claims.quantities.head_ranking import best_heads, place
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError

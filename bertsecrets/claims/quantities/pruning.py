@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.estimand import Estimand, Number, clusters_of
-from bertsecrets.claims.quantities.scores import in_points, score_range
+from bertsecrets.claims.quantities.task_scores import in_points, score_range
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.tasks import TASKS

@@ -17,7 +17,7 @@ from bertsecrets.claims.estimand import (
     halves,
     largest,
 )
-from bertsecrets.claims.quantities.heads import name_of, place
+from bertsecrets.claims.quantities.head_ranking import name_of, place
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError

@@ -15,11 +15,11 @@ from unittest import mock
 import numpy as np
 
 from bertsecrets.claims.band import smallest_effect
+from bertsecrets.claims.both_readings import under_readings
 from bertsecrets.claims.judge import ENOUGH, Weighed, judge
-from bertsecrets.claims.plan import measure_case, reads_model
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
-from bertsecrets.claims.readings import under_readings
+from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import Case, cases, find_case, find_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_in_sequence
 from bertsecrets.claims.verdict import Verdict
@@ -231,7 +231,7 @@ def only_outcomes() -> Iterator[None]:
     """Skip slow computations that do not affect outcomes: p-values, and the best head's gain by luck, for a note."""
     with (
         mock.patch.object(Weighed, "p_values", (None, None)),
-        mock.patch("bertsecrets.claims.quantities.ablation.largest_by_luck", return_value=np.zeros(1)),
+        mock.patch("bertsecrets.claims.quantities.ablation_gains.largest_by_luck", return_value=np.zeros(1)),
     ):
         yield
 

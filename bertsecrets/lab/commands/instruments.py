@@ -92,7 +92,7 @@ def calibrate(options: argparse.Namespace) -> int:
     """
     from datetime import date
 
-    from bertsecrets.lab.calibration import table
+    from bertsecrets.lab.calibration import rates_table
     from bertsecrets.lab.calibration.cells import count_all, find_cells
     from bertsecrets.settings import load_settings
     from bertsecrets.store.files import write_whole
@@ -118,12 +118,12 @@ def calibrate(options: argparse.Namespace) -> int:
             shown.advance()
     places = {cell: place for place, cell in enumerate(cells)}
     counted.sort(key=lambda rates: places[rates.cell])
-    print(table.table(counted))
+    print(rates_table.table(counted))
     if options.markdown:
-        write_whole(options.markdown, table.table(counted, "markdown"))
+        write_whole(options.markdown, rates_table.table(counted, "markdown"))
     if options.data:
-        write_whole(options.data, table.data(counted, date.today().isoformat()))
-    return 1 if any(table.wrong(rates) for rates in counted) else 0
+        write_whole(options.data, rates_table.data(counted, date.today().isoformat()))
+    return 1 if any(rates_table.wrong(rates) for rates in counted) else 0
 
 
 def check_ablation(options: argparse.Namespace) -> int:

@@ -219,8 +219,8 @@ def sheets(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Evaluate pattern classifiers on held-out heads, and train the suite's classifier for each reading on all maps."""
-    from bertsecrets.lab.training.baselines import PaperCnn
-    from bertsecrets.lab.training.train import show, train_patterns
+    from bertsecrets.lab.classifiers.baselines import PaperCnn
+    from bertsecrets.lab.classifiers.train import show, train_patterns
     from bertsecrets.patterns.map_set import own_maps
 
     if options.cnn_epochs is not None and options.cnn_epochs < 0:

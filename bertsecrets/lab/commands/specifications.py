@@ -33,7 +33,7 @@ def specifications(options: argparse.Namespace) -> None:
     Raises:
         UserError: If a claim, task or choice is unknown, or nothing can be measured.
     """
-    from bertsecrets.claims.plan import missing
+    from bertsecrets.claims.requirements import missing
     from bertsecrets.lab.curve import curve_lines, curve_table, draw_curve
     from bertsecrets.lab.specifications import choices_of, chosen_cases, curve
     from bertsecrets.session import Session

@@ -40,7 +40,7 @@ def under(case: Case, reading: str) -> Case:
     return Case(case.claim.model_copy(update={"arguments": arguments}), case.task)
 
 
-def together(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict":
+def combined_readings(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict":
     """Combine the verdicts on a case under each reading.
 
     Observed value, interval, band and values by seed are those of the first reading, that of the paper;
@@ -54,7 +54,7 @@ def together(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict":
     if len(outcomes) == 1:
         reason = "under each reading; " + "; ".join(f"{name}: {verdict.reason}" for name, verdict in verdicts.items())
     else:
-        said = (f"{name} {verdict.status} ({in_figures(verdict)})" for name, verdict in verdicts.items())
+        said = (f"{name} {verdict.status} ({observed_text(verdict)})" for name, verdict in verdicts.items())
         reason = "the reading decides: " + ", ".join(said)
     powers = (f"{name}: {verdict.power}" for name, verdict in verdicts.items() if verdict.power)
     against = [verdict.p_against for verdict in verdicts.values() if verdict.p_against is not None]
@@ -72,7 +72,7 @@ def together(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict":
     )
 
 
-def in_figures(verdict: "Verdict") -> str:
+def observed_text(verdict: "Verdict") -> str:
     """Return the observed value with its interval, as text."""
     shown = format_number(verdict.observed)
     return f"{shown} {format_interval(verdict.interval)}" if verdict.interval else shown

@@ -16,9 +16,9 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.lab.annotation.agreement import label_agreement, set_agreement
-from bertsecrets.lab.training.audit import audit_shares
-from bertsecrets.lab.training.baselines import LogisticFeatures, PaperCnn
-from bertsecrets.lab.training.compare import compare
+from bertsecrets.lab.classifiers.audit import audit_shares
+from bertsecrets.lab.classifiers.baselines import LogisticFeatures, PaperCnn
+from bertsecrets.lab.classifiers.quality import compare
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, SUFFIX, weights_path
 from bertsecrets.patterns.crossval import FOLDS, HeldOut, LabelledMaps, Method, confusion

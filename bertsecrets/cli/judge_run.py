@@ -85,7 +85,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     Raises:
         UserError: If nothing can be judged, or a named task has no data.
     """
-    from bertsecrets.claims.plan import reads_model, reads_rows
+    from bertsecrets.claims.requirements import reads_model, reads_rows
     from bertsecrets.judging import JudgedRun
     from bertsecrets.session import Session
 

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from bertsecrets.lab.training.compare import macro_f1_of_all
+from bertsecrets.lab.classifiers.quality import macro_f1_of_all
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.crossval import LabelledMaps, OnFeatures
 from bertsecrets.patterns.fitting import regress

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 
 from bertsecrets.ablation.gains import Block, all_gains, gains_of, metric_of
 from bertsecrets.claims.estimand import Estimand, Extreme, Number, both, clusters_of, halves
-from bertsecrets.claims.quantities.heads import name_of, place, top
+from bertsecrets.claims.quantities.head_ranking import name_of, place, top
 from bertsecrets.claims.quantities.likeness import likeness, panels
-from bertsecrets.claims.quantities.scores import in_points, mean_over_tasks, score_range
+from bertsecrets.claims.quantities.task_scores import in_points, mean_over_tasks, score_range
 from bertsecrets.claims.quantity import ANY, Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.metrics import METRICS, moments

@@ -171,7 +171,7 @@ def _varied(answers: np.ndarray) -> bool:
 def model_problem(case: Case, measurement: Measurement) -> str | None:
     """Return why a claim does not apply to the measured model; None if it does."""
     architecture = measurement.provenance.architecture
-    if not case.speaks_of(architecture):
+    if not case.applies_to(architecture):
         return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
     if (problem := weights_problem(case, measurement.provenance.weights)) is not None:
         return problem

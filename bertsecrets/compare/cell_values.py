@@ -20,7 +20,7 @@ MEASURES = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class CellValues:
     """A quantity of a measurement, for each cell (head, layer or model).
 
     Args:
@@ -46,7 +46,7 @@ class Reading:
     step: float = 0.0
 
 
-def readings(measurement: Measurement) -> list[Reading]:
+def cell_values(measurement: Measurement) -> list[CellValues]:
     """Return the quantities of a measurement that can be compared.
 
     Raises:
@@ -56,22 +56,22 @@ def readings(measurement: Measurement) -> list[Reading]:
     return list(read(measurement)) if read else []
 
 
-def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> Reading:
-    """Return a reading with the means of a sample [example, layer, head]."""
+def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> CellValues:
+    """Return the means of a sample [example, layer, head]."""
     block = sample.reshape(len(sample), -1).astype(np.float64)
     clusters = measurement.samples.get("cluster")
     step = 100 / len(sample) if unit == "percent" else 0.0
-    return Reading(name, what, unit, sample.shape[1:], block, lambda mean: mean, clusters=clusters, step=step)
+    return CellValues(name, what, unit, sample.shape[1:], block, lambda mean: mean, clusters=clusters, step=step)
 
 
-def _special_tokens(measurement: Measurement) -> Iterator[Reading]:
+def _special_tokens(measurement: Measurement) -> Iterator[CellValues]:
     for kind in ("cls", "sep"):
         yield _of_heads(
             measurement, kind, f"attention to [{kind.upper()}]", "attention", measurement.sample(kind)
         )  # the larger weight of two [SEP]s, as in the paper
 
 
-def _patterns(measurement: Measurement) -> Iterator[Reading]:
+def _patterns(measurement: Measurement) -> Iterator[CellValues]:
     names = [name for name in measurement.samples if name == "predicted" or name.endswith("_predicted")]
     for sample in names or ["predicted"]:
         prefix = sample.removesuffix("predicted")  # the reading of the classes, if there is more than one
@@ -81,31 +81,31 @@ def _patterns(measurement: Measurement) -> Iterator[Reading]:
             yield _of_heads(measurement, f"{prefix}{name}", what, "percent", share)
 
 
-def _features(measurement: Measurement) -> Iterator[Reading]:
+def _features(measurement: Measurement) -> Iterator[CellValues]:
     for name, sample in measurement.samples.items():
         if sample.ndim == 3 and name not in ("cls", "sep"):
             yield _of_heads(measurement, name, f"attention to {name.replace('_', ' ')}", "attention", sample)
 
 
-def _attention_change(measurement: Measurement) -> Iterator[Reading]:
+def _attention_change(measurement: Measurement) -> Iterator[CellValues]:
     sample = measurement.sample("cosine")
     yield _of_heads(measurement, "cosine", "similarity to the pretrained maps", "cosine", sample)
 
 
-def _gains(measurement: Measurement) -> Iterator[Reading]:
+def _gains(measurement: Measurement) -> Iterator[CellValues]:
     block, gains = gains_of(measurement)
     shape = np.shape(measurement.value("score"))
     what = "gain from disabling the layer" if len(shape) == 1 else "gain from disabling the head"
     clusters = measurement.samples.get("cluster")
-    yield Reading("gain", what, "points", shape, block, gains, clusters=clusters, step=_step(measurement, block))
+    yield CellValues("gain", what, "points", shape, block, gains, clusters=clusters, step=_step(measurement, block))
 
 
-def _scores(measurement: Measurement) -> Iterator[Reading]:
+def _scores(measurement: Measurement) -> Iterator[CellValues]:
     regression = TASKS[measurement.subject.task].regression
     name = "pearson" if regression else "accuracy"
     predicted, target = measurement.sample("predicted"), measurement.sample("target")
     block = moments(name, predicted, target)
-    yield Reading(
+    yield CellValues(
         name,
         "correlation with the labels" if regression else "accuracy",
         "points",
@@ -123,7 +123,7 @@ def _step(measurement: Measurement, block: np.ndarray) -> float:
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 
-READERS: dict[str, Callable[[Measurement], Iterator[Reading]]] = {
+READERS: dict[str, Callable[[Measurement], Iterator[CellValues]]] = {
     "scores": _scores,
     "special-tokens": _special_tokens,
     "patterns": _patterns,

@@ -1,14 +1,14 @@
-"""Planning: the measurements that a claim needs for each seed."""
+"""The measurements that a claim needs for each seed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 from bertsecrets.claims.band import undecidable
-from bertsecrets.claims.gates import shape_problem, weights_problem
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case
+from bertsecrets.claims.screening import shape_problem, weights_problem
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.store.measurements import Shelf
@@ -37,7 +37,7 @@ class Bench(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequiredMeasurement:
     """A measurement that a case needs, for any model and seed; `need` is the name of the quantity's need."""
 
     need: str
@@ -51,19 +51,21 @@ class Wanted:
         return Subject(model, self.task, self.initialisation, 1 if get_measure(self.measure).seedless else seed)
 
 
-def plan(bench: Bench, case: Case) -> list[Wanted]:
+def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]:
     """Return the measurements that a case needs, ordered by need of the quantity and then by task.
 
     Raises:
         MissingError: Data or tools are missing for a required measurement.
     """
-    claim, wanted = case.claim, []
+    claim, required = case.claim, []
     for name, need in _needs(case).items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
         initialisation = {"own": claim.initialisation, "against": claim.against}.get(need.whose, need.whose)
         for task_name in _tasks(bench, case, need):
-            wanted.append(Wanted(name, need.measure, task_name, cast(InitialisationName, initialisation), options))
-    return wanted
+            required.append(
+                RequiredMeasurement(name, need.measure, task_name, cast(InitialisationName, initialisation), options)
+            )
+    return required
 
 
 def _needs(case: Case) -> Mapping[str, Need]:
@@ -85,7 +87,7 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
 def missing(bench: Bench, case: Case) -> str | None:
     """Return why a case cannot be measured here; None if it can."""
     try:
-        plan(bench, case)
+        required_measurements(bench, case)
     except MissingError as error:
         return str(error)
     return None
@@ -114,17 +116,17 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     if (problem := _model_problem(bench, case, model)) is not None:
         raise NotApplicableError(problem)
     by_seed, needs = [], _needs(case)
-    for of_seed in _subjects(plan(bench, case), model, seeds):
+    for of_seed in _subjects(required_measurements(bench, case), model, seeds):
         by_need: dict[str, list[Measurement]] = {name: [] for name in needs}
-        for wanted, subject in of_seed:
-            by_need[wanted.need].append(bench.measurement(wanted.measure, subject, **wanted.options))
+        for requirement, subject in of_seed:
+            by_need[requirement.need].append(bench.measurement(requirement.measure, subject, **requirement.options))
         by_seed.append({name: tuple(own) if needs[name].tasks else own[0] for name, own in by_need.items()})
     return by_seed
 
 
 def needed(
     bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]
-) -> Iterator[tuple[Case, Wanted, Subject]]:
+) -> Iterator[tuple[Case, RequiredMeasurement, Subject]]:
     """Yield every measurement that some cases need, with its case and subject; shared measurements are repeated.
 
     Cases that do not apply to this model, or that no data can decide, are skipped.
@@ -135,8 +137,8 @@ def needed(
     for case in cases:
         if _model_problem(bench, case, model) is not None:
             continue
-        for of_seed in _subjects(plan(bench, case), model, seeds):
-            yield from ((case, one, subject) for one, subject in of_seed)
+        for of_seed in _subjects(required_measurements(bench, case), model, seeds):
+            yield from ((case, requirement, subject) for requirement, subject in of_seed)
 
 
 def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
@@ -147,33 +149,35 @@ def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
     return by_weights or (shape_problem(case, bench.shape(model)) if case.claim.needs_shape else None)
 
 
-def _subjects(wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Iterator[list[tuple[Wanted, Subject]]]:
+def _subjects(
+    required: Sequence[RequiredMeasurement], model: str, seeds: Sequence[int]
+) -> Iterator[list[tuple[RequiredMeasurement, Subject]]]:
     """Yield the measurements of each seed with their subjects; only one seed if no measure depends on it."""
-    for seed in [1] if all(get_measure(one.measure).seedless for one in wanted) else seeds:
-        yield [(one, one.subject(model, seed)) for one in wanted]
+    for seed in [1] if all(get_measure(each.measure).seedless for each in required) else seeds:
+        yield [(requirement, requirement.subject(model, seed)) for requirement in required]
 
 
 # ---------------------------------------------------------------------- over stored measurements
 
 
-def plan_kept(
+def measured_cases(
     shelf: Shelf, cases: Iterable[Case], model: str, seeds: Sequence[int] | None
 ) -> list[tuple[Case, Sequence[int]]]:
     """Return the cases that can be judged from a shelf with their seeds: those given, or all complete ones."""
     if seeds is not None:
-        return [(case, seeds) for case in cases if is_kept(shelf, case, model, seeds)]
+        return [(case, seeds) for case in cases if is_measured(shelf, case, model, seeds)]
     measured = shelf.seeds().get(model, [])
-    by_case = ((case, [seed for seed in measured if is_kept(shelf, case, model, [seed])]) for case in cases)
-    return [(case, kept) for case, kept in by_case if kept]
+    by_case = ((case, [seed for seed in measured if is_measured(shelf, case, model, [seed])]) for case in cases)
+    return [(case, complete) for case, complete in by_case if complete]
 
 
-def is_kept(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> bool:
+def is_measured(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> bool:
     """Return whether the shelf contains all measurements that a case needs for these seeds."""
     if missing(shelf, case) is not None:
         return False
     return all(
-        (found := shelf.find(one.measure, subject, one.options)) is not None
-        and case.speaks_of(found.provenance.architecture)
-        for of_seed in _subjects(plan(shelf, case), model, seeds)
-        for one, subject in of_seed
+        (measurement := shelf.find(requirement.measure, subject, requirement.options)) is not None
+        and case.applies_to(measurement.provenance.architecture)
+        for of_seed in _subjects(required_measurements(shelf, case), model, seeds)
+        for requirement, subject in of_seed
     )

@@ -10,7 +10,7 @@ from bertsecrets.errors import UserError, near_matches
 from bertsecrets.types import InitialisationName
 
 if TYPE_CHECKING:
-    from bertsecrets.compare.sides import Side, Wanted
+    from bertsecrets.compare.sides import MeasureOnTask, Side
     from bertsecrets.session import Session
     from bertsecrets.types import Measurement
 
@@ -18,7 +18,7 @@ DEFAULT_TASK = "rte"  # the smallest task
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selection:
     """The measures and tasks to compare. By default all that a side has, or else all measures on RTE."""
 
     tasks: Sequence[str] = ()
@@ -26,19 +26,19 @@ class Choice:
     initialisation: InitialisationName = "pretrained"
 
     def __post_init__(self) -> None:
-        from bertsecrets.compare.readings import MEASURES
+        from bertsecrets.compare.cell_values import MEASURES
 
         for name in self.measures:
             if name not in MEASURES:
                 raise UserError(f"measure {name!r} cannot be compared: {near_matches(name, MEASURES)}")
 
-    def selects(self, wanted: "Wanted") -> bool:
+    def selects(self, wanted: "MeasureOnTask") -> bool:
         """Return whether a measure is compared on a task."""
         return (not self.tasks or wanted.task in self.tasks) and (not self.measures or wanted.measure in self.measures)
 
 
 @dataclass(frozen=True)
-class Source:
+class SideSource:
     """The source given by an argument of `bertsecrets compare`. `model` is set if MODEL@FOLDER names one."""
 
     argument: str
@@ -47,7 +47,7 @@ class Source:
     model: str | None = None
 
     @classmethod
-    def of(cls, argument: str) -> "Source":
+    def of(cls, argument: str) -> "SideSource":
         """Parse an argument.
 
         A file is a pin. MODEL@FOLDER or a folder of measurements stands for stored measurements. A folder with a
@@ -74,24 +74,24 @@ def _is_classifier(folder: Path) -> bool:
     return any("ForSequenceClassification" in str(name) for name in names)
 
 
-def open_sides(arguments: Sequence[str], session: "Session", choice: Choice) -> list["Side"]:
+def open_sides(arguments: Sequence[str], session: "Session", selection: Selection) -> list["Side"]:
     """Return the named sides. Models and checkpoints are measured wherever the other side has measurements.
 
     Raises:
         UserError: If a side cannot be read or measured.
     """
-    sources = [Source.of(argument) for argument in arguments]
-    stored = [_stored(source, session, choice) for source in sources]
+    sources = [SideSource.of(argument) for argument in arguments]
+    stored = [_stored(source, session, selection) for source in sources]
     for source in sources:
         if source.kind == "model":
             session.check_model(source.argument)  # before anything is measured
     in_store = [part.wanted for side in stored if side is not None for part in side.parts]
     trains = any(source.kind == "model" for source in sources)
-    wanted = in_store or wanted_of(session, choice, trains=trains)
+    wanted = in_store or wanted_of(session, selection, trains=trains)
     return [side or _measured(source, session, wanted) for source, side in zip(sources, stored, strict=True)]
 
 
-def wanted_of(session: "Session", choice: Choice, *, trains: bool = True) -> list["Wanted"]:
+def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) -> list["MeasureOnTask"]:
     """Return what to measure: on each task, the chosen measures that are available.
 
     Args:
@@ -100,29 +100,31 @@ def wanted_of(session: "Session", choice: Choice, *, trains: bool = True) -> lis
     Raises:
         UserError: If a named measure is not available, or no measure is.
     """
-    from bertsecrets.compare.readings import MEASURES
-    from bertsecrets.compare.sides import Wanted
+    from bertsecrets.compare.cell_values import MEASURES
+    from bertsecrets.compare.sides import MeasureOnTask
     from bertsecrets.measures.registry import get_measure
 
     resources = replace(session.resources, rows=replace(session.resources.rows, trains=trains))
     wanted, problems = [], []
-    for name in choice.tasks or [DEFAULT_TASK]:
-        for measure in choice.measures or MEASURES:
+    for name in selection.tasks or [DEFAULT_TASK]:
+        for measure in selection.measures or MEASURES:
             problem = get_measure(measure).missing(resources, name)
-            if problem and (choice.measures or measure != "features"):
+            if problem and (selection.measures or measure != "features"):
                 problems.append(problem)
-            if problem is None and get_measure(measure).fits(choice.initialisation):
-                wanted.append(Wanted(measure, name, choice.initialisation))
-    if not wanted or (choice.measures and problems):
+            if problem is None and get_measure(measure).fits(selection.initialisation):
+                wanted.append(MeasureOnTask(measure, name, selection.initialisation))
+    if not wanted or (selection.measures and problems):
         raise UserError(problems[0] if problems else "no measure can be compared")
     return wanted
 
 
-def model_side(session: "Session", model: str, wanted: Sequence["Wanted"], *, collapsed_ends: bool = False) -> "Side":
+def model_side(
+    session: "Session", model: str, wanted: Sequence["MeasureOnTask"], *, collapsed_ends: bool = False
+) -> "Side":
     """Fine-tune a model on the session's seeds and return its side. `collapsed_ends`: stop if a model collapsed."""
     from bertsecrets.compare.sides import measured_side
 
-    def measure(of: "Wanted", seed: int) -> "Measurement":
+    def measure(of: "MeasureOnTask", seed: int) -> "Measurement":
         return session.measurement(of.measure, of.subject(model, seed), **of.options)
 
     count = len(session.seeds)
@@ -130,7 +132,7 @@ def model_side(session: "Session", model: str, wanted: Sequence["Wanted"], *, co
     return measured_side(model, seeds, wanted, session.seeds, measure, collapsed_ends=collapsed_ends)
 
 
-def _measured(source: Source, session: "Session", wanted: Sequence["Wanted"]) -> "Side":
+def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureOnTask"]) -> "Side":
     """Return the side of a model or a checkpoint."""
     from bertsecrets.compare.sides import measured_side
 
@@ -140,7 +142,7 @@ def _measured(source: Source, session: "Session", wanted: Sequence["Wanted"]) ->
     if model is not None:
         session.check_model(model)
 
-    def measure(of: "Wanted", seed: int) -> "Measurement":
+    def measure(of: "MeasureOnTask", seed: int) -> "Measurement":
         if model is None and of.measure == "attention-change":
             raise UserError("a checkpoint is compared with the model that it was trained from: name it with --model")
         return session.measurement(of.measure, of.subject(model or source.argument, seed), source.path, **of.options)
@@ -148,25 +150,25 @@ def _measured(source: Source, session: "Session", wanted: Sequence["Wanted"]) ->
     return measured_side(source.argument, "checkpoint", wanted, [1], measure)
 
 
-def _stored(source: Source, session: "Session", choice: Choice) -> "Side | None":
+def _stored(source: SideSource, session: "Session", selection: Selection) -> "Side | None":
     """Return the side of a pin or of stored measurements, or None if the side must be measured."""
     if source.kind == "measurements":
-        return _of_measurements(source, session, choice)
+        return _of_measurements(source, session, selection)
     if source.kind != "pin":
         return None
     from bertsecrets.compare.pins import side_of_pin
 
     pin = side_of_pin(source.path)
-    parts = tuple(part for part in pin.parts if choice.selects(part.wanted))
+    parts = tuple(part for part in pin.parts if selection.selects(part.wanted))
     if not parts:
-        raise UserError(f"{pin.name} has no measurements of {', '.join((*choice.tasks, *choice.measures))}")
+        raise UserError(f"{pin.name} has no measurements of {', '.join((*selection.tasks, *selection.measures))}")
     return replace(pin, parts=parts)
 
 
-def _of_measurements(source: Source, session: "Session", choice: Choice) -> "Side":
+def _of_measurements(source: SideSource, session: "Session", selection: Selection) -> "Side":
     """Return the side of stored measurements: the latest of each subject, preferably with the session's limits."""
-    from bertsecrets.compare.readings import MEASURES
-    from bertsecrets.compare.sides import Side, Wanted, part_of
+    from bertsecrets.compare.cell_values import MEASURES
+    from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
     from bertsecrets.store.measurements import VALUES, load
 
     options = session.options
@@ -176,8 +178,8 @@ def _of_measurements(source: Source, session: "Session", choice: Choice) -> "Sid
         return (
             stored.measure in MEASURES
             and not stored.options
-            and choice.selects(Wanted(stored.measure, stored.subject.task))
-            and stored.subject.initialisation == choice.initialisation
+            and selection.selects(MeasureOnTask(stored.measure, stored.subject.task))
+            and stored.subject.initialisation == selection.initialisation
             and source.model in (None, stored.subject.model)
             and stored.provenance.train_limit == options.train_limit
             and (precision is None or stored.provenance.precision in (None, precision))
@@ -201,7 +203,9 @@ def _of_measurements(source: Source, session: "Session", choice: Choice) -> "Sid
     for stored in suitable:
         latest.setdefault((stored.subject.task, MEASURES.index(stored.measure)), {})[stored.subject.seed] = stored
     parts = [
-        part_of(Wanted(MEASURES[place], task, choice.initialisation), [by_seed[seed] for seed in sorted(by_seed)])
+        part_of(
+            MeasureOnTask(MEASURES[place], task, selection.initialisation), [by_seed[seed] for seed in sorted(by_seed)]
+        )
         for (task, place), by_seed in sorted(latest.items())
     ]
     return Side(source.argument, f"stored measurements of {models[0]}", tuple(parts))

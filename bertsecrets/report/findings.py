@@ -8,7 +8,7 @@ import numpy as np
 
 from bertsecrets.claims.band import format_interval, format_number, smallest
 from bertsecrets.compare.changes import KINDS, Change, Changes, Judged, ends
-from bertsecrets.compare.comparison import Compared, Comparison, Difference
+from bertsecrets.compare.comparison import CellDifferences, Compared, Comparison
 from bertsecrets.compare.history import Move, moves
 from bertsecrets.errors import excerpt, one_line
 from bertsecrets.formats import ERROR, VerdictsFile
@@ -104,7 +104,7 @@ def _rows(measure: Compared) -> Iterator[list[str]]:
         yield [*about, difference.what, *(str(int(count)) for count in counts), largest, verdict]
 
 
-def cell_change(measure: Compared, difference: Difference, place: int) -> str:
+def cell_change(measure: Compared, difference: CellDifferences, place: int) -> str:
     """Return the change of one cell as text: head, old and new value, difference in standard deviations."""
     name = cell_name(difference.shape, place)
     before, after = (format_number(float(cells[place])) for cells in (difference.before, difference.after))

@@ -4,16 +4,16 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from bertsecrets.jobs.estimates import Estimate, total, total_seconds
+from bertsecrets.jobs.estimates import JobEstimate, total, total_seconds
 from bertsecrets.jobs.scripts import command
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import in_bytes, in_time
-from bertsecrets.report.comparison import seed_ranges
+from bertsecrets.report.findings import seed_ranges
 
 COLUMNS = ("job", "task", "initialisation", "options", "seeds", "stored", "to do", "time", "by", "memory", "disk")
 
 
-def totals(estimates: Sequence[Estimate]) -> dict[str, Any]:
+def totals(estimates: Sequence[JobEstimate]) -> dict[str, Any]:
     """Return the totals of all remaining jobs, or None for unknown totals. Memory is that of the largest job."""
     left = [job for job in estimates if job.state != "stored"]
     states = [job.state for job in estimates]
@@ -31,7 +31,7 @@ def _largest(numbers: Sequence[int | None]) -> int | None:
     return None if None in numbers else max(filter(None, numbers), default=0)
 
 
-def as_json(estimates: Sequence[Estimate], options: RunOptions) -> list[dict[str, Any]]:
+def as_json(estimates: Sequence[JobEstimate], options: RunOptions) -> list[dict[str, Any]]:
     """Return one JSON object per job."""
     numbers = {job.request: number for number, job in enumerate(estimates, start=1)}
     return [
@@ -55,18 +55,18 @@ def as_json(estimates: Sequence[Estimate], options: RunOptions) -> list[dict[str
     ]
 
 
-def rows(estimates: Sequence[Estimate]) -> list[tuple[str, ...]]:
+def rows(estimates: Sequence[JobEstimate]) -> list[tuple[str, ...]]:
     """Return the rows of a plan's table, merging jobs that differ only in their seed."""
     return [_row(list(group)) for _, group in itertools.groupby(sorted(estimates, key=_order), _order)]
 
 
-def _order(job: Estimate) -> tuple[Any, ...]:
+def _order(job: JobEstimate) -> tuple[Any, ...]:
     request = job.request
     about = (request.subject.task, request.subject.initialisation, str(request.options))
     return (request.measure is not None, request.measure or "", *about)
 
 
-def _row(group: Sequence[Estimate]) -> tuple[str, ...]:
+def _row(group: Sequence[JobEstimate]) -> tuple[str, ...]:
     request, left = group[0].request, [job for job in group if job.state != "stored"]
     memory, disk = _largest([job.memory for job in left]), total([job.disk for job in left])
     return (
