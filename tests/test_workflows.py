@@ -2,8 +2,10 @@
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -51,7 +53,9 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
         parser.add_argument(f"--{name.replace('_', '-')}", **parsing)
     parser.add_argument("--strict-verdicts", action="store_true")
     parser.add_argument("--against")
+    parser.add_argument("--examples", type=int)
     parser.add_argument("--junitxml")
+    parser.add_argument("--report")
     parser.add_argument("--pyargs", action="store_true")
     parser.add_argument("-m")
     parser.add_argument("paths", nargs="+")
@@ -137,6 +141,20 @@ def test_the_documented_workflow_gives_the_action_inputs_that_it_has():
     documented = yaml.safe_load(titled("ci.md", ".github/workflows/verdicts.yml"))
     (judge,) = (one for one in documented["jobs"]["judge"]["steps"] if "actions/judge@" in one.get("uses", ""))
     assert judge["with"].keys() <= ACTION["inputs"].keys()
+
+
+def test_the_documented_gitlab_job_is_valid_and_calls_the_suite_with_options_that_exist(tmp_path):
+    (tmp_path / ".gitlab-ci.yml").write_text(titled("ci.md", ".gitlab-ci.yml"))
+    schema = ["--builtin-schema", "vendor.gitlab-ci", str(tmp_path / ".gitlab-ci.yml")]
+    done = subprocess.run([sys.executable, "-m", "check_jsonschema", *schema], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    job = yaml.safe_load(titled("ci.md", ".gitlab-ci.yml"))["judge"]
+    install, judge = map(shlex.split, job["script"])
+    files = {Path(word).name for word in install if word.endswith(".txt")}
+    assert files - {path.name for path in (PROJECT / "container").iterdir()} == {"bertsecrets.txt"}
+    given = benchmarks_understand(judge[1:])
+    assert (given.model, given.m, given.report) == ("./my-bert", "rte", "results")
+    assert job["artifacts"]["reports"]["junit"] == given.junitxml
 
 
 def test_the_page_lists_all_inputs_and_variables():

@@ -113,7 +113,7 @@ def test_documented_selections_name_claims_that_exist():
 
 def _claims_of_pages() -> list[Block]:
     """The blocks of YAML that are claims; those of workflows are checked by tests/test_workflows.py."""
-    return [block for block in all_blocks("yaml") if not block.title.startswith(".github/")]
+    return [block for block in all_blocks("yaml") if not block.title.startswith(".git")]
 
 
 def _ids_that_pages_add() -> set[str]:
