@@ -9,6 +9,7 @@ from calls import run, told
 from faults import pytest_benchmarks
 
 import bertsecrets as bs
+from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
 
@@ -143,3 +144,33 @@ def test_pytest_judges_a_checkpoint_on_validation_rows_alone(own, without_model,
     code, output = pytest_benchmarks(*words, output=tmp_path / "output", BERTSECRETS_PARAMS=str(quick))
     assert code in (0, 1), output
     assert "E1" in output
+
+
+def test_a_limited_report_leaves_out_ablation_and_says_what_includes_it(capsys, own, without_model, tmp_path):
+    words = (
+        "report",
+        "--task",
+        "rte",
+        "--limit",
+        4,
+        *without_model,
+        "--checkpoint",
+        own,
+        "--json",
+        tmp_path / "v.json",
+    )
+
+    def judged(*more):
+        assert main([str(word) for word in (*words, *more)]) in (0, 1)
+        verdicts = json.loads((tmp_path / "v.json").read_text())["verdicts"]
+        return {verdict["id"] for verdict in verdicts}, capsys.readouterr().out
+
+    quick, said = judged()
+    assert "left out for a quick answer" in said
+    assert "--grid-limit 4 includes them" in said
+    assert {"D1-rte-pretrained", "E1-rte", "G1-rte-luck"} <= quick
+    assert not quick & {"G1-rte", "G4-rte", "I1-rte", "I4-rte"}
+    assert judged("--claim", "G4")[0] == {"G4-rte"}
+    full, said = judged("--grid-limit", 4)
+    assert full - quick >= {"G1-rte", "G4-rte", "I1-rte", "I4-rte"}
+    assert "left out for a quick answer" not in said

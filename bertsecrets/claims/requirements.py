@@ -10,9 +10,12 @@ from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.screening import shape_problem, weights_problem
 from bertsecrets.errors import MissingError, NotApplicableError
+from bertsecrets.measures.base import AblationMeasure
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.types import InitialisationName, Measurement, Subject
+
+MANY_PASSES = 5  # forward passes over the rows; a measure with more is slow
 
 
 @runtime_checkable
@@ -101,6 +104,12 @@ def reads_model(case: Case) -> bool:
 def reads_rows(case: Case) -> bool:
     """Return whether a case needs a task's rows."""
     return any(get_measure(need.measure).on_task for need in _needs(case).values())
+
+
+def is_slow(case: Case) -> bool:
+    """Return whether a case needs many passes over the rows: to disable heads or layers one by one, or to prune."""
+    measures = (get_measure(need.measure) for need in _needs(case).values())
+    return any(isinstance(measure, AblationMeasure) or measure.passes > MANY_PASSES for measure in measures)
 
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:

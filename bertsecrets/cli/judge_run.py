@@ -123,7 +123,8 @@ def judge_cases(
 ) -> None:
     """Judge the cases of a run. If the session adds seeds, continue until each case is decided.
 
-    Cases with stored measurements are judged first. If anything must be measured, verdicts are printed as they come.
+    Cases with stored measurements are judged first, slow ones last. If anything is measured, verdicts are printed one
+    by one.
 
     Args:
         prepare: Function that makes the measurements for the given cases and seeds.
@@ -131,6 +132,7 @@ def judge_cases(
         trained_at_once: If weights are dropped, the maximum number of checkpoints with weights at any time. None
             for no limit.
     """
+    from bertsecrets.claims.requirements import is_slow
     from bertsecrets.jobs.estimates import announcement, seed_cost
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.preflight import preflight
@@ -147,6 +149,7 @@ def judge_cases(
     def judge(cases: Sequence["Case"], seeds: Sequence[int]) -> "Iterator[Verdict | Skipped]":
         nonlocal measures
         ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
+        waiting.sort(key=is_slow)
         began, measures = measures, measures or bool(waiting)
         yield from (attempt(case, partial(verdict, case, seeds)) for case in ready)
         if waiting:

@@ -85,12 +85,31 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
 
     session, run = open_session(RunOptions.of(options).judging(options.checkpoint, tasks), chosen, tasks)
 
+    if options.checkpoint is not None and not options.claim:
+        _leave_out_slow(run, session.options)
+
     def judge() -> "JudgedRun":
         judge_cases(session, run, partial(prepare_in_turn, session))
         add_examples(options, session, run)
         return run
 
     return judge
+
+
+def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
+    """Leave out, and name, the claims that make up most of the time, if rows are limited but not those of the grid."""
+    from bertsecrets.claims.requirements import is_slow
+
+    slow = [str(case) for case in run.cases if is_slow(case)]
+    if not slow or options.limit is None or options.grid_limit is not None:
+        return
+    ids = ", ".join(dict.fromkeys(case.claim.id for case in run.cases if str(case) in slow))
+    run.cases = [case for case in run.cases if str(case) not in slow]
+    run.asked = [case for case in run.asked if str(case) not in slow]
+    print(
+        f"{len(slow)} claims left out for a quick answer ({ids}): they disable heads and layers or prune, the slowest "
+        f"part; --grid-limit {options.limit} includes them, --claim G1 judges one of them"
+    )
 
 
 def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
