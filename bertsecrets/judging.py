@@ -68,30 +68,37 @@ def failed(case: Case, error: Exception) -> Verdict:
     return Verdict(case, None, one_line(reason), error=error)
 
 
-def judge_until_decided(
-    cases: Sequence[Case],
-    judge: Callable[[Sequence[Case], Sequence[int]], Iterable[Result]],
-    interims: Sequence[Sequence[int]],
-    can_afford: Callable[[Sequence[Case], int], bool] = lambda cases, seed: True,
-) -> Iterator[Result]:
-    """Yield the results of each interim analysis; later results of a case replace earlier ones.
+class Analyses:
+    """The interim analyses of some cases: yields the open cases with their seeds, and takes their results by `add`.
 
-    Seeds are added for cases that are still open, as long as the budget allows.
-
-    Args:
-        judge: Function that yields the results of cases on the given seeds.
-        interims: Seeds of each interim analysis.
-        can_afford: Function that returns whether the budget allows another seed for the given cases.
+    Seeds are added as long as a case is open and the budget allows another one.
     """
-    for place, seeds in enumerate(interims):
-        if place and not (cases and can_afford(cases, seeds[-1])):
-            return
-        still_open = []
-        for result in judge(cases, seeds):
-            yield result
-            if isinstance(result, Verdict) and result.open:
-                still_open.append(result.case)
-        cases = still_open
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        interims: Sequence[Sequence[int]],
+        can_afford: Callable[[Sequence[Case], int], bool],
+    ):
+        """
+        Args:
+            interims: Seeds of each interim analysis.
+            can_afford: Function that returns whether the budget allows another seed for the given cases.
+        """
+        self.open, self.interims, self.can_afford = list(cases), interims, can_afford
+
+    def __iter__(self) -> Iterator[tuple[list[Case], Sequence[int]]]:
+        for place, seeds in enumerate(self.interims):
+            cases, self.open = self.open, []
+            if place and not (cases and self.can_afford(cases, seeds[-1])):
+                return
+            yield cases, seeds
+
+    def add(self, result: Result) -> Result:
+        """Add the result of a case in the current analysis, and return it."""
+        if isinstance(result, Verdict) and result.open:
+            self.open.append(result.case)
+        return result
 
 
 class Verdicts(list[Verdict]):

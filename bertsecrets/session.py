@@ -3,7 +3,7 @@
 A session combines options, data, models and the store, whose caches (`bertsecrets.caches`) avoid repeated work.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import partial, wraps
 from pathlib import Path
@@ -20,7 +20,7 @@ from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.history import keep
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches, one_line
-from bertsecrets.judging import SeedBudget, Verdicts, attempt, judge_until_decided
+from bertsecrets.judging import Analyses, SeedBudget, Verdicts, attempt
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
@@ -289,11 +289,9 @@ class Session:
         Args:
             can_afford: Function that returns whether the budget allows another seed for the given cases.
         """
-
-        def judge_seeds(cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[Verdict]:
-            yield self.verdict(case, self.measure_case(case, seeds))
-
-        *_, verdict = judge_until_decided([case], judge_seeds, self.interims, can_afford)
+        analyses = Analyses([case], self.interims, can_afford)
+        for _, seeds in analyses:
+            verdict = analyses.add(self.verdict(case, self.measure_case(case, seeds)))
         return verdict
 
     def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[dict[str, Needed]]:

@@ -10,7 +10,7 @@ from bertsecrets.claims import sequential
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import MissingError, NotApplicableError, RunError, UserError
-from bertsecrets.judging import JudgedRun, SeedBudget, Skipped, attempt, judge_until_decided
+from bertsecrets.judging import Analyses, JudgedRun, SeedBudget, Skipped, attempt
 from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
 
@@ -51,17 +51,12 @@ def test_missing_data_skip_a_case_and_an_error_of_the_run_ends_it():
 
 @pytest.mark.parametrize(("afforded", "judged"), [(9, [(1, 2), (2, 1), (3, 1)]), (2, [(1, 2), (2, 1)])])
 def test_only_open_cases_get_a_further_seed_while_it_can_be_afforded(afforded, judged):
+    analyses = Analyses([CASE, OTHER], [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]], lambda _, seed: seed <= afforded)
     calls = []
-
-    def judge(cases, seeds):
+    for cases, seeds in analyses:
         calls.append((len(seeds), len(cases)))
         for case in cases:
-            yield Verdict(case, "inconclusive", "", open=case is CASE and len(seeds) < 3)
-
-    results = judge_until_decided(
-        [CASE, OTHER], judge, [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]], lambda _, n: n <= afforded
-    )
-    assert [str(verdict.case) for verdict in results] == ["E1-rte", "C2-rte", *["E1-rte"] * (len(judged) - 1)]
+            analyses.add(Verdict(case, "inconclusive", "", open=case is CASE and len(seeds) < 3))
     assert calls == judged
 
 

@@ -112,17 +112,15 @@ def _ends(ends: Ends | None) -> str | None:
 
 def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdict table and its summary."""
-    from bertsecrets.report.tables import fold
-    from bertsecrets.report.terminal import NARROWEST, Screen, verdict_table
-    from bertsecrets.report.text import annotations, run_lines
+    from bertsecrets.report.terminal import NARROWEST, Screen, run_text
+    from bertsecrets.report.text import annotations
 
     verdicts = config.stash[VERDICTS]
     terminalreporter.section("verdicts")
     width = config.get_terminal_writer().fullwidth if terminalreporter.isatty else NARROWEST
     screen = Screen(max(NARROWEST, width), terminalreporter.hasmarkup)
-    terminalreporter.write_line(verdict_table(verdicts, screen, verbose=config.get_verbosity() > 0))
-    for line in run_lines(verdicts, load_settings().judge.confidence):
-        terminalreporter.write_line(fold(line, screen.width))
+    confidence = load_settings().judge.confidence
+    terminalreporter.write_line(run_text(verdicts, screen, confidence, verbose=config.get_verbosity() > 0))
     errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]
     if errors:
         line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"

@@ -137,7 +137,7 @@ def judge_cases(
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import stored_first
-    from bertsecrets.judging import SeedBudget, attempt, judge_until_decided
+    from bertsecrets.judging import Analyses, SeedBudget, attempt
     from bertsecrets.report.terminal import verdict_line
 
     trains = session.options.checkpoint is None
@@ -146,25 +146,27 @@ def judge_cases(
     def verdict(case: "Case", seeds: Sequence[int]) -> "Verdict":
         return session.verdict(case, session.measure_case(case, seeds))
 
-    def judge(cases: Sequence["Case"], seeds: Sequence[int]) -> "Iterator[Verdict | Skipped]":
+    def results() -> "Iterator[Verdict | Skipped]":
         nonlocal measures
-        ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
-        waiting.sort(key=is_slow)
-        began, measures = measures, measures or bool(waiting)
-        yield from (attempt(case, partial(verdict, case, seeds)) for case in ready)
-        if waiting:
-            if not began:
-                preflight(session, waiting, seeds, at_once=trained_at_once)
-            elif trains:
-                planned = plan_for(session, waiting, session.model, seeds)
-                if line := announcement(session, planned, at_once=trained_at_once):
-                    log.info(line)
-            prepare(waiting, seeds)
-            yield from (attempt(case, partial(verdict, case, seeds)) for case in waiting)
+        for cases, seeds in analyses:
+            ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
+            waiting.sort(key=is_slow)
+            began, measures = measures, measures or bool(waiting)
+            yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in ready)
+            if waiting:
+                if not began:
+                    preflight(session, waiting, seeds, at_once=trained_at_once)
+                elif trains:
+                    planned = plan_for(session, waiting, session.model, seeds)
+                    if line := announcement(session, planned, at_once=trained_at_once):
+                        log.info(line)
+                prepare(waiting, seeds)
+                yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in waiting)
 
     budget = SeedBudget(session.budget, seed_cost(session), at_once=jobs)
+    analyses = Analyses(run.cases, session.interims, budget.affords)
     run.collect(
-        judge_until_decided(run.cases, judge, session.interims, budget.affords),
+        results(),
         lambda result: log.info(verdict_line(result)) if measures and result.outcome != "not applicable" else None,
     )
     if run.ended is None:

@@ -123,15 +123,12 @@ def conclude(options: argparse.Namespace, *runs: "JudgedRun") -> int:
 
 def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
     """Print the table of verdicts and its summary."""
-    from bertsecrets.report.tables import fold
-    from bertsecrets.report.terminal import Screen, verdict_table
-    from bertsecrets.report.text import annotations, run_lines
+    from bertsecrets.report.terminal import Screen, run_text
+    from bertsecrets.report.text import annotations
     from bertsecrets.settings import load_settings
 
-    screen = Screen.of(sys.stdout)
-    print(verdict_table(run.verdicts, screen, verbose=options.verbose))
-    for line in run_lines(run.verdicts, load_settings().judge.confidence):
-        print(fold(line, screen.width))
+    confidence = load_settings().judge.confidence
+    print(run_text(run.verdicts, Screen.of(sys.stdout), confidence, verbose=options.verbose))
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")
     for line in annotations(run.verdicts):

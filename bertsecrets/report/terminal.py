@@ -24,6 +24,7 @@ from bertsecrets.report.text import (
     grid_rows,
     last_ones,
     observed_lines,
+    run_lines,
     section_title,
     shows,
     status,
@@ -84,6 +85,12 @@ def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, 
     parts += [_table(verdicts, notes, screen), "\n".join(_legend(everywhere, notes, screen))]
     parts += [task_grid(verdicts, screen), fold(count_line(verdicts), screen.width)]
     return "\n\n".join(filter(None, parts))
+
+
+def run_text(verdicts: Sequence[Verdict], screen: Screen, confidence: float, *, verbose: bool = False) -> str:
+    """Return the table of verdicts, and lines about the entire run (`text.run_lines`)."""
+    lines = (fold(line, screen.width) for line in run_lines(verdicts, confidence))
+    return "\n".join([verdict_table(verdicts, screen, verbose=verbose), *lines])
 
 
 def claim_table(
