@@ -148,7 +148,7 @@ class RunOptions:
         metavar="TIME",
     )
     offline: bool = _option("never use the network", default=False, action="store_true")
-    keep_checkpoints: str = _option(
+    keep_checkpoints: Keep = _option(
         "weights to keep in the store after all measurements: full or none (default: full)",
         default="full",
         choices=KEEPS,
@@ -265,11 +265,6 @@ class RunOptions:
             allow_unofficial=self.allow_unofficial_data,
             beside=tuple(folders[1:]),
         )
-
-    @property
-    def keep(self) -> Keep:
-        """Which weights to keep after all measurements."""
-        return cast(Keep, self.keep_checkpoints)
 
     @property
     def store_folder(self) -> Path:

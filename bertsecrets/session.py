@@ -359,7 +359,7 @@ class Session:
 
     def drop_weights(self, subjects: Iterable[Subject]) -> None:
         """If `keep_checkpoints` is `none`, drop the weights of subjects, except those still needed."""
-        if self.options.keep == "none":
+        if self.options.keep_checkpoints == "none":
             self.checkpoints.drop(subjects)
 
     def close(self) -> None:

@@ -202,7 +202,10 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
         terminal.write_line(skipped(lacking_it, reason))
     expected = preflight(run, possible, seeds, at_once=jobs or 1)
     if run.options.checkpoint is None:
-        run = prepare_in_turn(run, possible, seeds) if jobs is None else prepare(run, possible, seeds, jobs=jobs)
+        if jobs is None:
+            prepare_in_turn(run, possible, seeds)
+        else:
+            prepare(run, possible, seeds, jobs=jobs)
     config.stash[SESSION], config.stash[FINISHED] = run, Finished(len(selected), expected)
 
 

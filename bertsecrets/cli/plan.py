@@ -2,8 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.judge_run import add_examples, add_selection, joined, judge_cases, open_session, selected, skipped
@@ -160,7 +161,7 @@ def _print_plan(session: "Session", estimates: Sequence["JobEstimate"], facts: M
     disk = facts["disk"]
     if disk and disk["checkpoints"]:
         taken = {keep: sizes["taken_bytes"] for keep, sizes in disk["by_keep_checkpoints"].items()}
-        too_little = taken[session.options.keep] > disk["free_bytes"]
+        too_little = taken[session.options.keep_checkpoints] > disk["free_bytes"]
         print(
             f"disk: {in_bytes(taken['full'])}, or {in_bytes(taken['none'])} with --keep-checkpoints none; "
             f"{in_bytes(disk['free_bytes'])} free in {session.store.root}"
@@ -189,8 +190,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UserError: If `report` would raise it, or the number of jobs or GPUs or the Ray cluster cannot be used.
     """
-    from bertsecrets.jobs.prepare import prepare as prepare_here
-    from bertsecrets.jobs.prepare import with_share
+    from bertsecrets.jobs.prepare import prepare, with_share
 
     check_outputs(options)
     chosen, tasks = selected(options)
@@ -198,18 +198,15 @@ def run(options: argparse.Namespace) -> int:
     on_ray = options.ray is not None
     if options.gpus is not None and not on_ray:
         raise UserError("--gpus is for --ray: a job of this machine uses its --device")
+    prepare_jobs: Callable[..., None] = partial(prepare, jobs=options.jobs)
     if on_ray:
         from bertsecrets.jobs.on_ray import check_ray, prepare_on_ray
 
         check_ray(options.gpus)
+        prepare_jobs = partial(prepare_on_ray, address=options.ray or None, gpus=options.gpus)
     session, judged = open_session(given, chosen, tasks)
-
-    def prepare(cases: Sequence["Case"], seeds: Sequence[int]) -> "Session":
-        if on_ray:
-            return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus)
-        return prepare_here(session, cases, seeds, jobs=options.jobs)
-
     # Ray schedules jobs in any order, so all checkpoints may exist at the same time.
-    judge_cases(session, judged, prepare, options.jobs, trained_at_once=None if on_ray else options.jobs)
+    at_once = None if on_ray else options.jobs
+    judge_cases(session, judged, partial(prepare_jobs, session), options.jobs, trained_at_once=at_once)
     add_examples(options, session, judged)
     return conclude(options, judged)

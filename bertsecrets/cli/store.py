@@ -130,7 +130,7 @@ def gc(options: argparse.Namespace) -> None:
         words = ["bertsecrets store gc", f"--store {given.store_folder}"]
         words += ["--keep-older"] if options.keep_older else []
         words += [f"--keep-verdicts {options.keep_verdicts}"] if options.keep_verdicts is not None else []
-        words += [f"--keep-checkpoints {given.keep}"] if given.keep != "full" else []
+        words += [f"--keep-checkpoints {given.keep_checkpoints}"] if given.keep_checkpoints != "full" else []
         print(f"{in_bytes(removable)} can be removed: {' '.join(words)} --yes")
 
 
@@ -152,7 +152,7 @@ def _removals(
         (f"{item.path} ({in_bytes(item.bytes)}): {item.reason}", item.bytes, partial(remove, item)) for item in listed
     ]
     gone = {item.path for item in listed}
-    for stored in items(given.store_folder) if given.keep == "none" else ():
+    for stored in items(given.store_folder) if given.keep_checkpoints == "none" else ():
         if stored.kind == CHECKPOINTS and stored.key and stored.path not in gone:
             weights = weights_bytes(stored.path)
             line = f"{stored.path} ({in_bytes(stored.bytes)}): {in_bytes(stored.bytes - weights)} without weights"

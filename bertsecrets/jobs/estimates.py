@@ -361,6 +361,6 @@ def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) ->
     needed = disk(session, planned, at_once) if any(job.measure is None for job in planned) else None
     if needed is None or not needed.trainings:
         return ""
-    if (problem := needed.problem(session.options.keep, session.store.root)) is not None:
+    if (problem := needed.problem(session.options.keep_checkpoints, session.store.root)) is not None:
         raise RunError(problem)
-    return needed.announcement(session.options.keep)
+    return needed.announcement(session.options.keep_checkpoints)

@@ -48,8 +48,8 @@ def prepare_on_ray(
     *,
     address: str | None,
     gpus: float | None,
-) -> Session:
-    """Run the jobs that cases need for some seeds on a Ray cluster, and return the session.
+) -> None:
+    """Run the jobs that cases need for some seeds on a Ray cluster.
 
     Args:
         address: Address of the cluster. Defaults to RAY_ADDRESS, otherwise to a new cluster on this machine.
@@ -60,7 +60,7 @@ def prepare_on_ray(
     """
     left = remaining(session, planned(session, cases, seeds))
     if not left:
-        return session
+        return
     on_gpu = session.resources.device.type == "cuda"
     share = {"num_cpus": session.options.threads or 1, "num_gpus": float(on_gpu) if gpus is None else gpus}
     options, costs = with_absolute_paths(session.options), Costs(session)
@@ -74,7 +74,7 @@ def prepare_on_ray(
             before = [refs[other] for other in waits_for(left, request)]
             given = share | {"memory": min(costs.memory(request) or 0, largest) or None}
             refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
-        return carry_out(session, left, _outcomes(ray, refs))
+        carry_out(session, left, _outcomes(ray, refs))
 
 
 def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:

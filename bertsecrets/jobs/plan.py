@@ -161,8 +161,8 @@ def perform(session: Session, job: Request) -> bool:
     return True
 
 
-def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, quiet: bool = False) -> Session:
-    """Record the outcomes of a plan in a session, and return it.
+def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, quiet: bool = False) -> None:
+    """Record the outcomes of a plan in a session.
 
     If the session does not keep weights, a subject's weights are dropped once all its jobs have succeeded.
 
@@ -183,7 +183,6 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, 
                 jobs_left[subject] -= 1
                 if jobs_left[subject] == 0 and outcome.request.on_task:
                     session.drop_weights([subject])
-    return session
 
 
 def blocking_error(job: Request, outcomes: Mapping[Request, Outcome]) -> Exception | None:

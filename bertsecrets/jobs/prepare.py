@@ -48,29 +48,29 @@ def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Pl
     plan = plan_for(session, cases, session.model, seeds)
     rows = {job: task(job.subject.task).train_rows if job.measure is None else 0 for job in plan}
     ordered = dict(sorted(plan.items(), key=lambda item: -rows[item[0]]))
-    return ordered if session.options.keep == "full" else by_subject(ordered)
+    return ordered if session.options.keep_checkpoints == "full" else by_subject(ordered)
 
 
-def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int) -> Session:
-    """Run the jobs that cases need for some seeds in parallel processes, and return the session.
+def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int) -> None:
+    """Run the jobs that cases need for some seeds in parallel processes.
 
     Args:
         session: Session with the number of threads per job (see `with_share`).
     """
-    return run_in_parallel(session, planned(session, cases, seeds), jobs=jobs)
+    run_in_parallel(session, planned(session, cases, seeds), jobs=jobs)
 
 
-def run_in_parallel(session: Session, plan: Plan, *, jobs: int) -> Session:
-    """Run the remaining jobs of a plan in at most `jobs` processes, and return the session."""
+def run_in_parallel(session: Session, plan: Plan, *, jobs: int) -> None:
+    """Run the remaining jobs of a plan in at most `jobs` processes."""
     left = remaining(session, plan)
     if not left:
-        return session
+        return
     costs, jobs = Costs(session), min(jobs, len(left))
     at_once = fitting(session.resources.device, {job: costs.memory(job) for job in left}, jobs)
     if at_once < jobs:
         log.info(f"not enough memory for {jobs} parallel jobs, running {at_once}")
     log.info(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
-    return carry_out(session, left, run_local(left, session.options, jobs=at_once))
+    carry_out(session, left, run_local(left, session.options, jobs=at_once))
 
 
 def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: int) -> int:
@@ -94,15 +94,14 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[Outcome]:
         yield outcomes[job]
 
 
-def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Session:
-    """If weights are dropped, run the jobs that cases need subject by subject in this process; return the session.
+def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> None:
+    """If weights are dropped, run the jobs that cases need subject by subject in this process.
 
     If weights are kept, jobs run on demand during judging.
     """
-    if session.options.keep == "full":
-        return session
-    left = remaining(session, planned(session, cases, seeds))
-    return carry_out(session, left, _run_here(left, JobRunner(session.options, session)), quiet=True)
+    if session.options.keep_checkpoints != "full":
+        left = remaining(session, planned(session, cases, seeds))
+        carry_out(session, left, _run_here(left, JobRunner(session.options, session)), quiet=True)
 
 
 def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
