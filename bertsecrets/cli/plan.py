@@ -44,6 +44,11 @@ def add_parsers(commands) -> None:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--shell", action="store_true", help="print a script with one command per job")
     form.add_argument("--slurm", action="store_true", help="print a script that submits two job arrays to Slurm")
+    form.add_argument(
+        "--decides",
+        action="store_true",
+        help="list the claims that --budget decides on this machine if the model is as published (lab calibrate)",
+    )
     run_parser.add_argument(
         "--ray",
         nargs="?",
@@ -81,6 +86,9 @@ def plan(options: argparse.Namespace) -> None:
         reason = next(iter(lacking), "no implemented claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
     estimates = estimate(session, plan_for(session, possible, session.model, session.seeds))
+    if options.decides:
+        _print_decided(session, possible, estimates, options.jobs)
+        return
     if session.adds_seeds:
         estimates = within(estimates, session.budget, options.jobs)
     if options.shell or options.slurm:
@@ -106,6 +114,43 @@ def _decided(cases: Sequence["Case"], seeds: int, *, adds_seeds: bool) -> dict[s
     chances = (each.decided(seeds, adds_seeds=adds_seeds) for each in prospects)
     known = [chance for chance in chances if chance is not None]
     return {"claims": len(known), "decided": round(sum(known), 1)}
+
+
+def _print_decided(
+    session: "Session", cases: Sequence["Case"], estimates: Sequence["JobEstimate"], at_once: int
+) -> None:
+    """Print the claims that can be decided within the budget if the model is as published.
+
+    Raises:
+        UserError: If no budget was given, or none of the claims was simulated.
+    """
+    from functools import cache
+
+    from bertsecrets.claims.prospects import prospect
+    from bertsecrets.jobs.decided import decided_within, expected
+    from bertsecrets.jobs.plan import plan_for
+    from bertsecrets.report import tables
+
+    named = {str(case): case for case in cases}
+    prospects = {name: known for name, case in named.items() if (known := prospect(case)) is not None}
+    if session.budget is None or not prospects:
+        raise UserError("--decides needs a --budget, and claims that lab calibrate --as-published has simulated")
+
+    @cache
+    def needs(name: str, seed: int) -> frozenset[Any]:
+        return frozenset(plan_for(session, [named[name]], session.model, [seed]))
+
+    seconds = {estimate.request: estimate.seconds for estimate in estimates}
+    chosen = decided_within(session.budget, prospects, needs, seconds, at_once)
+    unknown = sum(any(seconds.get(job) is None for job in needs(name, 1)) for name in prospects)
+    rows = [(choice.case, str(choice.seeds), f"{choice.chance:.0%}", in_time(choice.seconds)) for choice in chosen]
+    print(tables.table(("claim", "seeds", "decided in", "time"), rows))
+    print(
+        f"{expected(chosen):.1f} of {len(prospects)} claims are decided within {in_time(session.budget)} on average if "
+        "the model is as published; jobs that several claims share count for the first of them"
+    )
+    if unknown:
+        print(f"{unknown} claims take an unknown time: this store has no record of such a job yet")
 
 
 def _print_script(session: "Session", estimates: Sequence["JobEstimate"], *, slurm: bool) -> None:
@@ -156,7 +201,7 @@ def _print_plan(session: "Session", estimates: Sequence["JobEstimate"], facts: M
     if prospect["claims"]:
         print(
             f"if the model is as published, {prospect['decided']:g} of {prospect['claims']} claims are decided on "
-            "average (bertsecrets explain shows each)"
+            "average (bertsecrets explain shows each; --decides lists what fits the budget)"
         )
     disk = facts["disk"]
     if disk and disk["checkpoints"]:

@@ -7,10 +7,10 @@ import subprocess
 import pytest
 from calls import run, told
 
-from bertsecrets.claims import prospects
 from bertsecrets.claims.prospects import Prospect
 from bertsecrets.claims.requirements import missing
 from bertsecrets.claims.schema import cases
+from bertsecrets.jobs.decided import decided_within
 from bertsecrets.jobs.estimates import Record, seconds_on_record
 from bertsecrets.jobs.plan import Plan, PlanningSession, plan_for, waits_for
 from bertsecrets.measures.registry import request
@@ -247,10 +247,52 @@ def test_an_impossible_plan_is_refused_in_one_line(capsys, shared, words, says):
     assert says in told(capsys, "plan", *shared, *words)
 
 
-def test_a_plan_shows_how_many_claims_are_decided_if_the_model_is_as_published(capsys, shared, tmp_path, monkeypatch):
-    outcomes = {name: {"reproduced": 1.0} for name in ("auto", "1", "5")}
-    certain = Prospect(worlds=10, truth=1.0, contradicted=False, outcomes=outcomes, seeds=2.0, decided_by=(1,) * 5)
-    known = prospects.Prospects(made="", code="", assumptions=(), cases={"C1-rte": certain})
-    monkeypatch.setattr(prospects, "prospects", lambda: known)
-    printed = run(capsys, "plan", *shared, "--claim", "C1", "--task", "rte", "--store", tmp_path, "--seeds", "auto")
-    assert "1 of 1 claims are decided on average (bertsecrets explain" in printed
+# ---------------------------------------------------------------------- what a budget decides
+
+
+def prospect(*decided_by):
+    outcomes = {name: {"reproduced": decided_by[-1]} for name in ("auto", "1", "5")}
+    return Prospect(worlds=10, truth=1.0, contradicted=False, outcomes=outcomes, seeds=2.0, decided_by=decided_by)
+
+
+def job(name, seed):
+    return Request(name, Subject("m", "rte", "pretrained", seed))
+
+
+def decided(budget, at_once=1):
+    """Two claims share a training of 10 s per seed; A needs three seeds and 1 s more for each, B two and 5 s."""
+    prospects = {"A": prospect(0, 0, 0.9, 0.9, 0.9), "B": prospect(0.4, 1, 1, 1, 1), "C": prospect(0, 0, 0, 0, 0)}
+
+    def needs(case, seed):
+        own = {"A": job("scores", seed), "B": job("features", seed), "C": job("relations", seed)}[case]
+        return frozenset({Request(None, own.subject), own})
+
+    costs = {None: 10.0, "scores": 1.0, "features": 5.0, "relations": 0.0}
+    seconds = {one: costs[one.measure] for case in prospects for seed in range(1, 6) for one in needs(case, seed)}
+    chosen = decided_within(budget, prospects, needs, seconds, at_once)
+    return [(choice.case, choice.seeds, choice.chance, choice.seconds) for choice in chosen]
+
+
+def test_a_budget_pays_shared_trainings_once_and_decides_what_it_can():
+    assert decided(14) == []
+    assert decided(15) == [("B", 1, 0.4, 15)]
+    assert decided(30) == [("B", 2, 1.0, 30)]
+    assert decided(43) == [("A", 3, 0.9, 13), ("B", 2, 1.0, 30)]
+    assert decided(22, at_once=2) == [("A", 3, 0.9, 13), ("B", 2, 1.0, 30)]
+    assert sum(choice[3] for choice in decided(1e6)) == 43
+
+
+def test_plan_lists_the_claims_that_a_budget_decides(capsys, shared, tmp_path, monkeypatch):
+    from bertsecrets.claims import prospects
+
+    found = prospects.Prospects(made="", code="", assumptions=(), cases={"C1-rte": prospect(1, 1, 1, 1, 1)})
+    monkeypatch.setattr(prospects, "prospects", lambda: found)
+    chosen = ("--claim", "C1", "--task", "rte", "--store", tmp_path, "--seeds", "auto", "--budget", "1h", "--decides")
+    empty = run(capsys, "plan", *shared, *chosen)
+    assert "1 of 1 claims are decided on average (bertsecrets explain" in run(capsys, "plan", *shared, *chosen[:-1])
+    assert "0.0 of 1 claims are decided within 1 h 0 min on average" in empty
+    assert "1 claims take an unknown time" in empty
+    run(capsys, "report", *shared, "--claim", "C1", "--task", "rte", "--store", tmp_path, "--seeds", 1)
+    assert "1.0 of 1 claims are decided within 1 h 0 min on average" in run(capsys, "plan", *shared, *chosen)
+    monkeypatch.setattr(prospects, "prospects", lambda: None)
+    assert "lab calibrate --as-published" in told(capsys, "plan", *shared, *chosen)
