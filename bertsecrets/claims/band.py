@@ -82,7 +82,7 @@ def band(
         return None
     parts: list[tuple[float, float]] = [(published_error, np.inf)]  # standard errors with their degrees of freedom
     if observed is not None:
-        parts.append((observed.examples_error, np.inf))
+        parts.append((observed.sampling_error, np.inf))
     if doubt is not None:
         parts.append((doubt, figure.doubt_degrees))
     if spread is not None and not seedless:

@@ -7,6 +7,7 @@ from functools import cache
 
 from pydantic import ValidationError
 
+from bertsecrets.claims.figure import P20
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.reading import read_text
@@ -87,7 +88,8 @@ def prospect_text(case: Case) -> str:
         return ""
     if found.contradicted:
         deviates = 100 * found.share("deviates")
-        return f"the paper's own figures contradict this: as published, it deviates in {deviates:.0f} % of runs (auto)"
+        whose = f"{P20}'s figures" if case.claim.published == P20 else "the paper's own figures"
+        return f"{whose} contradict this: as published, it deviates in {deviates:.0f} % of runs (auto)"
     seeds = f"{found.seeds:.1f} seeds on average" if found.seeds > 1 else "one seed"
     return (
         f"if the model is as published, this is reproduced in {100 * found.share('reproduced'):.0f} % of runs "

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import estimand, gridded, measured, of_id, read, verdict
+from measurements import SETTINGS, estimand, gridded, measured, of_id, read, verdict
+from scipy.stats import t
 
+from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.quantities import pattern_shares as quantities
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
@@ -108,3 +111,60 @@ def test_p20s_shares_lie_off_figure_2_and_do_not_follow_its_order():
     assert found.notes[0] == "rank correlation 0.63 over 7 tasks, 0.68 by shuffled tasks"
     constant = estimand("figure-2-difference", of_tasks(**dict.fromkeys(figure, 40.7)), **HETEROGENEOUS)
     assert constant.value == pytest.approx(10.2, abs=0.05)
+
+
+def test_stripes_come_from_pretraining_if_the_same_maps_have_them_before():
+    diagonal, vertical, both = (CLASSES.index(name) for name in ("diagonal", "vertical", "vertical-diagonal"))
+    after, before = np.full((40, 3, 4), diagonal), np.full((40, 3, 4), diagonal)
+    after[:20] = vertical
+    before[5:30] = both  # 15 of the 20 striped ones, and others that lose the stripe
+    maps = [measured("patterns", {}, {"stripes_predicted": predicted}) for predicted in (after, before)]
+    assert read("stripes-from-pretraining", *maps) == pytest.approx(75)
+    assert verdict("E6-rte-pretrained", *maps).outcome == "reproduced"
+    before[5:18] = diagonal
+    assert read("stripes-from-pretraining", *maps) == pytest.approx(10)
+    assert verdict("E6-rte-pretrained", *maps).outcome == "deviates"
+
+
+@pytest.fixture
+def errs_by_ten_points(monkeypatch):
+    """Two encoders, on which a classifier trained without them takes 10 % too many or too few maps for vertical."""
+    errors = np.array([[0.1, 0, 0, 0, -0.1], [-0.1, 0, 0, 0, 0.1]])
+    monkeypatch.setattr(quantities, "left_out_errors", lambda reading: errors)
+
+
+def of_encoder(model, *by_task):
+    settings = {"annotated_models": ["all-mpnet-base-v2", "minilm"]}
+    return tuple(
+        replace(one, subject=Subject(model, one.subject.task, "pretrained", 1), settings=settings) for one in by_task
+    )
+
+
+@pytest.mark.parametrize(("model", "half"), [("bert-base-uncased", 1.96 * 10), ("minilm", 0), ("mpnet", 0)])
+def test_the_interval_of_a_share_includes_the_classifiers_error_on_other_encoders(errs_by_ten_points, model, half):
+    (patterns,) = of_encoder(model, shares(0.5, 0, 0, 0, 0.5))
+    found = estimand("class-share", patterns, **HETEROGENEOUS)
+    assert found.value == pytest.approx(50)
+    assert (quantities.NEW_ENCODER in found.notes) == (half > 0)
+    low, high = estimate([found], SETTINGS).interval(0.95)
+    assert (low, high) == (pytest.approx(50 - half, abs=2), pytest.approx(50 + half, abs=2))
+
+
+def test_the_error_on_another_encoder_is_the_same_on_every_task(errs_by_ten_points):
+    by_task = of_encoder("bert-base-uncased", *of_tasks(mrpc=57.7, stsb=82.9, sst2=70.7, rte=65.0))  # 30 above figure 2
+    found = estimand("figure-2-difference", by_task, **HETEROGENEOUS)
+    low, high = estimate([found], SETTINGS).interval(0.95)
+    assert (found.value, low, high) == pytest.approx((30, 30 - 19.6, 30 + 19.6), abs=2)  # not half as wide
+    assert verdict("A2-all-rank", by_task).outcome == "reproduced"  # it moves all tasks alike
+
+
+def test_the_band_of_a_share_includes_the_classifiers_error(errs_by_ten_points):
+    widths = []
+    for model in ("minilm", "bert-base-uncased"):
+        (patterns,) = of_encoder(model, shares(0.65, 0, 0, 0, 0.35))
+        low, high = verdict("A2-rte", patterns).band
+        widths.append(high - low)
+    assert widths[0] == pytest.approx(2 * (2.5706 * 6.52 + 0.5), abs=0.1)  # readers alone
+    spread = np.hypot(6.52, 10)
+    degrees = spread**4 / (6.52**4 / 5)  # Welch-Satterthwaite
+    assert widths[1] == pytest.approx(2 * (t.ppf(0.975, degrees) * spread + 0.5), rel=0.05)

@@ -5,12 +5,12 @@ import json
 
 import numpy as np
 import pytest
-from patterned import pattern_set, save_read, shorten
+from patterned import pattern_map, pattern_set, save_read, shorten
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.lab.annotation.writing import save_set
-from bertsecrets.lab.classifiers.train import train_patterns
+from bertsecrets.lab.classifiers.train import left_out_errors, train_patterns
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
     REPORT,
@@ -23,7 +23,9 @@ from bertsecrets.patterns.classifier import (
     weights_path,
 )
 from bertsecrets.patterns.crossval import LabelledMaps, OnFeatures
-from bertsecrets.patterns.held_out import annotations_fingerprint
+from bertsecrets.patterns.fitting import TreesAndRegression
+from bertsecrets.patterns.held_out import SEED, ReadMaps, annotations_fingerprint
+from bertsecrets.patterns.map_set import MapSet
 from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.readings import READINGS
 
@@ -95,6 +97,21 @@ def test_a_map_that_readers_classify_differently_counts_as_the_mean_of_their_lab
     row = {"head": "m/1/1", "labels": ["block", "diagonal"], "probabilities": [0.2] * 5}
     both = np.eye(5)[[CLASSES.index("block"), CLASSES.index("diagonal")]].mean(0)
     np.testing.assert_allclose(held_out_errors(of_rows([row]), "special"), [both - 0.2])
+
+
+def test_the_error_on_an_encoder_is_that_of_a_classifier_trained_on_the_others(brief):
+    """Encoder `odd` has only vertical maps, and its readers call every second one heterogeneous."""
+    plain, odd = pattern_set(40), [pattern_map(number, model="odd") for number in range(8)]
+    labels = [*plain.labels, *(["vertical", "heterogeneous"] * 4)]
+    maps = MapSet((*plain, *odd), tuple(labels))
+    by_model = left_out_errors(ReadMaps(LabelledMaps.of(maps), maps, {}))
+    assert set(by_model) == {"tiny", "odd"}
+    places = np.arange(len(maps))
+    trained = TreesAndRegression().fit(LabelledMaps.of(maps).to_learn(places[:40]), SEED)
+    said = trained.probabilities(LabelledMaps.of(maps).take(places[40:])).mean(0)  # one map of each head
+    np.testing.assert_allclose(by_model["odd"], [0.5, 0, 0, 0, 0.5] - said, atol=1e-4)
+    assert by_model["odd"][CLASSES.index("heterogeneous")] > 0.3  # which it takes for vertical, too
+    assert not left_out_errors(ReadMaps(LabelledMaps.of(plain), plain, {}))  # no other model to train on
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "gone", "no report", "other report", "json"])

@@ -1,19 +1,25 @@
 """Classes of attention maps: their proportions, corrected for classifier errors, and the consistency of heads.
 
 Each quantity takes a reading of K19's definitions (`patterns.readings`). Class proportions depend on two independent
-samples: the examples, and the annotated heads used to estimate classifier errors.
+samples: the examples, and the annotated heads used to estimate classifier errors. For a model without annotated maps,
+they also depend on how the classifier's error varies from encoder to encoder.
 """
 
+import functools
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from bertsecrets.claims.estimand import Clusters, Estimand, Number, clusters_of, halves
+import bertsecrets.patterns
+from bertsecrets.claims.estimand import FEWEST, Clusters, Estimand, Number, clusters_of, halves
 from bertsecrets.claims.quantities.likeness import SHUFFLED, correlation
 from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.models.packaged import PUBLISHED_AS
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
@@ -24,6 +30,7 @@ from bertsecrets.types import Measurement
 
 SIZE = len(CLASSES)
 PATTERNS = Need("patterns")
+NEW_ENCODER = "the interval includes how the classifier errs on encoders that it was not trained on"
 
 
 def _blocks(patterns: Measurement, reading: str) -> tuple[np.ndarray, np.ndarray]:
@@ -49,31 +56,66 @@ def _drawn(patterns: Measurement, reading: str) -> tuple[None, int]:
     return None, heads_to_draw(_heads(patterns, reading), len(_blocks(patterns, reading)[1]))
 
 
+@functools.cache
+def left_out_errors(reading: str) -> Float[np.ndarray, "encoders classes"]:
+    """Return the shipped classifier's mean error on each annotated encoder, if trained without that encoder's maps."""
+    report = json.loads((Path(bertsecrets.patterns.__file__).parent / "weights" / "report.json").read_text("utf-8"))
+    models = report["readings"].get(reading, {"models": {}})["models"].values()
+    return np.array([model["left_out_error"] for model in models if "left_out_error" in model]).reshape(-1, SIZE)
+
+
+def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows classes"] | None:
+    """Return a block whose mean, 0, varies as the classifier's error does from encoder to encoder.
+
+    A resample draws `FEWEST` rows, enough for a normal distribution. None if maps of this model were annotated, since
+    the held-out errors then include its own heads.
+    """
+    annotated, model = patterns.settings.get("annotated_models"), patterns.subject.model
+    if not annotated or PUBLISHED_AS.get(model, model) in annotated:
+        return None
+    off = left_out_errors(reading) - patterns.sample(f"{reading}_errors").mean(0)
+    return np.tile(np.sqrt(FEWEST) * np.concatenate([off, -off]), (FEWEST, 1)) if len(off) else None
+
+
+def _of_shares(
+    by_task: Sequence[Measurement], reading: Reading, statistic: Callable[[np.ndarray], Number], *notes: str
+) -> Estimand:
+    """Return a statistic of the corrected class percentages [..., task, class] of a model.
+
+    The classifier may make different errors on each task, so errors are drawn independently for each, except for those
+    due to a new encoder.
+    """
+    pairs = [_blocks(one, reading) for one in by_task]
+    blocks = [block for pair in pairs for block in pair]
+    drawn = [count for one in by_task for count in _drawn(one, reading)]
+    clusters = [clusters for one in by_task for clusters in _clusters(one)]
+    encoder = new_encoder(by_task[0], reading)
+    if encoder is not None:
+        blocks, drawn, clusters = [*blocks, encoder], [*drawn, FEWEST], [*clusters, None]
+        notes = (*notes, NEW_ENCODER)
+
+    def of_means(*means: np.ndarray) -> Number:
+        both = 2 * len(pairs)
+        by_pair = zip(means[:both:2], means[1:both:2], strict=True)
+        shares = (corrected(expected, sum(means[both:], errors)) for expected, errors in by_pair)
+        return statistic(100 * np.stack(np.broadcast_arrays(*shares), axis=-2))
+
+    return Estimand(tuple(blocks), of_means, notes, drawn=tuple(drawn), clusters=tuple(clusters))
+
+
 @quantity("class-share", unit="percent", within=(0, 100), patterns=PATTERNS)
 def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Reading = "special") -> Estimand:
     """Return the percentage of all maps that belong to any of the classes (K19 figure 2)."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
     raw = raw_shares(_predicted(patterns, reading)).mean(0)[chosen].sum()
     note = f"{100 * raw:.1f} before the correction for the classifier's errors"
-    return Estimand(
-        _blocks(patterns, reading),
-        lambda *means: 100 * corrected(*means)[..., chosen].sum(-1),
-        (note,),
-        drawn=_drawn(patterns, reading),
-        clusters=_clusters(patterns),
-    )
+    return _of_shares([patterns], reading, lambda shares: shares[..., 0, chosen].sum(-1), note)
 
 
 @quantity("rarest-class", unit="percent", within=(0, 100), patterns=PATTERNS)
 def rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of maps in the rarest class."""
-    return Estimand(
-        _blocks(patterns, reading),
-        lambda *means: 100 * corrected(*means),
-        drawn=_drawn(patterns, reading),
-        clusters=_clusters(patterns),
-        extreme="least",
-    )
+    return replace(_of_shares([patterns], reading, lambda shares: shares[..., 0, :]), extreme="least")
 
 
 @quantity("class-share-gap", unit="percent", first=Need("patterns", task="qqp"), second=Need("patterns", task="mrpc"))
@@ -136,26 +178,11 @@ def figure_2_difference(
 def _over_tasks(
     by_task: Sequence[Measurement], classes: Sequence[str], reading: Reading, statistic: Callable[[np.ndarray], Number]
 ) -> Estimand:
-    """Return a statistic of the percentages [..., task] of some classes.
-
-    The classifier may make different errors on each task, so errors are drawn independently, as in `share_gap`.
-    """
+    """Return a statistic of the percentages [..., task] of some classes."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
-
-    def of_shares(*means: np.ndarray) -> Number:
-        by_pair = zip(means[::2], means[1::2], strict=True)
-        shares = np.broadcast_arrays(*(corrected(*pair)[..., chosen].sum(-1) for pair in by_pair))
-        return statistic(100 * np.stack(shares, axis=-1))
-
-    by_name = zip(by_task, (class_share(one, classes, reading).value for one in by_task), strict=True)
-    note = ", ".join(f"{TASKS[one.subject.task].title} {share:.1f}" for one, share in by_name)
-    return Estimand(
-        tuple(block for one in by_task for block in _blocks(one, reading)),
-        of_shares,
-        (note,),
-        drawn=tuple(count for one in by_task for count in (None, _heads(one, reading))),
-        clusters=tuple(clusters for one in by_task for clusters in _clusters(one)),
-    )
+    values = [class_share(one, classes, reading).value for one in by_task]
+    note = ", ".join(f"{TASKS[one.subject.task].title} {value:.1f}" for one, value in zip(by_task, values, strict=True))
+    return _of_shares(by_task, reading, lambda shares: statistic(shares[..., chosen].sum(-1)), note)
 
 
 CHANGE = {"after": PATTERNS, "before": Need("patterns", "against")}

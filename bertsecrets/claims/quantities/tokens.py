@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of, flat
 from bertsecrets.claims.quantities.likeness import likeness, panels
@@ -120,17 +120,38 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """
     if np.isnan(special.value("brightest")).all():
         raise NotApplicableError("the model has no [CLS] and no [SEP]")
-    striped = np.isin(flat(patterns, "stripes_predicted"), [CLASSES.index(name) for name in STRIPED])
+    striped = _striped(patterns)
     block = np.stack([(striped * flat(special, "brightest")).mean(1), striped.mean(1)], axis=1)
     note = f"{100 * block[:, 1].mean():.0f} % of all maps have a stripe"
+    return Estimand.of(block, _percent, note, clusters=clusters_of(special))
 
-    def percent(mean: np.ndarray) -> Number:
-        on_special, all_striped = mean[..., 0], mean[..., 1]
-        return 100 * np.divide(
-            on_special, all_striped, out=np.full(np.shape(all_striped), np.nan), where=all_striped > 0
-        )
 
-    return Estimand.of(block, percent, note, clusters=clusters_of(special))
+@quantity(
+    "stripes-from-pretraining",
+    unit="percent",
+    within=(0, 100),
+    after=Need("patterns"),
+    before=Need("patterns", "against"),
+)
+def stripes_from_pretraining(after: Measurement, before: Measurement) -> Estimand:
+    """Return the percentage of striped maps that the pretrained model has striped, too (K19 section 4.4).
+
+    Striped is as in `stripes-on-special-tokens`; both models are measured on the same examples.
+    """
+    tuned, plain = (_striped(patterns) for patterns in (after, before))
+    block = np.stack([(tuned & plain).mean(1), tuned.mean(1)], axis=1)
+    note = f"{100 * plain.mean():.0f} % of all maps before, {100 * tuned.mean():.0f} % after"
+    return Estimand.of(block, _percent, note, clusters=clusters_of(after))
+
+
+def _striped(patterns: Measurement) -> Bool[np.ndarray, "examples heads"]:
+    return np.isin(flat(patterns, "stripes_predicted"), [CLASSES.index(name) for name in STRIPED])
+
+
+def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
+    """Return the first number in percent of the second; NaN if it is 0."""
+    part, whole = mean[..., 0], mean[..., 1]
+    return 100 * np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
 @quantity("figure-6-correlation", unit="r", special=SPECIAL)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.quantities.pattern_shares import left_out_errors
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.lab.calibration import truth
 from bertsecrets.lab.calibration.truth import LAST, SHAPE
@@ -113,6 +114,8 @@ def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Resul
             samples[f"{reading}_expected"] = np.tile(share, (count, 1))
             continue
         own = errors[model.rng("own errors", reading).integers(len(errors), size=144)].mean(0)
+        left_out = left_out_errors(reading)
+        own = own + model.rng("encoder", reading).choice(left_out) - errors.mean(0) if len(left_out) else own
         scale = 0.05 * model.examples(f"classes {reading}", subject.task, count, len(CLASSES), 0.0)
         samples[f"{reading}_expected"] = share - own + scale - scale.mean(1, keepdims=True)
         samples[f"{reading}_errors"] = errors

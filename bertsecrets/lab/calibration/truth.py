@@ -40,6 +40,8 @@ ASSUMPTIONS = (
     "the other. Three quarters of a head's maps have its class, and so do 70 % of the heads on another task.",
     'In the example sentence, "agitated" gives "he" .6, more than any other token, as K19\'s text says.',
     "Fine-tuning changes the shares of figure 2 as it changes P20's.",
+    "The classifier errs on the model as it does on one of the annotated encoders that it was not trained on, the same "
+    "on every task and before fine-tuning.",
     "90 % of the maps of the heads that are best at a relation are diagonal.",
     "P20's accuracy minus table 1's is what cased tokenization costs; on SST-2 nothing.",
     "At most 1,000 validation rows are simulated (4,000 for scores); of each task of a claim about several 1,000, "

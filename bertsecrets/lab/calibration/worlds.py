@@ -18,6 +18,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement, Provenance, Subject
 
 MODEL = "simulated-bert-base"
+SETTINGS = {"annotated_models": ["other encoders"]}  # of `patterns`; no map of the model was annotated
 PAPER = 1000  # seeds from here on are the paper's runs
 ROWS, SCORE_ROWS = 1000, 4000  # maximum numbers of simulated rows
 OF_SEVERAL = (300, 1000)  # maximum rows per task, for claims over several tasks: for maps, and for answers
@@ -145,7 +146,7 @@ class SimulatedModel:
         if key not in self._made:
             values, samples, count = self._measure(measure, subject, options)
             provenance = Provenance(architecture="bert")
-            self._made[key] = Measurement(measure, subject, count, values, samples, {}, options, provenance)
+            self._made[key] = Measurement(measure, subject, count, values, samples, SETTINGS, options, provenance)
         return self._made[key]
 
     def missing(self, measure: str, task_name: str) -> str | None:

@@ -26,7 +26,7 @@ from bertsecrets.patterns.fitting import TreesAndRegression, fit_classifier
 from bertsecrets.patterns.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from bertsecrets.patterns.map_set import MapSet, PatternMap
 from bertsecrets.patterns.readings import HELD_OUT_READERS, READINGS
-from bertsecrets.patterns.shares import reader_shares
+from bertsecrets.patterns.shares import by_head, reader_shares
 from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes
@@ -118,7 +118,7 @@ def _train(
         "readers": _readers(read, judged[ours.name]),
         "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
         "maps": len(maps),
-        "models": _by_model(pictures, judged[ours.name]),
+        "models": _by_model(read, judged[ours.name]),
         "shares": _audit(judged[ours.name], pictures),
         "heads": len(set(maps.groups.tolist())),
         "temperature": classifier.temperature,
@@ -186,10 +186,11 @@ def _head(pattern_map: PatternMap) -> str:
     return "/".join(map(str, known)) if pattern_map.layer else pattern_map.name
 
 
-def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
-    """Return each model's number of maps and the scores of classifiers trained on other heads."""
-    models = np.array([each.model for each in maps])
-    rows = {}
+def _by_model(read: ReadMaps, judged: HeldOut) -> dict[str, dict[str, Any]]:
+    """Return each model's number of maps, the scores of classifiers trained on other heads, and `left_out_errors`."""
+    models = np.array([each.model for each in read.pictures])
+    errors = left_out_errors(read)
+    rows: dict[str, dict[str, Any]] = {}
     for name in sorted(set(models.tolist())):
         own = models == name
         counts = confusion(judged.labels[own], judged.predicted[own])
@@ -197,8 +198,31 @@ def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
             "maps": int(own.sum()),
             "accuracy": float(np.trace(counts) / counts.sum()),
             "macro_f1": float(macro_f1(counts)),
+            **({"left_out_error": errors[name]} if errors else {}),
         }
     return rows
+
+
+def left_out_errors(read: ReadMaps) -> dict[str, list[float]]:
+    """Return each model's mean error by class (label minus probability) with a classifier trained on other models.
+
+    Heads are weighted equally. Empty if all maps are of one model.
+    """
+    models = np.array([each.model for each in read.pictures])
+    names = sorted(set(models.tolist()))
+    if len(names) < 2:
+        return {}
+    labels = np.array(
+        [np.eye(len(CLASSES))[[CLASSES.index(one) for one in votes]].mean(0) for votes in read.pictures.votes]
+    )
+    heads = np.array([_head(each) for each in read.pictures])
+    errors = {}
+    for name in names:
+        own = np.flatnonzero(models == name)
+        classifier = TreesAndRegression().fit(read.maps.to_learn(np.flatnonzero(models != name)), SEED)
+        off = labels[own] - classifier.probabilities(read.maps.take(own))
+        errors[name] = np.round(by_head(off, heads[own]).mean(0), 4).tolist()
+    return errors
 
 
 def show(report: dict[str, Any]) -> str:
