@@ -256,7 +256,8 @@ class MeasurementCache:
         folder = checkpoint or self.checkpoints.find(subject)
         if folder is None:
             without = Run(subject, options, self.resources, ref)
-            self._check_possible(measure, without, None)  # before training for it
+            measure.fingerprint(without)  # read the rows and check the model before training
+            self._check_possible(measure, without, None)
             folder = self.checkpoints.get(subject)
         if checkpoint is not None or has_weights(folder):
             opening.open_checkpoint_config(folder, task(subject.task))

@@ -175,9 +175,13 @@ class RunOptions:
         return nullcontext() if self.flags else python_names()
 
     def _check(self) -> None:
-        if self.model == "":
-            raise UserError("the model's name is empty: give a name on the hub, a folder, minilm or mpnet")
         if self.model is not None:
+            if not self.model.strip():
+                raise UserError("the model's name is empty: give a name on the hub, a folder, minilm or mpnet")
+            if self.model.endswith("@") and not os.path.isdir(self.model):
+                raise UserError(
+                    f"{shortened(self.model)} has no revision after the @: name a commit, or leave out the @"
+                )
             object.__setattr__(self, "model", full_name(self.model))
         for name in LIMITS:
             value = getattr(self, name)
@@ -197,8 +201,7 @@ class RunOptions:
         if self.keep_checkpoints not in KEEPS:
             hint = near_matches(self.keep_checkpoints, KEEPS)
             raise UserError(f"unknown --keep-checkpoints {self.keep_checkpoints!r}: {hint}")
-        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
-            raise UserError(f"--threads {self.threads} is out of range: give 1 to {MOST_THREADS}")
+        check_threads(self.threads)
         if self.checkpoint is not None:
             self._check_checkpoint()
 
@@ -297,10 +300,13 @@ def configured() -> dict[str, Any]:
         UserError: If the file is malformed, or an option is unknown or has a value of the wrong type.
     """
     given = project_options()
+    known = [name for name in PARSING if name not in ("budget", "keep_checkpoints")]
     for name, value in given.items():
-        if name not in PARSING or name in ("budget", "keep_checkpoints"):
-            hint = near_matches(name, PARSING)
+        if name not in known:
+            hint = near_matches(name, known)
             raise UserError(f"pyproject.toml, [tool.bertsecrets]: unknown option {name!r}: {hint}")
+        if value in ("", []):
+            raise UserError(f"pyproject.toml, [tool.bertsecrets]: {name} is empty: give a value, or delete the line")
         flagged, whole = PARSING[name].get("action") == "store_true", PARSING[name].get("type") is int
         usual = (bool,) if flagged else (int,) if whole else (str,)
         kinds: tuple[type, ...] = {"seeds": (int, str), "glue": (str, list)}.get(name, usual)
@@ -356,6 +362,20 @@ def check_seed(seed: int) -> None:
     """
     if not 0 <= seed < SEEDS:
         raise UserError(f"--seed {seed} is out of range: give 0 to {SEEDS - 1}")
+
+
+def check_threads(threads: int | None) -> None:
+    """Check the number of CPU threads: the given one or, without it, OMP_NUM_THREADS.
+
+    Raises:
+        UserError: If the number is out of range, or the variable is not a number.
+    """
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise UserError(f"--threads {threads} is out of range: give 1 to {MOST_THREADS}")
+    variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""
+    first = variable.partition(",")[0].strip()  # the other numbers are for nested regions
+    if variable and not (first.isascii() and first.isdecimal() and 1 <= int(first[:5]) <= MOST_THREADS):
+        raise UserError(f"OMP_NUM_THREADS is {shortened(variable, 40)!r}: give 1 to {MOST_THREADS}, or unset it")
 
 
 def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) -> None:

@@ -3,6 +3,7 @@
 A session combines options, data, models and the store, whose caches (`bertsecrets.caches`) avoid repeated work.
 """
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import partial, wraps
@@ -99,10 +100,15 @@ class Session:
             torch.set_num_threads(options.threads)  # for the entire process; part of the cache keys
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
+        seeds = self.settings.seeds
+        if isinstance(seeds, list) and len(set(seeds)) < len(seeds):
+            raise UserError(f"params.yaml: seeds has a seed twice ({', '.join(map(str, seeds))}): name each once")
         source = options.source()
         frames = options.frames_path
         if frames is not None and not frames.exists():
             raise UserError(f"{frames} does not exist: --frames takes a JSONL file, or FrameNet's folder or archive")
+        if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
+            raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
         self.store = Store(options.store_folder, accept_older=options.accept_older)
         self.resources = Resources(
             rows=TaskRows(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.cli.compare_sides import Selection, model_side, open_sides, wanted_of
 from bertsecrets.cli.outputs import check_files, refuse
+from bertsecrets.errors import UserError
 from bertsecrets.options import (
     INITIALISATION,
     ROW_OPTIONS,
@@ -76,6 +77,9 @@ def compare(options: argparse.Namespace) -> int:
 
     check_files([options.json, options.html, options.markdown])
     of_runs = options.before.endswith(".json") and options.after.endswith(".json")
+    for side, other in ((options.before, options.after), (options.after, options.before)):
+        if not of_runs and side.endswith(".json"):
+            raise UserError(f"{side} has verdicts, and {other} is not a .json file: compare two files of verdicts")
     findings, failed = _compare_verdicts(options) if of_runs else _compare_models(options)
     print(findings.text())
     if options.markdown:

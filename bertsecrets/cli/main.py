@@ -21,7 +21,7 @@ from bertsecrets.cli.console import (
     what_is_kept,
 )
 from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
-from bertsecrets.options import RunOptions, check_seed
+from bertsecrets.options import RunOptions, check_seed, check_threads
 
 GROUPS = {
     "claims": ("claims", "explain", "history"),
@@ -146,6 +146,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         if isinstance(getattr(options, "seed", None), int):
             check_seed(options.seed)
+        if hasattr(options, "threads"):
+            check_threads(options.threads)  # before torch is imported, which would print a line about it
         code = options.run(options) or 0
         print(end="", flush=True)
     except UserError as error:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.outputs import check_files
+from bertsecrets.cli.outputs import check_files, check_folder
 from bertsecrets.errors import RunError, UserError, in_short, of_the_machine, one_line
 from bertsecrets.options import (
     INITIALISATION,
@@ -16,7 +16,6 @@ from bertsecrets.options import (
     path,
 )
 from bertsecrets.progress import log
-from bertsecrets.store.files import check_writable
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base import Measure
@@ -76,8 +75,7 @@ def measure(options: argparse.Namespace) -> None:
     from bertsecrets.session import Session
 
     check_files([options.json])
-    if options.save is not None:
-        check_writable(options.save)
+    check_folder(options.save)
     given = _given(options)
     if options.measure == ALL:
         if options.save is None or options.json is not None:
@@ -175,5 +173,8 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise UserError(f"--option {text!r} is not of the form NAME=VALUE")
-        given[name.replace("-", "_")] = value
+        name = name.replace("-", "_")
+        if name in given:
+            raise UserError(f"option {name} is given twice: give it once")
+        given[name] = value
     return given

@@ -1,6 +1,7 @@
 """The output of `report` and `run`: the table of verdicts, the page, and files for other programs."""
 
 import argparse
+import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -54,20 +55,39 @@ def check_outputs(options: argparse.Namespace) -> None:
     if options.html:
         check_extra("report")
     check_files(getattr(options, name) for name in FILES)
-    if options.eval_results is not None:
-        check_writable(options.eval_results)
+    check_folder(options.eval_results)
 
 
 def check_files(files: Iterable[Path | None]) -> None:
     """Check, before anything is measured, that files can be written to existing folders. None is skipped.
 
     Raises:
-        UserError: If a folder does not exist, or is not writable.
+        UserError: If a folder does not exist or is not writable, a file is a folder, or two files are the same.
     """
+    checked: set[str] = set()
     for file in filter(None, files):
         if not file.parent.exists():
             raise UserError(f"cannot write {file}: there is no folder {file.parent}: create it first")
+        if file.is_dir():
+            raise UserError(f"cannot write {file}: it is a folder, not a file: name another file")
         check_writable(file)
+        place = os.path.realpath(file)
+        if place in checked and (file.is_file() or not file.exists()):  # a device such as /dev/null takes any number
+            raise UserError(f"cannot write two outputs to {file}: name a file for each")
+        checked.add(place)
+
+
+def check_folder(folder: Path | None) -> None:
+    """Check, before anything is measured, that files can be written to a folder, which may be new. None is skipped.
+
+    Raises:
+        UserError: If a file is in its place, or it is not writable.
+    """
+    if folder is None:
+        return
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"cannot write {folder}: a file exists where a folder is needed: name another place")
+    check_writable(folder)
 
 
 def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:

@@ -128,6 +128,8 @@ def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Seque
     shelf = Shelf.read(options.measurements)
     if options.init or options.seed:
         shelf = shelf.part(tasks, options.init, options.seed)
+        if not shelf.seeds():
+            raise UserError(f"{options.measurements} has no measurements with this --task, --init and --seed")
     seeds = seed_range(given.seeds) if isinstance(given.seeds, int) else None
     planned = measured_cases(shelf, chosen, model, seeds)
     if not planned:

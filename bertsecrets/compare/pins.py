@@ -56,8 +56,8 @@ class Pin(Section):
     @classmethod
     def _several_seeds(cls, measures: list[Part]) -> list[Part]:
         for part in measures:
-            if len(part.seeds) < MIN_SEEDS:
-                raise ValueError(f"{part.measure} needs {MIN_SEEDS} seeds or more")
+            if len(set(part.seeds)) < max(MIN_SEEDS, len(part.seeds)):
+                raise ValueError(f"{part.measure} needs {MIN_SEEDS} different seeds or more")
         return measures
 
 

@@ -72,6 +72,8 @@ class Values(Section):
     def _same_shape(self) -> "Values":
         if self.mean.shape != self.std.shape:
             raise ValueError("mean and std have different shapes")
+        if (self.std < 0).any():
+            raise ValueError("std has a negative number")
         return self
 
 

@@ -5,6 +5,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,16 @@ def test_an_export_never_overwrites_files_of_the_user(capsys, shared, tmp_path, 
     assert "name a new folder" in told(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path)
     assert "a file exists where" in told(capsys, "finetune", "--task", "rte", *shared, "--output", thesis)
     assert thesis.read_text() == "years of work"
+
+
+def test_damaged_validation_rows_are_refused_before_training(capsys, shared, tiny_glue, tmp_path, monkeypatch):
+    glue = shutil.copytree(tiny_glue, tmp_path / "glue")
+    (glue / "RTE" / "dev.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tperhaps\n")
+    monkeypatch.setattr(CheckpointCache, "get", lambda *_: pytest.fail("trained first"))
+    call = ["measure", "scores", "--task", "rte", "--init", "frozen", *shared, "--glue", glue]
+    call.remove(str(tiny_glue))
+    call.remove("--glue")
+    assert "dev.tsv, line 2, column 'label': unknown label 'perhaps'" in told(capsys, *call)
 
 
 def test_a_different_corpus_is_neither_overwritten_nor_reused(capsys, tmp_path):

@@ -1,6 +1,7 @@
 """The commands about attention patterns: `classify`, `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
 
 import argparse
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -135,8 +136,10 @@ def annotate(options: argparse.Namespace) -> None:
         UserError: If the folder has no set, or a new set should be drawn but the folder already has one.
     """
     from bertsecrets.lab.annotation.agreement import set_agreement
-    from bertsecrets.patterns.map_set import MapSet
+    from bertsecrets.patterns.map_set import ANNOTATIONS, MapSet
 
+    if options.html and os.path.realpath(options.html) == os.path.realpath(options.folder / ANNOTATIONS):
+        raise UserError(f"{options.html} has the set's labels: name another file with --html")
     if options.task:
         _check_new(options.folder, "leave out --task to continue with it, or ")
         _draw(options)

@@ -38,8 +38,10 @@ def specifications(options: argparse.Namespace) -> None:
     from bertsecrets.lab.specifications import choices_of, chosen_cases, curve
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json
-    from bertsecrets.store.files import write_whole
+    from bertsecrets.store.files import check_writable, write_whole
 
+    for place in filter(None, (options.json, options.figures and options.figures / "curve.svg")):
+        check_writable(place)
     names = None if options.choices is None else [name.strip() for name in options.choices.split(",")]
     choices = [(case, choices_of(case, names)) for case in chosen_cases(options.claim, options.task)]
     session = Session(RunOptions.of(options))

@@ -96,7 +96,7 @@ assert all(old in CLAIM for old, _, _ in CLAIM_CHANGES.values())
 
 HEADS = {
     "": "no heads given",
-    "1.5": "and heads 1 to 4 in each",
+    "1.5": "with heads 1 to 4",
     "0.1": "'0.1' does not exist",
     "１.１": "is not a head",
 }
