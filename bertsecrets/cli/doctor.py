@@ -5,7 +5,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bertsecrets.errors import UserError
@@ -36,9 +36,7 @@ def add_parsers(commands) -> None:
 
 def doctor(options: argparse.Namespace) -> None:
     """Print what is available, what is missing, and which measures apply to `--model`."""
-    from bertsecrets.models.configuration import open_config
-    from bertsecrets.models.locations import locate
-    from bertsecrets.models.packaged import INSTALL, NAMES
+    from bertsecrets.models.packaged import INSTALL
     from bertsecrets.provenance import software
     from bertsecrets.settings import load_settings
 
@@ -46,15 +44,13 @@ def doctor(options: argparse.Namespace) -> None:
     print("versions: " + ", ".join(f"{name} {number}" for name, number in software().items()))
     _machine(run.device)
     _store(run.store_folder)
-    for name in dict.fromkeys((run.model or load_settings().model, *NAMES)):
-        with _or_missing(f"model {name}"):
-            open_config(locate(name, offline=True))
-            print(f"model {name}: here")
-    if run.model is not None:
+    if _model(run.model or load_settings().model, run) and run.model is not None:
         with _or_missing(f"measures on {run.model}"):
             _measures(run.model)
     _texts(run)
     for extra, package in EXTRAS.items():
+        if extra == run.model:  # a packaged model, shown above
+            continue
         installed = importlib.util.find_spec(package) is not None
         way = INSTALL.get(extra, f'pip install "bertsecrets[{extra}]"')
         print(f"extra {extra}: {'installed' if installed else f'missing; {way}'}")
@@ -66,6 +62,23 @@ def _or_missing(what: str) -> Iterator[None]:
         yield
     except UserError as error:
         print(f"{what}: missing; {error}")
+
+
+def _model(name: str, run: RunOptions) -> bool:
+    """Print a model's shape, vocabulary, maximum length and unknown tokens, and return whether it is available."""
+    from bertsecrets.jobs.preflight import model_facts, sample
+    from bertsecrets.models.locations import locate
+    from bertsecrets.settings import load_settings
+    from bertsecrets.texts.rows import TaskRows
+
+    rows = None
+    with suppress(UserError):  # missing data have a line of their own
+        rows = sample(TaskRows(run.source()), TASKS) if run.glue_folders else None
+    with _or_missing(f"model {name}"):
+        facts = model_facts(locate(name, offline=True), load_settings().finetune.max_length, rows)
+        print(f"model {name}: here, {', '.join(facts)}")
+        return True
+    return False
 
 
 def _measures(name: str) -> None:

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from calls import run, told
+from transformers import AutoTokenizer
 from zoo import save_family
 
 from bertsecrets.cli.main import GROUPS, RENAMED, build_parser, main
@@ -124,7 +125,9 @@ def test_explain_prints_all_fields_of_a_claim(capsys):
 
 def test_doctor_lists_what_is_available_and_what_is_missing(capsys, shared, tiny_glue, tiny_bert):
     out = run(capsys, "doctor", *shared)
-    assert f"model {tiny_bert}: here" in out
+    words = len(AutoTokenizer.from_pretrained(tiny_bert))
+    assert f"model {tiny_bert}: here, 3 layers x 4 heads, vocabulary of {words}, " in out
+    assert "examples cut at 128 of 256 tokens, 0.0% [UNK] in 24 rows of RTE" in out
     assert "GLUE RTE: here" in out
     assert "GLUE MRPC: missing; no MRPC/train.tsv" in out
     for word in ("torch", "device: CPU", "memory:", "stored checkpoints:", "extra dvc:"):
