@@ -212,6 +212,7 @@ def browser():
     if path is None:
         pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
     with sync_api.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        sync_api.expect.set_options(timeout=30_000)  # milliseconds, as for actions
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=120_000)
         yield opened
         opened.close()

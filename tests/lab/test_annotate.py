@@ -121,10 +121,17 @@ def visit(browser, tmp_path):
     assert problems == []
 
 
+def says(page, where: str, part: str = "#where") -> None:
+    """Wait until a part of the page has a text."""
+    from playwright.sync_api import expect  # an optional package, which the fixture `browser` checks
+
+    expect(page.locator(part)).to_have_text(where)
+
+
 def press(page, key: str, where: str) -> None:
     """Press a key; the page then says where it is."""
     page.keyboard.press(key)
-    assert page.locator("#where").inner_text() == where
+    says(page, where)
 
 
 def downloaded(page, folder: Path) -> MapSet:
@@ -141,21 +148,21 @@ def test_keys_label_undo_and_navigate_and_labels_survive_a_reload(visit, tmp_pat
     save_set(maps, tmp_path / "set")
     page = visit(maps, annotator="Anna")
     order = data_of(tmp_path / "page.html")["order"]
-    assert page.locator("#where").inner_text() == "map 1 of 10, 0 labelled"
+    says(page, "map 1 of 10, 0 labelled")
     press(page, "4", "map 2 of 10, 1 labelled")
     press(page, "1", "map 3 of 10, 2 labelled")
     press(page, "u", "map 2 of 10, 1 labelled")
     press(page, "ArrowLeft", "map 1 of 10, 1 labelled")
-    assert page.locator("button.chosen").get_attribute("data-label") == "block"
+    says(page, "block", "button.chosen span")
     press(page, "5", "map 2 of 10, 1 labelled")
     press(page, "ArrowRight", "map 3 of 10, 1 labelled")
     page.locator("button[data-label=diagonal]").click()
-    assert page.locator("#where").inner_text() == "map 4 of 10, 2 labelled"
+    says(page, "map 4 of 10, 2 labelled")
     press(page, "n", "map 2 of 10, 2 labelled")
     press(page, "7", "map 2 of 10, 2 labelled")
     press(page, "Control+1", "map 2 of 10, 2 labelled")
     page.reload()
-    assert page.locator("#where").inner_text() == "map 2 of 10, 2 labelled"
+    says(page, "map 2 of 10, 2 labelled")
     found = downloaded(page, tmp_path / "set")
     assert [found.labels[i] for i in order] == ["heterogeneous", None, "diagonal", *[None] * 7]
     assert [each.name for each in found] == [each.name for each in maps]
@@ -180,12 +187,12 @@ def test_the_second_annotator_is_blind_and_the_first_labels_stay(visit, tmp_path
     maps = pattern_set()
     save_set(maps, tmp_path / "set")
     page = visit(maps, annotator="Ben", second=5)
-    assert page.locator("#who").inner_text() == "Ben (blind)"
+    says(page, "Ben (blind)", "#who")
     order = data_of(tmp_path / "page.html")["order"]
     for place, i in enumerate(order):
-        assert page.locator("button.chosen").count() == 0
+        assert page.locator("button.chosen").count() == 0  # the page has said where it is
         press(page, str(1 + CLASSES.index(maps.labels[i])), f"map {min(place + 2, 5)} of 5, {place + 1} labelled")
-    assert "All 5 labelled" in page.locator("#say").inner_text()
+    says(page, "All 5 labelled. Download them, and replace the set's annotations.tsv.", "#say")
     found = downloaded(page, tmp_path / "set")
     assert found.labels == maps.labels
     assert [found.second_labels[i] for i in range(10)] == [maps.labels[i] if i in order else None for i in range(10)]

@@ -1,7 +1,6 @@
 """The report page in a browser: filters, cards, charts, colours, narrow screens, print, accessibility."""
 
 import importlib.util
-import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from reported import MODEL, example_maps, verdicts
 from bertsecrets.report.html import page as report_page
 from bertsecrets.report.viewer import Examples
 
+expect = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright").expect
 pytestmark = pytest.mark.slow
 
 NARROW = {"width": 400, "height": 800}
@@ -59,8 +59,19 @@ def visit(browser, address):
     assert problems == []
 
 
-def shown(page, selector: str) -> int:
-    return page.locator(f"{selector}:visible").count()
+def shows(page, count: int, selector: str) -> None:
+    """Wait until this many elements are visible."""
+    expect(page.locator(f"{selector}:visible")).to_have_count(count)
+
+
+def draw(page, view: str) -> None:
+    """Wait until a chart of the attention viewer shows the selected example and head, and reacts to the mouse."""
+    page.evaluate("(view) => draw(document.querySelector(`[data-view=${view}]`)).then(() => null)", view)
+
+
+def has_tooltip(page, text: str) -> None:
+    """Wait until a chart has this tooltip."""
+    expect(page.locator("#vg-tooltip-element.visible")).to_have_text(text, use_inner_text=True)
 
 
 def draw_all(page) -> None:
@@ -70,18 +81,21 @@ def draw_all(page) -> None:
 
 def test_filters_select_claims(visit):
     page = visit()
-    said = page.locator("output")
-    assert said.inner_text() == "8 of 8 shown"
+    said = expect(page.locator("output"))
+    said.to_have_text("8 of 8 shown")
     page.locator("select[name=outcome]").select_option("reproduced")
-    assert said.inner_text() == "2 of 8 shown"
-    assert (shown(page, "tr.claim"), shown(page, ".card")) == (2, 2)
+    said.to_have_text("2 of 8 shown")
+    shows(page, 2, "tr.claim")
+    shows(page, 2, ".card")
     page.locator("select[name=family]").select_option("4.3 Change in attention after fine-tuning")
-    assert said.inner_text() == "1 of 8 shown"
+    said.to_have_text("1 of 8 shown")
     page.get_by_role("button", name="Show all").click()
-    page.wait_for_function("() => document.querySelector('output').textContent === '8 of 8 shown'")
+    said.to_have_text("8 of 8 shown")
     page.locator("select[name=task]").select_option("sst2")
-    assert (said.inner_text(), shown(page, "tr.claim"), shown(page, ".matrix thead th")) == ("1 of 8 shown", 1, 2)
-    assert shown(page, ".beside") == 0
+    said.to_have_text("1 of 8 shown")
+    shows(page, 1, "tr.claim")
+    shows(page, 2, ".matrix thead th")
+    shows(page, 0, ".beside")
 
 
 def test_a_filter_selects_one_of_several_models(browser, tmp_path):
@@ -89,13 +103,16 @@ def test_a_filter_selects_one_of_several_models(browser, tmp_path):
     file.write_text(report_page({MODEL: verdicts(), "./b": verdicts()[:2]}, SETTINGS), encoding="utf-8")
     page = browser.new_page()
     page.goto(file.as_uri())
-    columns = shown(page, ".matrix thead th")
+    said = expect(page.locator("output"))
+    said.to_have_text("10 of 10 shown")
+    columns = page.locator(".matrix thead th:visible").count()
     page.locator("select[name=model]").select_option("./b")
-    assert page.locator("output").inner_text() == "2 of 10 shown"
-    assert (shown(page, "tr.claim"), shown(page, ".card"), shown(page, ".matrix thead th")) == (2, 2, 2)
+    said.to_have_text("2 of 10 shown")
+    for selector in ("tr.claim", ".card", ".matrix thead th"):
+        shows(page, 2, selector)
     page.get_by_role("button", name="Show all").click()
-    page.wait_for_function("() => document.querySelector('output').textContent === '10 of 10 shown'")
-    assert shown(page, ".matrix thead th") == columns
+    said.to_have_text("10 of 10 shown")
+    shows(page, columns, ".matrix thead th")
 
 
 def test_a_cell_opens_its_card_by_mouse_and_by_keyboard(visit):
@@ -103,18 +120,17 @@ def test_a_cell_opens_its_card_by_mouse_and_by_keyboard(visit):
     page.locator('a.cell[href="#C1p-rte"]').click()
     card = page.locator("#C1p-rte")
     card.locator(".body").wait_for(state="visible")
-    card.locator(".chart svg").wait_for()
-    assert card.locator(".chart svg text", has_text="seeds").count() == 1
+    expect(card.locator(".chart svg text", has_text="seeds")).to_have_count(1)
     page.locator('a.cell[href="#A2-rte"]').focus()
     page.keyboard.press("Enter")
     page.locator("#A2-rte .body").wait_for(state="visible")
-    assert page.evaluate("() => document.activeElement.closest('.card').id") == "A2-rte"
+    expect(page.locator("#A2-rte > summary")).to_be_focused()
     page.keyboard.press("Enter")
     page.locator("#A2-rte .body").wait_for(state="hidden")
 
 
 def test_an_address_with_a_claim_opens_its_card(visit):
-    assert visit("#A2-rte").locator("#A2-rte .body").is_visible()
+    visit("#A2-rte").locator("#A2-rte .body").wait_for(state="visible")
 
 
 def test_every_chart_is_drawn_and_has_tooltips(visit):
@@ -125,9 +141,7 @@ def test_every_chart_is_drawn_and_has_tooltips(visit):
     assert page.locator(".chart svg").count() == charts.count()
     cell = page.locator("#figure-5 .panels .chart").nth(2).locator(".mark-rect path").nth(3)
     cell.hover()
-    tooltip = page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for()
-    assert re.sub(r"\s+", " ", tooltip.inner_text()) == "layer 2 head 1 cosine similarity 0.7"
+    has_tooltip(page, "layer 2 head 1 cosine similarity 0.7")
 
 
 def test_a_figure_is_saved_as_svg_and_as_csv(visit):
@@ -151,15 +165,12 @@ def weights(page, side: str) -> list[list[str]]:
 
 def test_a_head_is_chosen_by_keyboard(visit):
     page = visit("#attention")
-    page.locator("[data-view=after] svg").wait_for()
-    found = page.locator("#attention .found")
-    assert "Layer 2, head 2 of m on RTE, seed 1" in found.inner_text()  # the head that has changed most
-    assert "a mean similarity of 0.4" in found.inner_text()
+    found = expect(page.locator("#attention .found"))
+    found.to_contain_text("Layer 2, head 2 of m on RTE, seed 1")  # the head that has changed most
+    found.to_contain_text("a mean similarity of 0.4")
     page.locator("select[name=head]").focus()
     page.keyboard.press("ArrowDown")
-    page.wait_for_function(
-        "() => document.querySelector('#attention .found').textContent.startsWith('Layer 2, head 3')"
-    )
+    found.to_contain_text("Layer 2, head 3")
     assert page.locator("#attention figcaption").all_inner_texts()[:2] == [
         "Pretrained: layer 2, head 3",
         "Fine-tuned: layer 2, head 3",
@@ -172,30 +183,24 @@ def test_a_head_is_chosen_by_keyboard(visit):
 
 def test_another_example_has_maps_of_its_own_tokens(visit):
     page = visit("#attention")
-    page.locator("[data-view=after] svg").wait_for()
+    draw(page, "after")
     page.locator("select[name=example]").select_option(label="No / </script>s")
-    page.wait_for_function(
-        "() => document.querySelector('#attention .sentence').textContent.includes('No / </script>s')"
-    )
-    labels = page.locator("[data-view=after] svg text", has_text="</script>")
-    labels.first.wait_for()
-    assert labels.count() == 2  # on both axes
+    expect(page.locator("#attention .sentence")).to_contain_text("No / </script>s")
+    draw(page, "after")
+    expect(page.locator("[data-view=after] svg text", has_text="</script>")).to_have_count(2)  # on both axes
     assert weights(page, "after")[0][1:] == ["[CLS]", "No", "</script>", "##s", "[SEP]"]
     cell = page.locator("[data-view=after] .mark-rect path").nth(1)
     cell.hover()
-    tooltip = page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for()
-    assert re.sub(r"\s+", " ", tooltip.inner_text()) == "from [CLS] to No weight 1"
+    has_tooltip(page, "from [CLS] to No weight 1")
 
 
 def test_a_head_is_chosen_on_the_map_of_heads(visit):
     page = visit("#attention")
+    draw(page, "heads")
     page.locator("[data-view=heads] .mark-rect path").first.click()
-    page.wait_for_function(
-        "() => document.querySelector('#attention .found').textContent.startsWith('Layer 1, head 1')"
-    )
-    assert page.locator("select[name=layer]").input_value() == "0"
-    assert page.locator("[data-view=after] svg").count() == 1
+    expect(page.locator("#attention .found")).to_contain_text("Layer 1, head 1")
+    expect(page.locator("select[name=layer]")).to_have_value("0")
+    expect(page.locator("[data-view=after] svg")).to_have_count(1)
 
 
 def test_colours_follow_the_system_and_the_switch(visit):
@@ -204,9 +209,9 @@ def test_colours_follow_the_system_and_the_switch(visit):
     colours = {name: page.evaluate(GREY) for name, page in (("light", light), ("dark", dark))}
     assert colours["light"] != colours["dark"]
     light.get_by_role("button", name="Change to dark colours").click()
-    assert light.evaluate(GREY) == colours["dark"]
+    expect(light.locator("body")).to_have_css("background-color", colours["dark"])
     light.get_by_role("button", name="Change to light colours").click()
-    assert light.evaluate(GREY) == colours["light"]
+    expect(light.locator("body")).to_have_css("background-color", colours["light"])
 
 
 def test_a_narrow_screen_needs_no_horizontal_scrolling(visit):
@@ -241,7 +246,8 @@ def test_print_unfolds_everything_and_draws_every_chart(visit):
     assert pdf.startswith(b"%PDF")
     assert page.evaluate("() => window.printed") == [0, 0]
     page.emulate_media(media="print")
-    assert (shown(page, "nav"), shown(page, ".filters")) == (0, 0)
+    shows(page, 0, "nav")
+    shows(page, 0, ".filters")
 
 
 @pytest.mark.parametrize(("colours", "rules"), [("light", None), ("dark", ["color-contrast"])])
