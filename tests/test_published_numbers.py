@@ -9,7 +9,8 @@ from bertsecrets.claims.band import band, cited_spread
 from bertsecrets.claims.schema import cases, find_case, load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
-from bertsecrets.report.text import band_text, claim_lines
+from bertsecrets.report.explanation import claim_lines
+from bertsecrets.report.text import band_text
 from bertsecrets.texts.published import p20, p20_score, p20_shares
 from bertsecrets.texts.tasks import TASKS
 

@@ -70,7 +70,7 @@ def claims(options: argparse.Namespace) -> None:
 def explain(options: argparse.Namespace) -> None:
     """Print everything about a claim, for all its variants and tasks or only for those named."""
     from bertsecrets.claims.schema import find_cases
-    from bertsecrets.report.text import claim_lines
+    from bertsecrets.report.explanation import claim_lines
     from bertsecrets.settings import load_settings
     from bertsecrets.store.verdicts import read_verdicts
 

@@ -10,15 +10,12 @@ from bertsecrets.claims.band import (
     band,
     cited_spread,
     decidable,
-    examples_needed,
     format_interval,
     format_number,
-    smallest_effect,
     undecidable,
 )
-from bertsecrets.claims.both_readings import observed_text, under_readings
+from bertsecrets.claims.both_readings import observed_text
 from bertsecrets.claims.multiplicity import MultipleTesting, OverTasks, multiple_testing, over_tasks
-from bertsecrets.claims.prospects import prospect_text
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES
@@ -319,63 +316,6 @@ def status(claim: Claim, model: str | None = None) -> str:
         if seen:
             parts.append(f"{word}: {', '.join(f'{known.model} on {task_title(known.task)}' for known in seen)}")
     return "; ".join(parts) or "unknown"
-
-
-def _readings(case: Case) -> str:
-    """Return the readings of the paper's text under which a claim is judged, or "" if the text is unambiguous."""
-    names = " and ".join(under_readings(case))
-    return f'the readings {names} of "vertical"; inconclusive if they disagree' if names else ""
-
-
-def _smallest_effect_text(case: Case) -> list[str]:
-    """Return the smallest effect of interest if it matters: for equalities, and for orders against 0."""
-    expect, (size, reason) = case.claim.expect, smallest_effect(case)
-    matters = expect is not None and (expect.kind == "equal" or (expect.kind != "around" and expect.value == 0))
-    if not size or not matters:
-        return []
-    return [f"smallest effect of interest {format_number(size)} {case.unit} ({reason})"]
-
-
-def _plain(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVerdict] = ()) -> Iterator[str]:
-    """Yield all lines about one claim: its statement, figures, bands, known outcomes and latest verdicts.
-
-    Args:
-        cases: Cases of one claim, on the tasks to report.
-        kept: Their verdicts in a store (`store.verdicts`).
-    """
-    claim, tasks = cases[0].claim, [case.task for case in cases]
-    yield f"{claim.name}: {claim.statement}"
-    about = " and ".join(claim.architectures)
-    arguments = ", ".join(f"{name} {_plain(value)}" for name, value in claim.arguments.items())
-    facts = {"source": cite(claim.source), "about": about, "measured as": claim.how, "note": claim.note,
-             "measure": claim.measure,
-             "quantity": claim.quantity, "arguments": arguments, "judged under": _readings(cases[0]),
-             "status": status(claim)}  # fmt: skip
-    for name, fact in facts.items():
-        if fact:
-            yield f"  {name}: {fact}"
-    for case in cases:
-        figure = case.figure
-        parts = [f"published {figure.published + 0}" if figure.published is not None else "no published figure"]
-        if figure.constant_answer:
-            parts[0] += " (a constant answer)"
-        if claim.implemented:
-            parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
-            if (examples := examples_needed(case)) is not None:
-                parts.append(f"an effect of the published size needs about {examples} examples")
-        parts += [text for text in (figure.second, figure.note, prospect_text(case)) if text]
-        yield f"  {task_title(case.task)}: {'; '.join(parts)}"
-    for known in claim.known:
-        if known.task not in tasks:
-            continue
-        outcome = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
-        yield f"  {outcome}: {known.model} on {task_title(known.task)}: {known.evidence}"
-    for verdict in kept:
-        yield f"  last verdict{' of a limited run' if verdict.limited else ''}: {kept_line(verdict)}"
 
 
 def kept_line(verdict: KeptVerdict) -> str:

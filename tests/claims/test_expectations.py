@@ -11,7 +11,8 @@ from bertsecrets.claims.band import band, smallest
 from bertsecrets.claims.judge import decide_equal, decide_order, judge
 from bertsecrets.claims.schema import Case, cases, find_case, load_claims
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.report.text import band_text, claim_lines
+from bertsecrets.report.explanation import claim_lines
+from bertsecrets.report.text import band_text
 from bertsecrets.texts.tasks import TASKS
 
 HALF = (-0.5, 0.5)

@@ -118,7 +118,10 @@ def test_claims_lists_all_and_marks_those_not_implemented(capsys):
 def test_explain_prints_all_fields_of_a_claim(capsys):
     out = run(capsys, "explain", "c1P")
     assert "C1p: The last two layers change most, with maps padded" in out
-    assert "RTE: published -0.251; band < 0" in out
+    assert "  it says: The last two layers change most, except on QQP\n  judged: as said, cropped and padded" in out
+    assert "  MRPC, STS-B, SST-2, RTE, QNLI, MNLI-m: band < 0" in out
+    assert "  RTE: published -0.251" in out
+    assert "  judged: differently: within half a point" in run(capsys, "explain", "B4")
     assert run(capsys, "explain", "D1").count("source: K19 (Kovaleva et al. 2019) table 1") == 8
     assert "judged under: the readings special and stripes" in run(capsys, "explain", "A4-rte-half")
 
