@@ -100,7 +100,7 @@ class CheckpointCache:
         def make(folder: Path) -> dict[str, Any]:
             if dropped is not None:
                 takes = (ModelRef.in_folder(dropped).manifest().get("training") or {}).get("seconds") or 0
-                log.info(f"{subject}: its weights were dropped, so it is trained again (last time {in_time(takes)})")
+                log.info(f"{subject}: its weights were deleted, so it is retrained (last time {in_time(takes)})")
             facts = self._train(subject, folder, states)
             key.check_unchanged(self.key(subject))
             return facts
@@ -156,7 +156,7 @@ def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> No
     if ModelRef.in_folder(dropped).identity() == ModelRef.in_folder(checkpoint).identity():
         log.info(f"{subject}: retraining gave the same weights")
     else:
-        log.info(f"{subject}: retraining gave different weights, so earlier measurements will be made again")
+        log.info(f"{subject}: retraining gave different weights, so earlier measurements will be repeated")
     remove_unused(dropped)
 
 

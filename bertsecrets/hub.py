@@ -166,5 +166,5 @@ def _check(file: Path, pinned: str | None, title: str) -> None:
         valid = True
     if not valid:
         raise RunError(
-            f"{blob} is not the published {file.name} of {title} (damaged or altered): delete it and run again"
+            f"{blob} is not the published {file.name} of {title} (damaged or modified): delete it and run again"
         )

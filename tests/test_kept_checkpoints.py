@@ -56,7 +56,7 @@ def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
         assert again.reused
         assert again.values == first.values
         assert again.provenance == first.provenance
-    assert "trained again" not in capsys.readouterr().err
+    assert "retrained" not in capsys.readouterr().err
 
 
 def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject, capsys):
@@ -67,7 +67,7 @@ def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject,
     session = opened(store, tiny_glue)
     assert not session.measurement("special-tokens", subject).reused
     said = capsys.readouterr().err
-    assert f"{subject}: its weights were dropped, so it is trained again (last time " in said
+    assert f"{subject}: its weights were deleted, so it is retrained (last time " in said
     assert f"{subject}: retraining gave the same weights\n" in said
     assert weights(session, subject).exists()
     assert not list((store / "dropped").glob("[!.]*"))
@@ -90,7 +90,7 @@ def test_retraining_with_different_weights_invalidates_measurements(store, tiny_
     monkeypatch.setattr(CheckpointCache, "_train", train_otherwise)
     session = opened(store, tiny_glue)
     session.measurement("special-tokens", subject)
-    assert "retraining gave different weights, so earlier measurements will be made again" in capsys.readouterr().err
+    assert "retraining gave different weights, so earlier measurements will be repeated" in capsys.readouterr().err
     after = session.measurement("scores", subject)
     assert not after.reused
     assert after.provenance.weights != before.provenance.weights
@@ -165,6 +165,6 @@ def test_parallel_jobs_drop_no_weights_that_another_job_needs(capsys, shared, tm
     code, values, captured = reported(capsys, ["run", "--jobs", 2], shared, tmp_path, "--keep-checkpoints", "none")
     assert sizes(tmp_path) == []
     assert len(re.findall("deleted the weights of .*-s1: ", captured.err)) == 2  # each as soon as it was measured
-    assert "trained again" not in captured.err
+    assert "retrained" not in captured.err
     assert len(values) == 2
     assert code in (0, 1)

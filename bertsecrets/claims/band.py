@@ -12,13 +12,13 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 SMALLEST = {
-    "points": (0.5, "half a point, less than the tables of GLUE are read to"),
+    "points": (0.5, "half a point, less than a meaningful difference in GLUE's tables"),
     "percent": (1.0, "one map or head in a hundred"),
-    "attention": (0.005, "a two-hundredth of what a token has to give"),
+    "attention": (0.005, "a two-hundredth of a token's total attention"),
     "cosine": (0.01, "a hundredth of the whole range of similarity between non-negative maps"),
     "depth": (0.02, "a quarter of the distance between two of twelve layers"),
     "ratio": (0.02, "a fiftieth of the larger weight"),
-    "r": (0.01, "a hundredth of perfect likeness; panels of two tasks may correlate .98"),
+    "r": (0.01, "a hundredth of a perfect correlation; panels of two tasks may correlate .98"),
     "standard deviations": (0.1, "a tenth of the heads' own spread"),
 }
 CONFIDENCE = 0.95  # for declaring a case undecidable before measuring
@@ -115,7 +115,9 @@ def undecidable(case: Case) -> str:
     if not too_wide((figure.published - half, figure.published + half), case.unit):
         return ""
     where = TASKS[case.task].title if case.task in TASKS else "any task"
-    doubtful = f"{format_number(figure.published)} +- {format_number(half)} holds more than half of all values"
+    doubtful = (
+        f"{format_number(figure.published)} +- {format_number(half)} covers more than half of all possible values"
+    )
     return f"cannot be decided on {where}: {doubtful}"
 
 

@@ -52,10 +52,10 @@ def combined_readings(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict
     if unjudged is not None:
         return replace(unjudged, case=case)
     if len(outcomes) == 1:
-        reason = "under each reading; " + "; ".join(f"{name}: {verdict.reason}" for name, verdict in verdicts.items())
+        reason = "under both readings; " + "; ".join(f"{name}: {verdict.reason}" for name, verdict in verdicts.items())
     else:
         said = (f"{name} {verdict.status} ({observed_text(verdict)})" for name, verdict in verdicts.items())
-        reason = "the reading decides: " + ", ".join(said)
+        reason = "the readings disagree: " + ", ".join(said)
     powers = (f"{name}: {verdict.power}" for name, verdict in verdicts.items() if verdict.power)
     against = [verdict.p_against for verdict in verdicts.values() if verdict.p_against is not None]
     in_favour = [verdict.p_for for verdict in verdicts.values() if verdict.p_for is not None]

@@ -76,7 +76,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
     if distance <= 0:
         return "no number of seeds decides what lies on the limit itself"
     if observed.spread is None and not observed.seedless:
-        return f"the number of seeds needed is unknown: measure how far {FEWEST_SEEDS} seeds or more differ"
+        return f"the number of seeds needed is unknown: run {FEWEST_SEEDS} or more to estimate their variation"
     of_examples = float(ndtri(share) + ndtri(CHANCE)) * observed.sampling_error
     of_seeds = np.zeros(1)
     if observed.spread is not None:
@@ -90,8 +90,8 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
         also = "" if now < distance else ", and more seeds,"
         return f"about {examples} examples{also} would be needed to decide this, instead of {observed.examples}"
     if observed.seedless:
-        return f"these {observed.examples} examples decide this with a chance of {CHANCE:.0%}; seeds make no difference"
+        return f"these {observed.examples} examples decide this with {CHANCE:.0%} probability; seeds make no difference"
     enough = np.flatnonzero(np.hypot(of_seeds, of_examples) <= distance) + 1
     if not len(enough):
         return f"more than {MOST_SEEDS} seeds would be needed to decide this"
-    return f"{max(enough[0], FEWEST_SEEDS)} seeds decide this with a chance of {CHANCE:.0%}"
+    return f"{max(enough[0], FEWEST_SEEDS)} seeds would decide this with {CHANCE:.0%} probability"

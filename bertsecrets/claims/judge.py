@@ -172,15 +172,15 @@ class Weighed:
         if observed.spread is None and not observed.seedless:
             if self.case.figure.constant_answer and not self.constant:
                 return f"{SEVERAL}, which cannot reproduce it"
-            said = "one seed decides" if observed.seeds == 1 else f"{observed.seeds} seeds decide"
-            return f"{said} nothing: {FEWEST_SEEDS} are needed"
+            seeds = "one seed is" if observed.seeds == 1 else f"{observed.seeds} seeds are"
+            return f"{seeds} not enough: {FEWEST_SEEDS} are needed"
         if self._refuted:
             return ""
         if observed.fewest < FEWEST:
-            return f"fewer than {FEWEST} examples decide nothing"
+            return f"fewer than {FEWEST} examples are not enough"
         if self.constant and observed.examples_error > 0:
             return "constant answers can be compared on the whole validation set only"
-        return "" if self.limits is not None else "it is not known how far runs differ: judge several seeds"
+        return "" if self.limits is not None else "the variation between runs is unknown: judge several seeds"
 
     @cached_property
     def _refuted(self) -> bool:
@@ -199,7 +199,7 @@ class Weighed:
     def _decide(self, confidence: float, interval: Ends) -> tuple[Outcome, str]:
         """Return outcome and reason for an interval at this confidence level; a refuted claim deviates regardless."""
         if self._refuted:
-            return "deviates", f"{self.estimands[0].refuted}, whatever the examples: the interval decides nothing here"
+            return "deviates", f"{self.estimands[0].refuted}, for any examples, so the interval is not used"
         limits, least = self._band(confidence), smallest_effect(self.case)
         assert limits is not None
         if self.constant:
@@ -229,7 +229,8 @@ class Weighed:
         if self._same_constant == [False, True]:
             return "inconclusive", "only some seeds give the published constant answer"
         outcome: Outcome = "deviates" if self._chance <= 1 - confidence else "inconclusive"
-        return outcome, f"every seed gives another constant answer (by chance in up to {self._chance:.1%} of runs)"
+        chance = f"by chance in up to {self._chance:.1%} of runs"
+        return outcome, f"every seed gives a constant answer other than the published one ({chance})"
 
     @property
     def _chance(self) -> float:
@@ -243,12 +244,12 @@ class Weighed:
         if not limits[0] <= self.observed.value <= limits[1]:
             return "deviates", where.format("outside")
         if not decidable(self.case, limits):
-            return "inconclusive", f"not decidable: {inside}, as nearly anything does"
+            return "inconclusive", f"not decidable: {inside}, as almost any value would"
         if self.case.figure.constant_answer:
             return "inconclusive", f"{inside}; {SEVERAL}"
         if self._nothing and interval[0] <= self._nothing[0] <= interval[1]:
             shown = f"{format_number(self._nothing[0])}, {self.estimands[0].nothing_is}"
-            return "inconclusive", f"{format_interval(interval)} also holds {shown}"
+            return "inconclusive", f"{format_interval(interval)} also includes {shown}"
         return "reproduced", inside
 
     @cached_property

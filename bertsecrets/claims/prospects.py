@@ -72,7 +72,7 @@ def prospects() -> Prospects | None:
         return Prospects.model_validate_json(read_text(file, LIMIT))
     except ValidationError as error:
         problem = first_problem(error)
-        raise UserError(f"{file}: {problem}: make it with bertsecrets lab calibrate --as-published") from error
+        raise UserError(f"{file}: {problem}: create it with bertsecrets lab calibrate --as-published") from error
 
 
 def prospect(case: Case) -> Prospect | None:

@@ -251,7 +251,7 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     folder = folder or Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
     files = sorted(folder.glob("*.yaml"))
     if not files:
-        raise UserError(f"no claims in {folder}: it should hold YAML files such as C-change.yaml")
+        raise UserError(f"no claims in {folder}: expected YAML files such as C-change.yaml")
     claims: dict[str, tuple[str, Claim]] = {}
     for file in files:
         for line, claim in _read(file):

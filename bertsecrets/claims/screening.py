@@ -69,7 +69,7 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
                 problem = f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
                 return Usable(kept, left_out, problem)
             if first.subject != second.subject and is_copy(first, second):
-                problem = f"{first.subject} and {second.subject} give the same numbers: the seed changes nothing"
+                problem = f"{first.subject} and {second.subject} give the same numbers: the seed has no effect"
                 return Usable(kept, left_out, problem)
     return Usable(kept, left_out)
 
@@ -188,7 +188,7 @@ def weights_problem(case: Case, weights: str | None) -> str | None:
     wanted = case.claim.needs_weights
     if wanted is None or weights is None or weights in published_identities(wanted):
         return None
-    instead = f"; {case.claim.relative} asks the same of any model" if case.claim.relative else ""
+    instead = f"; {case.claim.relative} is the same claim for any model" if case.claim.relative else ""
     return f"is about the published weights of {wanted}; this model has others{instead}"
 
 
@@ -201,5 +201,5 @@ def shape_problem(case: Case, shape: Sequence[int] | None) -> str | None:
     wanted = case.claim.needs_shape
     if wanted is None or shape is None or tuple(shape) == tuple(wanted):
         return None
-    instead = f"; {case.claim.relative} asks the same of any shape" if case.claim.relative else ""
+    instead = f"; {case.claim.relative} is the same claim for any shape" if case.claim.relative else ""
     return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shape[0]} x {shape[1]}{instead}"

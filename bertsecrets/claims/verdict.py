@@ -228,7 +228,7 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
     for one in measurements:
         if one.provenance.weights:
             weights.setdefault(one.subject, set()).add(one.provenance.weights)
-    return [f"{subject} measured on the weights of two trainings" for subject, of in weights.items() if len(of) > 1]
+    return [f"{subject} measured on weights from two training runs" for subject, of in weights.items() if len(of) > 1]
 
 
 def _older(measurement: Measurement) -> list[str]:

@@ -26,7 +26,7 @@ def interrupted(signalled: KeyboardInterrupt) -> int:
 
 def what_is_kept(store: Path) -> str:
     """Return the message of an interrupted run."""
-    return f"interrupted; finished results are kept in {store}: run the same command to continue"
+    return f"interrupted; finished results are saved in {store}: run the same command to continue"
 
 
 def report_bug(error: BaseException) -> str:

@@ -112,7 +112,7 @@ def _machine(wanted: str | None) -> None:
 def _store(root: Path) -> None:
     place = next(path for path in (root, *root.absolute().parents) if os.path.exists(path))
     if not place.is_dir():
-        print(f"store: missing; {place} is a file where a folder is needed: name another place with --store")
+        print(f"store: missing; {place} is a file where a folder is needed: choose another location with --store")
     print(f"disk at {root}: {shutil.disk_usage(place).free / 2**30:.1f} GiB free")
     for kind in ("checkpoints", "measurements"):
         entries = [p for p in (root / kind).glob("*") if p.is_dir() and not p.name.startswith(".")]

@@ -79,7 +79,9 @@ def corpus(options: argparse.Namespace) -> None:
     folder = write_corpus(options.folder, *rows)
     written = tuple(len(load_folder(folder, task("rte"), name)) for name in SPLITS)
     if written != rows:
-        raise UserError(f"{folder} already holds {written[0]} and {written[1]} pairs, not {wanted}: name a new folder")
+        raise UserError(
+            f"{folder} already contains {written[0]} and {written[1]} pairs, not {wanted}: choose a new folder"
+        )
     print(f"{folder}: RTE, {wanted}")
 
 
@@ -142,7 +144,7 @@ def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
         read = f"from {folders[0]}" if folders else "not from a folder"
         raise UserError(
-            f"{what} is read {read}, but changes of {watched} are watched: name the same folder for both "
+            f"{what} is read {read}, but {watched} is watched for changes: use the same folder for both "
             "(model_files, glue_files of the pipeline in params.yaml)"
         )
 

@@ -107,7 +107,7 @@ def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
     run.cases = [case for case in run.cases if str(case) not in slow]
     run.asked = [case for case in run.asked if str(case) not in slow]
     print(
-        f"{len(slow)} claims left out for a quick answer ({ids}): they disable heads and layers or prune, the slowest "
+        f"{len(slow)} claims left out to save time ({ids}): they disable heads and layers or prune, the slowest "
         f"part; --grid-limit {options.limit} includes them, --claim G1 judges one of them"
     )
 

@@ -165,7 +165,7 @@ def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
     measures = [_tested_measure(part, other, after, settings) for part, other in pairs if part is not None]
     if all(measure.outcome == "not comparable" for measure in measures):
         reasons = dict.fromkeys(measure.reason for measure in measures)
-        reason = "; ".join(reasons) or f"{before.name} holds no measurements"
+        reason = "; ".join(reasons) or f"{before.name} has no measurements"
         raise UserError(f"{before.name} and {after.name} cannot be compared: {reason}")
     return Comparison(before, after, rate, tuple(_decided(measures, rate)))
 
@@ -174,7 +174,7 @@ def _tested_measure(part: Part, other: Part | None, after: Side, settings: Judge
     """Test the cells of a measure, without correction for multiple testing."""
     wanted = part.wanted
     if other is None:
-        return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} lacks it"))
+        return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} does not have it"))
     if other.collapsed and not (part.collapsed and other.quantities):
         return Compared(wanted, "drift", other.collapsed)
     if problem := _mismatch(part, other):
@@ -205,7 +205,7 @@ def _mismatch(part: Part, other: Part) -> str:
         return f"measured with another {', '.join(changed)}: measure or pin it again"
     pairs = [(values, other.quantities[name]) for name, values in part.quantities.items() if name in other.quantities]
     if not pairs:
-        return "no quantity in common: measure or pin it again"
+        return "no quantities in common: measure or pin again"
     for before, after in pairs:
         if before.mean.shape != after.mean.shape:
             shapes = " and ".join(" x ".join(map(str, values.mean.shape)) for values in (before, after))

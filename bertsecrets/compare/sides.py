@@ -25,7 +25,7 @@ def _array(numbers: Any) -> Float[np.ndarray, "..."]:
     try:
         cells = np.asarray(numbers, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError("expected numbers, with as many heads in every layer") from error
+        raise ValueError("expected numbers, with the same number of heads in every layer") from error
     if cells.ndim > 2 or np.isinf(cells).any():
         raise ValueError("expected finite numbers by layer and head")
     return cells

@@ -154,7 +154,7 @@ def _check_answers(address: str) -> None:
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise UserError(
-            f"no Ray cluster answers at {address} ({reason}): start one with ray start --head, or give its address"
+            f"no Ray cluster responds at {address} ({reason}): start one with ray start --head, or give its address"
         ) from error
 
 
@@ -178,7 +178,7 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
         try:
             visible, its_device = ray.get(ref)
         except ray.exceptions.RayError as error:
-            raise UserError(f"machine {name} of the Ray cluster cannot do jobs: {first_line(error)}") from error
+            raise UserError(f"machine {name} of the Ray cluster cannot run jobs: {first_line(error)}") from error
         if not visible:
             raise UserError(_no_store(marker.parent, name))
         if its_device != device and not options.accept_older:
@@ -200,7 +200,7 @@ def _probe(marker: str, options: RunOptions) -> tuple[bool, str]:
 
 def _no_store(store: Path, name: str | None = None) -> str:
     machine = name or socket.gethostname()
-    return f"machine {machine} of the Ray cluster does not see the store {store}: name a shared folder with --store"
+    return f"machine {machine} of the Ray cluster cannot access the store {store}: choose a shared folder with --store"
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def shell_script(estimates: Sequence[JobEstimate], options: RunOptions) -> str:
     """Return a script with one command per remaining job."""
     lines = [
         "#!/bin/sh",
-        "# One line per job, trainings first. Each can run again, and on any machine that sees the store.",
+        "# One line per job, trainings first. Each can be repeated, on any machine with access to the store.",
         *_beginning(options),
         *(command(job.request, options) for job in estimates if job.state != "stored"),
     ]
@@ -124,5 +124,5 @@ def _beginning(options: RunOptions) -> Iterator[str]:
         if value := os.environ.get(variable):
             yield f"export {variable}={shlex.quote(os.path.abspath(value))}"
     store = os.path.abspath(options.store_folder)
-    message = f"bertsecrets: the store of this plan is not at {store}: make the plan again, with --store"
+    message = f"bertsecrets: the store of this plan is not at {store}: create the plan again with --store"
     yield f"[ -d {shlex.quote(store)} ] || {{ echo {shlex.quote(message)} >&2; exit 2; }}"

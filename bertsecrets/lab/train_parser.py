@@ -41,7 +41,7 @@ def train_pipeline(
     """
     spacy = spacy_module()
     if folder.exists():
-        raise UserError(f"{folder} already exists: name a new folder for the pipeline")
+        raise UserError(f"{folder} already exists: choose a new folder for the pipeline")
     parsed = read_treebank(treebank)[:sentences]
     if len(parsed) < 2:
         raise UserError(f"{treebank} has only one sentence: training and testing need at least 2")

@@ -36,5 +36,5 @@ def show_in_notebooks() -> None:
     @as_chart.register(Verdict)
     def _(shown: Verdict) -> Any:
         if not shown.measurements:
-            raise UserError(f"the verdict on {shown.case} rests on no measurement")
+            raise UserError(f"the verdict on {shown.case} has no measurement")
         return as_chart(shown.measurements[0])

@@ -45,7 +45,7 @@ def _problem(verdict: Verdict) -> str | None:
     if data.observed is None or data.verdict in ("degenerate", "not applicable"):
         return f"{verdict.status}: {data.reason}"
     if data.limits:
-        return f"it rests on a part of the rows ({', '.join(f'{name} {rows}' for name, rows in data.limits.items())})"
+        return f"it used only part of the rows ({', '.join(f'{name} {rows}' for name, rows in data.limits.items())})"
     if not data.official_data:
         return "the data are not GLUE's own"
     if any(one.examples != TASKS[data.task].dev_rows for one in verdict.measurements):

@@ -163,7 +163,7 @@ def verdict_line(comparison: Comparison) -> str:
     shown = np.concatenate([difference.shown_same for measure in compared for difference in measure.differences])
     rest = "" if shown.all() else "; the others show no significant difference, but may differ"
     return (
-        f"no drift in {count}, {rate}; {shown.sum()} of {len(shown)} numbers are shown to be the same, up to the "
+        f"no drift in {count}, {rate}; {shown.sum()} of {len(shown)} numbers are equivalent within the "
         f"smallest effects of interest{rest}"
     )
 
@@ -268,6 +268,6 @@ def seed_ranges(seeds: Iterable[int]) -> str:
 def _move_line(move: Move) -> str:
     before, after = (f"{_moment(verdict)} ({_commit(verdict)})" for verdict in (move.before, move.after))
     values = f"{format_number(move.before.observed)} -> {format_number(move.after.observed)}"
-    judge = "the measurements are the same, so the judge made the difference; " if move.same_measurements else ""
+    judge = "same measurements, so the judge has changed; " if move.same_measurements else ""
     known = ", ".join(map(str, move.differing)) or "no recorded difference"
     return f"moved between {before} and {after}: {values}; {judge}{known}"

@@ -114,7 +114,7 @@ def _failures(failed: Sequence[Verdict]) -> str:
         paper = published if band in ("", "-") else f"{published}; band {band}"
         rows.append([f"{code(str(verdict.case))} {said(verdict)}", *map(prose, (statement, observed, paper, why))])
     header = ("claim", "statement", "observed", "published", "from what, and why")
-    return f"### What does not hold\n\n{bounded(header, rows, LIMIT // 3)}"
+    return f"### Claims that do not hold\n\n{bounded(header, rows, LIMIT // 3)}"
 
 
 def _grid(verdicts: Sequence[Verdict]) -> str:

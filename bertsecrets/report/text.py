@@ -42,9 +42,9 @@ BRIEF = {  # parts of reasons of inconclusive verdicts -> at most eight words
     "a figure is reproduced only after": "a figure is reproduced only after all seeds",
     "whole validation set": "constant answers need the whole validation set",
     "this model gives several": "the published figure is a constant answer's",
-    "also holds": "interval includes a model that learned nothing",
+    "also includes": "interval includes a model that learned nothing",
     "partly outside": "interval lies partly outside the band",
-    "how far runs differ": "variation between seeds is unknown",
+    "variation between runs": "variation between seeds is unknown",
 }
 PAPERS = {  # by the short names used in claims
     "K19": "Kovaleva et al. 2019",
@@ -124,7 +124,7 @@ def band_text(case: Case, confidence: float) -> str:
     if spread is not None:
         parts.append(f"a spread of {format_number(spread.std)} ({spread.source})")
     if figure.doubt is not None:
-        parts.append(f"a doubt of {format_number(figure.doubt)} ({figure.doubt_source})")
+        parts.append(f"an uncertainty of {format_number(figure.doubt)} ({figure.doubt_source})")
     parts.append(f"{figure.rounding} rounding")
     middle = f"{format_number(figure.published)} +- {' and '.join(parts)}"
     if spread is None:

@@ -27,7 +27,7 @@ with from_extra("altair"):
 MEASURE = "example-maps"
 LEVELS = 127  # quantization levels of the square root of a weight
 NAMES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
-RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word-pieces among those read, one of each label in turn"
+RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word pieces, alternating between labels"
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,7 @@ def unneeded(root: Path, outdated: Outdated | None, verdicts: int | None = None)
 def _old_verdicts(root: Path, verdicts: int) -> Iterator[Unneeded]:
     for series in verdict_files(root):
         for path in series[:-verdicts]:
-            yield Unneeded(path, size(path), f"not among the last {verdicts} verdicts of its kind")
+            yield Unneeded(path, size(path), f"not among the last {verdicts} verdicts on its claim, task and model")
 
 
 def _leftovers(root: Path) -> Iterator[Unneeded]:
@@ -245,4 +245,4 @@ def _training_states(present: list[Item]) -> Iterator[Unneeded]:
         if item.kind == TRAINING and item.path.name in trained:
             yield Unneeded(item.path, item.bytes, "the state of a finished training")
         elif item.kind == TRAINING and days > ABANDONED:
-            yield Unneeded(item.path, item.bytes, f"the state of a training that was left {days:.0f} days ago")
+            yield Unneeded(item.path, item.bytes, f"the state of a training run interrupted {days:.0f} days ago")

@@ -167,7 +167,7 @@ class Store:
             remove(aside)
             folder.rename(aside)
             warnings.warn(
-                f"stored entry {folder} is damaged ({problem}); it is recreated", DamagedEntryWarning, stacklevel=3
+                f"stored entry {folder} is damaged ({problem}); recreating it", DamagedEntryWarning, stacklevel=3
             )
 
 
@@ -232,9 +232,9 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
         return str(error)
     own, name = Key.of_manifest(manifest), EntryName.parse(folder)
     if key is not None and (own is None or own.as_json() != key.as_json()):
-        return "it is another entry under this one's name"
+        return "a different entry has this name"
     if name and own and own.marks != name.marks:
-        return "it is another entry under this one's name"
+        return "a different entry has this name"
     for file, expected in manifest["files"].items():
         if not (folder / file).is_file():
             return f"{file} is missing"
@@ -279,8 +279,7 @@ def read_own_manifest(folder: Path) -> dict[str, Any]:
 
 def _refused(folder: Path, problem: str) -> UserError:
     return UserError(
-        f"{folder} is not as it was written ({problem}): make it again, or delete its {MANIFEST} if it was changed on "
-        "purpose"
+        f"{folder} was modified ({problem}): recreate it, or delete its {MANIFEST} if it was changed on purpose"
     )
 
 

@@ -181,7 +181,7 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
     expected = _listed(folder) if ours is None else set(ours)
     if present and not expected <= present <= expected.union(more):
         foreign = min(present - expected.union(more) or present)
-        raise UserError(f"{named} holds other files ({foreign}), which would be lost: name a new folder")
+        raise UserError(f"{named} contains other files ({foreign}), which would be lost: choose a new folder")
 
 
 def _listed(folder: Path) -> set[str]:
@@ -242,9 +242,9 @@ def check_writable(path: Path) -> None:
     """
     nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
     if nearest != path and not nearest.is_dir():
-        raise RunError(f"cannot write {path}: {nearest} is a file: name another place")
+        raise RunError(f"cannot write {path}: {nearest} is a file: choose another location")
     if not os.access(nearest, os.W_OK):
-        raise RunError(f"cannot write {path}: {nearest} is not writable: name another place")
+        raise RunError(f"cannot write {path}: {nearest} is not writable: choose another location")
 
 
 @contextmanager
@@ -263,23 +263,23 @@ def guarded_writes(place: Path) -> Iterator[None]:
         if number is None or isinstance(error, ConnectionError):
             raise
         advice = {
-            errno.ENOSPC: "no space left: free some, or name another place",
-            errno.EDQUOT: "quota used up: free some space, or name another place",
-            errno.EACCES: "not writable: name another place",
-            errno.EROFS: "read-only: name another place",
-            errno.ENOTDIR: "a file exists where a folder is needed: name another place",
-            errno.EEXIST: "a file exists where a folder is needed: name another place",
-            errno.EISDIR: "it is a folder, not a file: name another file",
-            errno.EFBIG: "the file would be larger than this system allows: raise the limit, or name another place",
+            errno.ENOSPC: "no space left: free some, or choose another location",
+            errno.EDQUOT: "disk quota exceeded: free some space, or choose another location",
+            errno.EACCES: "not writable: choose another location",
+            errno.EROFS: "read-only: choose another location",
+            errno.ENOTDIR: "a file exists where a folder is needed: choose another location",
+            errno.EEXIST: "a file exists where a folder is needed: choose another location",
+            errno.EISDIR: "it is a folder, not a file: choose another file",
+            errno.EFBIG: "the file exceeds the size limit: raise the limit, or choose another location",
         }.get(number)
         if advice is None and not _is_near(error.filename, place):
             raise
-        advice = advice or f"{error.strerror or os.strerror(number)}: name another place"
+        advice = advice or f"{error.strerror or os.strerror(number)}: choose another location"
         raise RunError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):
             raise
-        raise RunError(f"cannot write {place}: {error}: free some space, or name another place") from error
+        raise RunError(f"cannot write {place}: {error}: free some space, or choose another location") from error
 
 
 def _is_near(name: str | None, place: Path) -> bool:

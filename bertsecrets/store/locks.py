@@ -38,7 +38,7 @@ def held(path: Path, what: str) -> Iterator[None]:
             lock.acquire(timeout=timeout)
             break
         except Timeout:
-            log.info(f"waiting for {what}, which {_holder(path)} holds")
+            log.info(f"waiting for {what}, locked by {_holder(path)}")
             timeout = AGAIN
     with _named(lock, path):
         yield

@@ -62,9 +62,7 @@ def load(entry: Path) -> Measurement:
         with np.load(entry / SAMPLES) as samples:
             measurement = measurement_of(read_json(entry / VALUES), dict(samples))
     except READ_ERRORS as error:
-        raise UserError(
-            f"{entry} is incomplete or from another version ({first_line(error)}): make it again"
-        ) from error
+        raise UserError(f"{entry} is incomplete or from another version ({first_line(error)}): recreate it") from error
     return replace(measurement, origin=str(entry))
 
 
@@ -130,7 +128,7 @@ def place_digest(*places: str) -> str:
 def _load_kept(entry: Path) -> Measurement:
     """Load a measurement saved by `keep`, after verifying it."""
     if problem := damage(entry):
-        raise UserError(f"{entry} is incomplete or from another version ({problem}): make it again")
+        raise UserError(f"{entry} is incomplete or from another version ({problem}): recreate it")
     return load(entry)
 
 

@@ -109,7 +109,7 @@ def keep_verdict(
     except UserError as error:
         if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in READ_ONLY:
             raise
-        warnings.warn(f"{root / FOLDER} cannot be written, so verdicts are not kept", NotKeptWarning, stacklevel=2)
+        warnings.warn(f"{root / FOLDER} cannot be written, so verdicts are not saved", NotKeptWarning, stacklevel=2)
     return path
 
 

@@ -126,7 +126,7 @@ def test_a_run_writes_the_requested_report(first):
     ("plugin", "said"),
     [
         (("-p", "without_altair"), 'needs altair, which is not installed: pip install "bertsecrets['),
-        ((), "is a file: name another place"),
+        ((), "is a file: choose another location"),
     ],
     ids=["no extra", "no place"],
 )
@@ -174,7 +174,7 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
     )  # fmt: skip
     assert "Incomplete.</strong> The run ended early" in (room / "ended" / "report.html").read_text()
     assert (code, "KeyboardInterrupt" in output) == (130, True), output
-    assert f"interrupted; finished results are kept in {room / 'runs'}: run the same command to continue" in output
+    assert f"interrupted; finished results are saved in {room / 'runs'}: run the same command to continue" in output
     assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
     code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2
@@ -506,7 +506,7 @@ def test_several_processes_compute_everything_once_and_keep_table_and_json(
     made = sorted(path.name for path in (tmp_path / "runs" / kind).iterdir() if path.is_dir())
     assert made == sorted(path.name for path in (first[0] / "runs" / "checkpoints").iterdir() if path.is_dir())
     assert not [line for line in output.splitlines() if "waiting for" in line]
-    assert "trained again" not in output
+    assert "retrained" not in output
     page = (tmp_path / "r" / "report.html").read_text()
     assert 'id="attention"' in page
     assert "tiny-bert on RTE, seed 1" in page or "none" in several  # of which weights may be gone by then

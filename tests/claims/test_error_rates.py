@@ -96,7 +96,7 @@ def test_what_no_resampling_can_speak_for_has_the_least_p_value():
     found = measured("scores", {"accuracy": 0.6, "constant": True}, samples, initialisation="random")
     verdict = judged(made_up("score-over-majority", kind="above", figure={}), found)
     assert (verdict.outcome, verdict.p_against, verdict.p_for) == ("deviates", LEAST, 1.0)
-    assert "the interval decides nothing here" in verdict.reason
+    assert "so the interval is not used" in verdict.reason
 
 
 def test_nothing_is_decided_at_no_rate():

@@ -101,7 +101,7 @@ def test_a_prediction_interval_that_holds_half_of_all_values_decides_nothing():
     right = [1] * 800 + [0] * 200
     verdict = judged(made_up(figure=figure, sampling="score"), scored(right, [1] * 500 + [1] * 500))
     assert verdict.outcome == "not applicable"
-    assert "holds more than half of all values" in verdict.reason
+    assert "covers more than half of all possible values" in verdict.reason
 
 
 def test_what_the_papers_figures_cannot_be_compared_with_says_so():

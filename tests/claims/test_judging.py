@@ -160,7 +160,7 @@ def of_estimand(estimand, case):
 def test_fewer_than_three_seeds_decide_nothing():
     above = made_up(kind="above", value=50.0, figure={})
     three = [needed("score", scored([1] * n + [0] * (1000 - n), [1] * 1000)) for n in (600, 610, 590)]
-    for count, said, whose in ((1, "one seed decides nothing", "this"), (2, "2 seeds decide nothing", "these")):
+    for count, said, whose in ((1, "one seed is not enough", "this"), (2, "2 seeds are not enough", "these")):
         verdict = judge(above, three[:count], SETTINGS)
         assert (verdict.outcome, verdict.open) == ("inconclusive", True)
         assert verdict.reason.startswith(said)
@@ -250,7 +250,7 @@ def test_a_claim_on_single_heads_fits_only_the_papers_shape():
     assert model_problem(grid, fits) is None
     assert model_problem(grid, small) == "needs 12 layers x 12 heads; the model has 6 x 12"
     named = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
-    assert model_problem(named, small).endswith("the model has 6 x 12; B4-own asks the same of any shape")
+    assert model_problem(named, small).endswith("the model has 6 x 12; B4-own is the same claim for any shape")
     assert model_problem(made_up(), small) is None
     verdict = judged(grid, small)
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
@@ -429,7 +429,7 @@ def test_seeds_that_change_nothing_are_refused():
     found = [measured("attention-change", {"cosine": cosine.mean(0)}, {"cosine": cosine}, seed=n) for n in (1, 2)]
     same = judge(made_up("last-two-layers", kind="below"), [needed("last-two-layers", one) for one in found], SETTINGS)
     assert same.outcome == "degenerate"
-    assert same.reason == "m-rte-pretrained-s1 and m-rte-pretrained-s2 give the same numbers: the seed changes nothing"
+    assert same.reason == "m-rte-pretrained-s1 and m-rte-pretrained-s2 give the same numbers: the seed has no effect"
 
 
 TARGET = [1, 0] * 60
@@ -446,7 +446,7 @@ def test_copies_of_a_seed_are_refused(flips):
         return judge(made_up(kind="above", figure={}), [needed("score", seed) for seed in seeds], SETTINGS)
 
     second = first[:-1] + [1 - first[-1]] * flips + first[-1:] * (1 - flips)
-    assert "the seed changes nothing" in outcome(first, second, TARGET).reason
+    assert "the seed has no effect" in outcome(first, second, TARGET).reason
     another = [1 - label for label in TARGET[:20]] + TARGET[20:100] + [1 - label for label in TARGET[100:]]
     assert outcome(first, another, TARGET).outcome != "degenerate"
     assert outcome(first[:60], second[:60], TARGET[:60]).outcome != "degenerate"  # so few may agree by chance
@@ -482,7 +482,7 @@ def test_dust_on_the_maps_of_a_seed_does_not_make_another_one():
         for n, one in enumerate((cosine, dusty), start=1)
     ]
     same = judge(made_up("last-two-layers", kind="below"), [needed("last-two-layers", one) for one in found], SETTINGS)
-    assert "the seed changes nothing" in same.reason
+    assert "the seed has no effect" in same.reason
 
 
 def learned(accuracy, seed, rng, rows=277):

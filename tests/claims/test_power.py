@@ -24,7 +24,7 @@ def of(value, error, spread, degrees=4, seeds=1, **more):
 def test_the_number_of_seeds_that_decides_by_hand():
     # 2 points away, an error of .5, a spread of 3: (t + .842) * 3 / sqrt(n) and 2.802 * .5 = 1.401 must together stay
     # below 2, so (t + .842) * 3 / sqrt(n) below 1.427: t(35) = 2.030 gives 1.436 for 36, t(36) = 2.028 1.415 for 37
-    assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).startswith("37 seeds decide this with a chance of 80%")
+    assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).startswith("37 seeds would decide this with 80% probability")
     assert power(of(-2.0, 0.5, 3.0), (-math.inf, 0), 0.95).startswith("37 seeds")
     assert power(of(5.0, 0.1, 0.1), ABOVE, 0.95).startswith("3 seeds decide this")
     assert power(of(0.01, 0.0, 3.0), ABOVE, 0.95).startswith("more than 1000 seeds")
@@ -40,7 +40,7 @@ def test_examples_that_are_too_few_are_counted_instead():
 
 
 def test_fewer_than_three_seeds_do_not_tell_how_many_are_needed():
-    assert "how far 3 seeds or more differ" in power(of(1.0, 0.1, None), ABOVE, 0.95)
+    assert "run 3 or more to estimate their variation" in power(of(1.0, 0.1, None), ABOVE, 0.95)
 
 
 def test_an_effect_too_small_to_matter_is_decided_by_showing_that():
@@ -67,7 +67,7 @@ def decided(seeds, *, level, spread, own=0.0, rows=60, worlds=150):
 def test_so_many_seeds_decide_four_times_of_five(spread):
     """The statement against the estimate itself, on seeds and examples that spread as it says."""
     said = power(of(0.7, 1 / math.sqrt(60), spread, degrees=8), ABOVE, 0.95)
-    assert "seeds decide this with a chance of 80%" in said
+    assert "seeds would decide this with 80% probability" in said
     seeds = int(said.split()[0])
     assert decided(seeds, level=0.7, spread=spread) == pytest.approx(0.8, abs=0.09)
     assert decided(max(3, seeds // 3), level=0.7, spread=spread) < 0.65

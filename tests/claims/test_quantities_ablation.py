@@ -63,7 +63,7 @@ def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other_both_ways()
     assert gain.value == pytest.approx((0 + 25) / 2)
     assert gain.notes[0] == "chosen layer 1 head 1 and layer 1 head 2"
     assert gain.notes[1] == "naive best +50.00 (layer 1 head 1)"
-    assert "by luck at 95 % (p " in gain.notes[2]
+    assert "by chance at 95 % (p " in gain.notes[2]
     # the odd rows lose one by head 1 and nothing by head 2, the even ones the other way round
     lossy = disabled([[1, 1, 1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 1, 1, 1]], target, target, (1, 2))
     assert estimand("worst-head-gain", lossy).value == 0

@@ -1,4 +1,4 @@
-"""Claims that hang on a word: judged under each reading; where these part, the reading decides and nothing else."""
+"""Claims that hang on a word: judged under both readings; where these part, the reading decides and nothing else."""
 
 import dataclasses
 
@@ -47,7 +47,7 @@ def test_where_they_part_the_reading_decides_and_both_are_shown():
     assert found.outcome == "inconclusive"
     both = found.readings["special"], found.readings["stripes"]
     special, stripes = (f"{format_number(one.observed)} {format_interval(one.interval)}" for one in both)
-    assert found.reason == f"the reading decides: special deviates ({special}), stripes reproduced ({stripes})"
+    assert found.reason == f"the readings disagree: special deviates ({special}), stripes reproduced ({stripes})"
     assert found.power == ""  # no seed decides what a word means
     assert not found.open
     for shown in (describe(found), " ".join(verdict_row(found))):

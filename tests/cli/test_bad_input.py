@@ -162,7 +162,7 @@ def test_a_different_corpus_is_neither_overwritten_nor_reused(capsys, tmp_path):
     first = run(capsys, *call)
     before = (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes()
     line = told(capsys, "corpus", tmp_path / "glue", "--train-rows", 50, "--dev-rows", 30)
-    assert "already holds 5 and 3 pairs, not 50 training and 30 validation pairs: name a new folder" in line
+    assert "already contains 5 and 3 pairs, not 50 training and 30 validation pairs: choose a new folder" in line
     assert run(capsys, *call) == first
     assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes() == before
     assert "at most 1000000" in told(capsys, "corpus", tmp_path / "other", "--train-rows", 100_000_000)

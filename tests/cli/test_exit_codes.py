@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(re
     code, errors, verdicts = report("--claim", "C2", "--markdown", str(tmp_path / "file" / "summary.md"))
     assert (code, verdicts) == (2, {})
     assert errors == (
-        f"bertsecrets: cannot write {tmp_path}/file/summary.md: {tmp_path}/file is a file: name another place\n"
+        f"bertsecrets: cannot write {tmp_path}/file/summary.md: {tmp_path}/file is a file: choose another location\n"
     )
 
 
@@ -111,7 +111,7 @@ def test_an_interrupted_report_contains_the_verdicts_so_far(report, monkeypatch,
     code, errors, verdicts = report()
     assert code == 130
     assert re.fullmatch(
-        "bertsecrets: interrupted; finished results are kept in .*/runs: run the same command to continue",
+        "bertsecrets: interrupted; finished results are saved in .*/runs: run the same command to continue",
         errors.splitlines()[-1],
     )
     assert set(verdicts) == {"C2-rte"}

@@ -65,7 +65,7 @@ def test_an_interrupted_training_leaves_nothing_behind(shared, quick_params, tmp
     os.kill(process.pid, number)
     process.join(LIMIT)
     assert process.exitcode == code
-    assert errors.read_text() == f"bertsecrets: interrupted; finished results are kept in {store}{GOES_ON}\n"
+    assert errors.read_text() == f"bertsecrets: interrupted; finished results are saved in {store}{GOES_ON}\n"
     assert [path for path in (store / "checkpoints").iterdir() if path.is_dir()] == []
 
 
@@ -85,4 +85,4 @@ def test_an_interrupt_while_the_commands_are_imported_is_one_line():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", AT_ONCE], env=environment, capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr == f"bertsecrets: interrupted; finished results are kept in runs{GOES_ON}\n"
+    assert done.stderr == f"bertsecrets: interrupted; finished results are saved in runs{GOES_ON}\n"

@@ -139,7 +139,10 @@ def test_a_pin_is_replaced_only_for_a_new_reason(pin, pinned, tmp_path):
     ("change", "line"),
     [
         (lambda data: data["measures"][0]["quantities"]["cls"]["mean"].pop(), "mean and std have different shapes"),
-        (lambda data: data["measures"][0]["quantities"]["cls"]["mean"][0].pop(), "as many heads in every layer"),
+        (
+            lambda data: data["measures"][0]["quantities"]["cls"]["mean"][0].pop(),
+            "the same number of heads in every layer",
+        ),
         (lambda data: data["measures"][0]["quantities"]["cls"].update(mean=[["x"]]), "expected numbers"),
         (lambda data: data.pop("reasons"), "reasons"),
         (lambda data: data["measures"][0].update(seeds=[1]), "needs 2 different seeds"),

@@ -163,7 +163,7 @@ def test_a_move_is_marked_in_the_table_and_described_in_a_line():
     )
     same = {"measurements": NEW}
     told = history_findings([FIRST.model_copy(update=same), FIRST.model_copy(update=SECOND | same)]).lines[-1]
-    assert "; the measurements are the same, so the judge made the difference; commit " in told
+    assert "; same measurements, so the judge has changed; commit " in told
 
 
 def test_a_verdict_without_value_interval_commit_and_band_has_a_row():

@@ -150,5 +150,5 @@ def test_a_read_only_store_costs_a_warning_and_a_full_disk_is_an_error(keep, mon
         with pytest.raises(UserError, match="no space left"):
             keep()
     else:
-        with pytest.warns(store.NotKeptWarning, match="verdicts are not kept$"):
+        with pytest.warns(store.NotKeptWarning, match="verdicts are not saved$"):
             keep()

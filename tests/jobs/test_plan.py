@@ -228,7 +228,9 @@ def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, o
     store.rename(tmp_path / "elsewhere")
     ended = done(text, on_path)
     assert ended.returncode == 2
-    assert ended.stderr == f"bertsecrets: the store of this plan is not at {store}: make the plan again, with --store\n"
+    assert (
+        ended.stderr == f"bertsecrets: the store of this plan is not at {store}: create the plan again with --store\n"
+    )
     assert not (tmp_path / "calls").exists()
 
 

@@ -48,7 +48,7 @@ def test_a_cluster_that_cannot_see_the_store_is_refused_in_one_line(capsys, clus
 
     monkeypatch.setattr(on_ray, "_marker", elsewhere)
     line = told(capsys, "run", *shared, "--store", tmp_path / "runs", *FEW, "--ray", cluster.address)
-    assert "does not see the store" in line
+    assert "cannot access the store" in line
 
 
 @quiet
@@ -85,9 +85,9 @@ def closed_port():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--ray", "127.0.0.1:{port}"], "no Ray cluster answers at 127.0.0.1:"),
-        (["--ray", "nowhere.invalid:6379"], "no Ray cluster answers at nowhere.invalid:6379"),
-        (["--ray", "127.0.0.1:port"], "no Ray cluster answers at 127.0.0.1:port"),
+        (["--ray", "127.0.0.1:{port}"], "no Ray cluster responds at 127.0.0.1:"),
+        (["--ray", "nowhere.invalid:6379"], "no Ray cluster responds at nowhere.invalid:6379"),
+        (["--ray", "127.0.0.1:port"], "no Ray cluster responds at 127.0.0.1:port"),
         (["--ray", "head"], "--ray head is not an address"),
         (["--ray", "auto", "--gpus", "-1"], "--gpus -1 is out of range"),
     ],

@@ -269,7 +269,7 @@ def test_an_interrupted_run_ends_its_processes_and_leaves_nothing_behind(running
     store, errors = tmp_path / "runs", (tmp_path / "errors").read_text()
     assert running.exitcode == code, errors
     assert not any(map(alive, workers(tmp_path)))
-    last = f"bertsecrets: interrupted; finished results are kept in {store}: run the same command to continue"
+    last = f"bertsecrets: interrupted; finished results are saved in {store}: run the same command to continue"
     assert errors.splitlines()[-1] == last
     assert [path for path in (store / "checkpoints").iterdir() if path.is_dir()] == []
 

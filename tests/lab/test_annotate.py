@@ -76,10 +76,10 @@ def test_the_command_draws_a_set_and_refuses_invalid_options(tiny_bert, tiny_glu
     assert f"{folder}: 7 maps: 7 unlabelled" in capsys.readouterr().out
     assert len(MapSet.load(folder)) == len(data_of(page)["maps"]) == 7
     for arguments, message in [
-        ([str(folder), *draw], "already holds a set"),
+        ([str(folder), *draw], "already contains a set"),
         ([str(tmp_path / "absent")], "no set of maps in"),
         ([str(tmp_path)], "no maps in"),
-        ([str(tmp_path), *draw], "holds other files"),
+        ([str(tmp_path), *draw], "contains other files"),
         ([str(folder / ANNOTATIONS), *draw], "a file exists where a folder is needed"),
         ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "must be 0 or more"),
         ([str(folder), "--html", str(page), "--second", "9"], "--second 9 of 7 maps"),

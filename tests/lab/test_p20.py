@@ -67,8 +67,8 @@ def test_the_command_overwrites_neither_labels_nor_files(source, tmp_path, capsy
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
     for target, message in (
-        (tmp_path / "set", "already holds a set: name a new folder"),
-        (tmp_path, "holds other files"),
+        (tmp_path / "set", "already contains a set: choose a new folder"),
+        (tmp_path, "contains other files"),
         (thesis, "a file exists where a folder is needed"),
     ):
         assert main(["lab", "import-patterns", str(source), str(target)]) == 2
@@ -107,8 +107,8 @@ def test_invalid_labels_are_reported_with_their_line(source, form, old, new, mes
     ("array", "message"),
     [
         (np.ones((4, 5)), r"line 7: 0007.npy has the shape \(4, 5\)"),
-        (np.full((4, 4), np.nan), "0007.npy does not hold attention weights"),
-        (-np.ones((4, 4)), "0007.npy does not hold attention weights"),
+        (np.full((4, 4), np.nan), "0007.npy does not contain attention weights"),
+        (-np.ones((4, 4)), "0007.npy does not contain attention weights"),
         (np.array([[{}]], dtype=object), "0007.npy is not an array"),
     ],
 )

@@ -83,7 +83,7 @@ def test_a_folder_with_files_is_not_overwritten(tmp_path, capsys):
     mine = tmp_path / "mine" / "block.png"
     mine.parent.mkdir()
     mine.write_text("mine")
-    for output, message in ((mine.parent, "holds other files (block.png)"), (mine, "a file exists where")):
+    for output, message in ((mine.parent, "contains other files (block.png)"), (mine, "a file exists where")):
         assert main(["lab", "sheets", str(tmp_path / "set"), str(output)]) == 2
         assert message in capsys.readouterr().err
     assert mine.read_text() == "mine"

@@ -207,7 +207,7 @@ def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path
 def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, capsys):
     mine = tmp_path / REPORT
     mine.write_text("mine")
-    for output, message in ((tmp_path, "holds other files"), (mine, "a file exists where")):
+    for output, message in ((tmp_path, "contains other files"), (mine, "a file exists where")):
         argv = ["lab", "train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]
         assert main(argv) == 2
         assert message in capsys.readouterr().err

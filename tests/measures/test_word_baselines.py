@@ -59,6 +59,6 @@ def test_leads_equal_hand_computed_values():
     words = baselines(words_predicted=[1, 1, 1, 0], second_predicted=[0, 0, 1, 0], target=target)
     assert read("lead-over-words", scored(target, target), words) == 25
     assert read("lead-over-words", scored(target, target), words, texts="second") == 75
-    assert estimand("lead-over-words", scored(target, target), words).notes == ("counts of words 75.0",)
+    assert estimand("lead-over-words", scored(target, target), words).notes == ("bag-of-words baseline 75.0",)
     assert read("words-over-majority", words) == 25
     assert read("words-over-majority", words, texts="second") == pytest.approx(-25)

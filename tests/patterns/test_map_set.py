@@ -167,14 +167,14 @@ def test_saving_replaces_a_set_but_no_other_files(saved):
     save_set(pattern_set(3), saved)
     assert len(MapSet.load(saved)) == 3
     (saved / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="holds other files \\(notes.txt\\)"):
+    with pytest.raises(UserError, match="contains other files \\(notes.txt\\)"):
         save_set(pattern_set(4), saved)
     assert len(MapSet.load(saved)) == 3
     (saved / "notes.txt").unlink()
     (saved / MAPS).rename(saved / "maps.npz")  # as an earlier version wrote them
     assert len(MapSet.load(saved)) == 3
     (saved / "maps.npz").unlink()
-    with pytest.raises(UserError, match="holds other files"):  # labels whose maps are missing are not overwritten
+    with pytest.raises(UserError, match="contains other files"):  # labels whose maps are missing are not overwritten
         save_set(pattern_set(4), saved)
 
 

@@ -52,7 +52,7 @@ def test_a_score_is_written_in_the_hubs_format():
 @pytest.mark.parametrize(
     ("verdict", "why"),
     [
-        (score(limit=48, train_limit=96), "it rests on a part of the rows (limit 48, train_limit 96)"),
+        (score(limit=48, train_limit=96), "it used only part of the rows (limit 48, train_limit 96)"),
         (score(official_data=False), "the data are not GLUE's own"),
         (score(examples=276), "it was not measured on the whole validation set"),
         (score(outcome="degenerate"), "degenerate: why"),

@@ -53,7 +53,7 @@ def test_failures_come_first_with_their_numbers():
     assert [failing[i].split()[-1] for i in (5, 10, 15)] == ["deviates", "deviates", "degenerate"]
     assert len(rest) == 7 * 8
     text = summarised(of_every_outcome())
-    assert text.index("What does not hold") < text.index("Claims by tasks") < text.index("<details>")
+    assert text.index("Claims that do not hold") < text.index("Claims by tasks") < text.index("<details>")
     assert "false alarms among" in text
 
 
@@ -75,7 +75,7 @@ def test_limits_unofficial_data_and_missing_claims_stand_out():
     text = summarised([replace(verdict, measurements=tuple(marked))], incomplete="it was <interrupted>")
     assert "**unofficial data**, **limit 48**;" in text
     assert "> incomplete: it was \\<interrupted\\>" in text
-    assert "What does not hold" not in text
+    assert "Claims that do not hold" not in text
 
 
 def test_a_huge_summary_stays_below_githubs_limit():

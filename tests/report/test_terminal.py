@@ -169,8 +169,8 @@ def test_several_tasks_have_a_table_of_claims_by_tasks():
     ("reason", "said"),
     [
         ("[-0.344, 0.155] includes the limit; seed 2: constant", "interval includes the limit"),
-        ("one seed decides nothing, since 3 are needed; the interval is of it alone", "one seed decides nothing"),
-        ("fewer than 30 examples decide nothing", "fewer than 30 examples decide nothing"),
+        ("one seed is not enough: 3 are needed", "one seed is not enough: 3 are needed"),
+        ("fewer than 30 examples are not enough", "fewer than 30 examples are not enough"),
         (
             "constant answers can be compared on the whole validation set only",
             "constant answers need the whole validation set",

@@ -189,7 +189,9 @@ def test_a_band_with_nearly_all_values_is_not_shown():
 def test_a_claim_that_no_data_can_decide_says_so():
     """Student's t of 4 degrees of freedom is 2.776: a doubt of 10 points reaches 27.8 to each side."""
     doubtful = made_up(figure={"published": 50.0, "doubt": 10.0, "doubt_source": "two readers"})
-    assert undecidable(doubtful) == "cannot be decided on RTE: 50.0 +- 27.8 holds more than half of all values"
+    assert (
+        undecidable(doubtful) == "cannot be decided on RTE: 50.0 +- 27.8 covers more than half of all possible values"
+    )
     assert undecidable(made_up(figure={"published": 50.0, "doubt": 8.0, "doubt_source": "two readers"})) == ""
 
 

@@ -166,7 +166,7 @@ def unneeded(root: Path) -> dict[str, Path]:
         "left behind by a killed process   ": half / ".E1.json.abcdefgh.tmp",
         "parts of a finished measurement": grid(root),
         "made by other code ": grid(root, code="other"),
-        f"the state of a training that was left {ABANDONED + 1} days ago": old_state,
+        f"the state of a training run interrupted {ABANDONED + 1} days ago": old_state,
         "the state of a finished training": done_state,
     }
 
@@ -216,7 +216,7 @@ def test_gc_deletes_old_verdicts_only_with_keep_verdicts(capsys, store):
         newest = keep_verdict(store, verdict, "m")
     assert run(capsys, "store", "gc", "--store", store) == "nothing to remove\n"
     said = run(capsys, "store", "gc", "--store", store, "--keep-verdicts", 2).splitlines()
-    assert said[0].endswith("not among the last 2 verdicts of its kind")
+    assert said[0].endswith("not among the last 2 verdicts on its claim, task and model")
     assert said[1].endswith(f"bertsecrets store gc --store {store} --keep-verdicts 2 --yes")
     run(capsys, "store", "gc", "--store", store, "--keep-verdicts", 1, "--yes")
     assert list(store.glob("history/*/*.json")) == [newest]

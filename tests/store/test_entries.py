@@ -70,8 +70,8 @@ def test_an_entry_under_the_name_of_another_counts_as_damaged(tmp_path):
     folder, _ = store.get_or_make("checkpoints", "name", KEY, maker())
     shutil.rmtree(folder)
     shutil.copytree(other, folder)
-    assert damage(folder) == "it is another entry under this one's name"
-    with pytest.warns(DamagedEntryWarning, match="another entry under this one's name"):
+    assert damage(folder) == "a different entry has this name"
+    with pytest.warns(DamagedEntryWarning, match="a different entry has this name"):
         assert store.get_or_make("checkpoints", "name", KEY, maker())[1] is False
     assert (folder / "sub" / "file.txt").read_text() == "hello"
 

@@ -33,8 +33,8 @@ def test_an_export_with_any_changed_byte_is_refused_with_advice(exported, file):
             with pytest.raises(UserError) as refused:
                 opened()
             line = str(refused.value)
-            assert line.startswith(f"{exported} is not as it was written (")
-            assert line.endswith("): make it again, or delete its manifest.json if it was changed on purpose")
+            assert line.startswith(f"{exported} was modified (")
+            assert line.endswith("): recreate it, or delete its manifest.json if it was changed on purpose")
             assert {"manifest.json": "manifest"}.get(file, f"{file} has changed") in line
             assert "\n" not in line
 
@@ -81,7 +81,7 @@ def test_manifests_of_other_tools_are_ignored(own_bert, manifest):
 def test_an_unreadable_manifest_is_refused(own_bert, content):
     (own_bert / "manifest.json").write_bytes(content)
     for read in (checked_manifest, read_own_manifest):
-        with pytest.raises(UserError, match=r"manifest\.json is not .*: make it again, or delete its manifest\.json"):
+        with pytest.raises(UserError, match=r"manifest\.json is not .*: recreate it, or delete its manifest\.json"):
             read(own_bert)
     (own_bert / "manifest.json").unlink()
     (own_bert / "manifest.json").mkdir()
@@ -93,5 +93,5 @@ def test_an_export_of_an_earlier_version_is_refused(exported):
     manifest = json.loads((exported / "manifest.json").read_text())
     earlier = {**{name: manifest[name] for name in ("kind", "name", "files", "training")}, "settings": {}}
     (exported / "manifest.json").write_text(json.dumps(earlier))
-    with pytest.raises(UserError, match="is not as it was written"):
+    with pytest.raises(UserError, match="was modified"):
         checked_manifest(exported)

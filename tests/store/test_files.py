@@ -81,7 +81,7 @@ def test_a_copy_replaces_an_earlier_copy_but_never_a_folder_of_the_user(tmp_path
     copy_whole(entry(tmp_path), tmp_path / "copy")
     assert (tmp_path / "copy" / "weights").read_text() == "w"
     (tmp_path / "copy" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match=r"copy holds other files \(thesis.txt\).*name a new folder"):
+    with pytest.raises(UserError, match=r"copy contains other files \(thesis.txt\).*choose a new folder"):
         copy_whole(entry(tmp_path), tmp_path / "copy")
     assert (tmp_path / "copy" / "thesis.txt").read_text() == "years of work"
     (tmp_path / "empty").mkdir()
@@ -103,14 +103,14 @@ def test_a_foreign_manifest_does_not_make_a_folder_replaceable(tmp_path, manifes
     mine.mkdir()
     (mine / "manifest.json").write_text(manifest)
     (mine / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match="holds other files"):
+    with pytest.raises(UserError, match="contains other files"):
         copy_whole(entry(tmp_path), mine)
     assert (mine / "thesis.txt").read_text() == "years of work"
 
 
 def test_a_folder_is_replaceable_only_with_exactly_the_expected_files(tmp_path):
     (tmp_path / "report.json").write_text("mine")
-    with pytest.raises(UserError, match=r"holds other files \(report.json\)"):
+    with pytest.raises(UserError, match=r"contains other files \(report.json\)"):
         check_free(tmp_path, ("report.json", "weights"))
     (tmp_path / "weights").write_text("ours")
     check_free(tmp_path, ("report.json", "weights"))
@@ -124,7 +124,7 @@ def test_a_folder_is_replaceable_only_with_exactly_the_expected_files(tmp_path):
 def test_a_folder_never_replaces_a_file(tmp_path, name):
     (tmp_path / "file").write_text("years of work")
     for refuse in (check_free, partial(copy_whole, entry(tmp_path))):
-        with pytest.raises(UserError, match="^cannot write .*: name another place$"):
+        with pytest.raises(UserError, match="^cannot write .*: choose another location$"):
             refuse(tmp_path / name)
     assert (tmp_path / "file").read_text() == "years of work"
 

@@ -79,7 +79,7 @@ def test_a_waiting_process_takes_over_from_one_that_is_killed(tmp_path, monkeypa
     monkeypatch.setattr(locks.log, "info", told)
     entry, existed = Store(tmp_path).get_or_make("checkpoints", "x", Key({"text": "x"}, {}), lambda _folder: {})
     holder.communicate()
-    assert said[0].startswith(f"waiting for the checkpoint x, which process {holder.pid} on host ")
+    assert said[0].startswith(f"waiting for the checkpoint x, locked by process {holder.pid} on host ")
     assert not existed
     assert [path for path in entry.parent.iterdir() if path.is_dir()] == [entry]
 

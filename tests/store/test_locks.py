@@ -49,7 +49,7 @@ def test_waiting_names_the_entry_and_the_process_that_holds_it(holder, tmp_path,
     monkeypatch.setattr(locks.log, "info", told)
     with held(tmp_path / "x", "the checkpoint y"):
         pass
-    line = f"waiting for the checkpoint y, which process {holder.pid} on host {socket.gethostname()} holds"
+    line = f"waiting for the checkpoint y, locked by process {holder.pid} on host {socket.gethostname()}"
     assert said[:2] == [line, line]
 
 

@@ -36,7 +36,7 @@ def test_it_is_a_glue_folder_with_half_entailments_and_nothing_shared(tmp_path):
 @pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path, name):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match=f"^cannot write {tmp_path / name}: .*: name another place$"):
+    with pytest.raises(UserError, match=f"^cannot write {tmp_path / name}: .*: choose another location$"):
         write_corpus(tmp_path / name, 2, 1)
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -63,7 +63,7 @@ def test_a_folder_appears_whole_or_not_at_all(own_glue, tmp_path):
 def test_a_folder_with_other_files_is_left_alone(own_glue, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match=r"holds other files \(letter.txt\)"):
+    with pytest.raises(UserError, match=r"contains other files \(letter.txt\)"):
         write_tasks(Source(glue=own_glue, allow_unofficial=True), [task("rte")], tmp_path / "mine")
 
 

@@ -68,7 +68,7 @@ def best_head(ablation: Measurement) -> Estimand:
         ablation,
         np.argmax,
         f"naive best {naive.max():+.2f} ({_name(ablation, int(naive.argmax()))})",
-        f"the best of {len(naive)} reaches {np.quantile(null, 0.95):+.2f} by luck at 95 % (p {share:.4f})",
+        f"the best of {len(naive)} reaches {np.quantile(null, 0.95):+.2f} by chance at 95 % (p {share:.4f})",
     )
 
 

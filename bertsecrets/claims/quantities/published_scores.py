@@ -40,7 +40,8 @@ def luck(figures: Measurement) -> Estimand:
     """
     scores = _figure_8(figures)
     gains = scores - np.median(scores)
-    note = f"the best gain is {gains.max():.2f} points, and the scale of luck {np.asarray(_scale(gains)).item():.2f}"
+    scale = np.asarray(_scale(gains)).item()
+    note = f"the best gain is {gains.max():.2f} points, and the scale of chance {scale:.2f}"
 
     def chance(mean: np.ndarray) -> Number:
         from scipy.special import ndtr  # scipy.stats would take five times as long to import

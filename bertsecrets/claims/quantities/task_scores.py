@@ -154,7 +154,7 @@ def lead_over_words(scores: Measurement, words: Measurement, texts: Literal["wor
         texts: `words` for the words of all texts, `second` for only those of the second text.
     """
     baseline = replace(_of_words(words, texts), values=scores.values)
-    return replace(difference(scores, baseline), notes=(f"counts of words {float(score(baseline).value):.1f}",))
+    return replace(difference(scores, baseline), notes=(f"bag-of-words baseline {float(score(baseline).value):.1f}",))
 
 
 @quantity("words-over-majority", unit="points", words=WORDS)

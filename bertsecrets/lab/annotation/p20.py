@@ -70,7 +70,7 @@ def read_p20(source: Path) -> MapSet:
             maps[stem] = _map(stem, content, lines[stem][0])
     for stem, (where, _) in lines.items():
         if stem not in maps:
-            raise UserError(f"{where}: {stem}.npy is missing: get the archive again, or remove the name")
+            raise UserError(f"{where}: {stem}.npy is missing: download the archive again, or remove the name")
     return MapSet(tuple(maps[stem] for stem in lines), tuple(label for _, label in lines.values()))
 
 
@@ -121,13 +121,13 @@ def _map(name: str, data: bytes, where: str) -> PatternMap:
     try:
         values = read_npy(data)
     except ValueError as error:
-        raise UserError(f"{where}: {name}.npy is not an array ({error}): get it again") from error
+        raise UserError(f"{where}: {name}.npy is not an array ({error}): restore it") from error
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise UserError(f"{where}: {name}.npy has the shape {values.shape}, instead of tokens x tokens")
     if values.dtype.kind not in "fiu" or not (values.min() >= 0 and values.max() <= LARGEST):
         raise UserError(
-            f"{where}: {name}.npy does not hold attention weights (finite, not negative, at most {LARGEST:.0f}): "
-            "get it again"
+            f"{where}: {name}.npy does not contain attention weights (finite, not negative, at most {LARGEST:.0f}): "
+            "restore it"
         )
     tokens = len(values)
     return PatternMap(name, "p20", UNKNOWN, "fine-tuned", 0, 0, 0, tokens, values.astype(np.float16))

@@ -181,7 +181,7 @@ def _check_new(folder: Path, instead: str = "") -> None:
     from bertsecrets.store.files import check_free
 
     if shards(folder):
-        raise UserError(f"{folder} already holds a set: {instead}name a new folder")
+        raise UserError(f"{folder} already contains a set: {instead}choose a new folder")
     check_free(folder, ())
 
 
@@ -230,7 +230,7 @@ def train(options: argparse.Namespace) -> None:
         raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
     cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
     if len(dict(options.outside)) < len(options.outside):
-        raise UserError("--outside names a reading twice: use different names")
+        raise UserError("--outside has a duplicate reading: use different names")
     report = train_patterns(
         options.data or own_maps(), options.output, cnn if cnn.epochs else None, print, outside=dict(options.outside)
     )
