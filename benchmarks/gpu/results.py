@@ -101,9 +101,9 @@ def write_record(
     folder: Path, part: Part, made_by: Record, *, work: Path, store: Path, log: Path, **facts: Any
 ) -> Record:
     """Write the result of a part that has ended, made of what it left behind; return it."""
-    found = dict(_found(work))
+    results = dict(_found(work))
     claimed = made_by["model"] != RANDOM
-    verdicts = [{**verdict, "claimed": claimed} for verdict in found.pop("verdicts", ())]
+    verdicts = [{**verdict, "claimed": claimed} for verdict in results.pop("verdicts", ())]
     record = signed(
         finite(
             {
@@ -112,7 +112,7 @@ def write_record(
                 "made_by": made_by,
                 "claimed": claimed,
                 **facts,
-                "figures": found | ({"stages": made} if (made := stages(store)) else {}),
+                "figures": results | ({"stages": made} if (made := stages(store)) else {}),
                 "verdicts": verdicts,
                 "log": log_tail(log),
             }
@@ -152,8 +152,8 @@ def _found(work: Path):
         yield (
             "benchmarks",
             [
-                {"name": one["name"], "seconds": one["stats"]["min"], **one["extra_info"]}
-                for one in read_json(work / "benchmark.json")["benchmarks"]
+                {"name": benchmark["name"], "seconds": benchmark["stats"]["min"], **benchmark["extra_info"]}
+                for benchmark in read_json(work / "benchmark.json")["benchmarks"]
             ],
         )
     if (work / "verdicts.json").exists():
@@ -188,11 +188,11 @@ def stages(store: Path) -> list[Record]:
             stage = {"stage": f"measure {manifest['measure']}"}
         name = json.dumps([manifest["kind"], manifest["name"], manifest["key"]["inputs"].get("options")])
         made = {**stage, "seconds": facts.get("seconds", 0), "made": manifest["made"]}
-        last[name] = max(last.get(name, made), made, key=lambda one: one["made"])
+        last[name] = max(last.get(name, made), made, key=lambda benchmark: benchmark["made"])
     grouped: dict[str, Record] = {}
     for made in last.values():
         kind = {name: value for name, value in made.items() if name not in ("seconds", "made")}
         group = grouped.setdefault(digest(kind), {**kind, "times": 0, "seconds": 0.0})
         group["times"] += 1
         group["seconds"] = round(group["seconds"] + made["seconds"], 2)
-    return sorted(grouped.values(), key=lambda one: -one["seconds"])
+    return sorted(grouped.values(), key=lambda benchmark: -benchmark["seconds"])

@@ -274,15 +274,15 @@ def _clusters(estimands: Sequence[Estimand], place: int) -> Int[np.ndarray, " ro
 
 def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws: int) -> BySeed:
     """Return each seed's statistic, computed from its columns of the joined means."""
-    found, starts = [], [0] * len(means)
+    drawn_values, starts = [], [0] * len(means)
     for estimand in estimands:
         ends = [start + block.shape[1] for start, block in zip(starts, estimand.blocks, strict=True)]
         own = [mean[:, start:end] for mean, start, end in zip(means, starts, ends, strict=True)]
         values = np.asarray(estimand.statistic(*own), dtype=np.float64)
         parts = values.shape[-1] if estimand.extreme is not None else 1
-        found.append(np.broadcast_to(values.reshape(-1, parts), (draws, parts)))
+        drawn_values.append(np.broadcast_to(values.reshape(-1, parts), (draws, parts)))
         starts = ends
-    return np.stack(found)
+    return np.stack(drawn_values)
 
 
 def with_interval(

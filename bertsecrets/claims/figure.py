@@ -188,7 +188,7 @@ class Cited:
             return round(more - fewer, 1), None
         if self.quantity == "figure-2-difference":
             classes = self.arguments["classes"]
-            theirs = {name: sum(p20_shares(name)[one] for one in classes) for name in SEVEN_TASKS}
+            theirs = {name: sum(p20_shares(name)[class_name] for class_name in classes) for name in SEVEN_TASKS}
             differences = (abs(share - figure_2_share(name, classes)) for name, share in theirs.items())
             return round(statistics.mean(differences), 1), None
         if self.quantity == "heads-left":

@@ -119,12 +119,12 @@ class OverTasks:
 
 def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasks]:
     """Return the verdicts on claims about several tasks together, if judged on at least two of them."""
-    found = []
+    results = []
     for claim in dict.fromkeys(verdict.case.claim.name for verdict in verdicts):
         wanted = next(verdict.case.claim for verdict in verdicts if verdict.case.claim.name == claim)
-        if wanted.over_tasks and (one := _over_tasks(wanted, verdicts, confidence)) is not None:
-            found.append(one)
-    return found
+        if wanted.over_tasks and (result := _over_tasks(wanted, verdicts, confidence)) is not None:
+            results.append(result)
+    return results
 
 
 def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) -> OverTasks | None:

@@ -45,8 +45,8 @@ class Prospect(Section):
         """
         if adds_seeds:
             return self.decided_by[min(seeds, len(self.decided_by)) - 1]
-        found = self.outcomes.get(str(seeds))
-        return None if found is None else sum(found.get(outcome, 0.0) for outcome in ("reproduced", "deviates"))
+        shares = self.outcomes.get(str(seeds))
+        return None if shares is None else sum(shares.get(outcome, 0.0) for outcome in ("reproduced", "deviates"))
 
 
 class Prospects(Section):
@@ -77,21 +77,22 @@ def prospects() -> Prospects | None:
 
 def prospect(case: Case) -> Prospect | None:
     """Return a case's prospect; None if it was not simulated."""
-    found = prospects()
-    return None if found is None else found.cases.get(str(case))
+    recorded = prospects()
+    return None if recorded is None else recorded.cases.get(str(case))
 
 
 def prospect_text(case: Case) -> str:
     """Return how often a case is reproduced if the model is as published, as text; empty if that is not known."""
-    found = prospect(case)
-    if found is None or found.share("not applicable") == 1:
+    recorded = prospect(case)
+    if recorded is None or recorded.share("not applicable") == 1:
         return ""
-    if found.contradicted:
-        deviates = 100 * found.share("deviates")
+    if recorded.contradicted:
+        deviates = 100 * recorded.share("deviates")
         whose = f"{P20}'s figures" if case.claim.published == P20 else "the paper's own figures"
         return f"{whose} contradict this: as published, it deviates in {deviates:.0f} % of runs (auto)"
-    seeds = f"{found.seeds:.1f} seeds on average" if found.seeds > 1 else "one seed"
+    reproduced = 100 * recorded.share("reproduced")
+    seeds = f"{recorded.seeds:.1f} seeds on average" if recorded.seeds > 1 else "one seed"
     return (
-        f"if the model is as published, this is reproduced in {100 * found.share('reproduced'):.0f} % of runs "
-        f"(auto, {seeds}; {found.worlds} simulated)"
+        f"if the model is as published, this is reproduced in {reproduced:.0f} % of runs "
+        f"(auto, {seeds}; {recorded.worlds} simulated)"
     )

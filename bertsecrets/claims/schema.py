@@ -335,14 +335,14 @@ def find_cases(wanted: str) -> list[Case]:
     for case in every:
         claim = case.claim
         family = () if claim.on_request else (claim.family,)
-        for one in {claim.id, claim.name, f"{claim.id}-{case.task}", f"{claim.name}-{case.task}", *family}:
-            named.setdefault(one, []).append(case)
-    spelt = {one.lower(): one for one in named}
-    found = [case for case in every if str(case).lower() == name] or named.get(spelt.get(name, ""))
-    if not found:
+        for spelling in {claim.id, claim.name, f"{claim.id}-{case.task}", f"{claim.name}-{case.task}", *family}:
+            named.setdefault(spelling, []).append(case)
+    spelt = {spelling.lower(): spelling for spelling in named}
+    selected = [case for case in every if str(case).lower() == name] or named.get(spelt.get(name, ""))
+    if not selected:
         hint = near_matches(wanted, dict.fromkeys([*(case.claim.id for case in every), *map(str, every), *named]))
         raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
-    return found
+    return selected
 
 
 def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
@@ -376,10 +376,10 @@ def find_case(wanted: str, task_name: str | None = None) -> Case:
         UserError: No implemented case matches, or more than one does.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
-    found = find_cases(wanted)
-    known = [case for case in found if case.claim.implemented]
+    selected = find_cases(wanted)
+    known = [case for case in selected if case.claim.implemented]
     if not known:
-        raise UserError(f"claim {found[0].claim.id} is not implemented: see bertsecrets claims for those that are")
+        raise UserError(f"claim {selected[0].claim.id} is not implemented: see bertsecrets claims for those that are")
     fitting = [case for case in known if chosen in (None, case.task)]
     exact = [case for case in fitting if case.claim.name.lower() == wanted.lower()]
     if len(exact) == 1:

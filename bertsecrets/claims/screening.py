@@ -63,8 +63,8 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
         several = f"{len(left_out)} of {len(by_seed)} seeds cannot be judged: " if len(by_seed) > 1 else ""
         more = bool(kept) or len(by_seed) < FEWEST_SEEDS
         return Usable(kept, left_out, several + ", ".join(left_out), more)
-    for one, other in combinations(kept, 2):
-        for first, second in zip(all_of(one), all_of(other), strict=True):
+    for seed, other in combinations(kept, 2):
+        for first, second in zip(all_of(seed), all_of(other), strict=True):
             if first.examples != second.examples:
                 problem = f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
                 return Usable(kept, left_out, problem)
@@ -125,37 +125,41 @@ def right_if_shuffled(predicted: Int[np.ndarray, " rows"], target: Int[np.ndarra
     return expected, float(np.sqrt((said[:, None] * true * off**2).sum() / (rows - 1)))
 
 
-def is_copy(one: Measurement, other: Measurement) -> bool:
+def is_copy(measurement: Measurement, other: Measurement) -> bool:
     """Return whether two trained subjects are too similar to come from independent training runs.
 
     Predicted classes are compared only for large samples with varied predictions, because two seeds may both collapse
     to the same constant answer. Runs on a frozen encoder can be very similar, so only identical numbers are rejected.
     On modified inputs, such as cased text for an uncased vocabulary, independent runs may agree as well.
     """
-    initialisation = get_initialisation(one.subject.initialisation)
-    if not initialisation.trains or has_modified_inputs(one):
+    initialisation = get_initialisation(measurement.subject.initialisation)
+    if not initialisation.trains or has_modified_inputs(measurement):
         return False
-    names = [name for name in one.samples if name not in GIVEN and name in other.samples]
-    pairs = [(one.samples[name], other.samples[name]) for name in names]
+    names = [name for name in measurement.samples if name not in GIVEN and name in other.samples]
+    pairs = [(measurement.samples[name], other.samples[name]) for name in names]
     real = [pair for pair in pairs if pair[0].dtype.kind == "f"]
     if real:
         dust = DUST if initialisation.trains_encoder else 0.0
         return all(_differ(first, second) <= dust * _spread(first) for first, second in real)
-    if not pairs or one.examples < MANY or not any(_varied(first) and _varied(second) for first, second in pairs):
+    if (
+        not pairs
+        or measurement.examples < MANY
+        or not any(_varied(first) and _varied(second) for first, second in pairs)
+    ):
         return False
     flips = sum(int((first != second).sum()) for first, second in pairs)
     allowed = 0
-    if initialisation.trains_encoder and "target" in one.samples:
-        errors = sum(int((first != one.samples["target"]).sum()) for first, _ in pairs)
+    if initialisation.trains_encoder and "target" in measurement.samples:
+        errors = sum(int((first != measurement.samples["target"]).sum()) for first, _ in pairs)
         allowed = max(1, errors // SHARED_ERRORS) if errors >= SHARED_ERRORS // 2 else 0
     return flips <= allowed
 
 
-def _differ(one: np.ndarray, other: np.ndarray) -> float:
+def _differ(first: np.ndarray, other: np.ndarray) -> float:
     """Return the root mean square difference of two samples; infinite if their NaNs are in different places."""
-    if not np.array_equal(np.isnan(one), np.isnan(other)):
+    if not np.array_equal(np.isnan(first), np.isnan(other)):
         return np.inf
-    difference = one.astype(np.float64) - other
+    difference = first.astype(np.float64) - other
     return float(np.sqrt(np.nanmean(difference**2))) if not np.isnan(difference).all() else 0.0
 
 

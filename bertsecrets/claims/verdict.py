@@ -83,7 +83,7 @@ class Verdict:
         """What the result deviates from; empty for other outcomes."""
         if self.outcome != "deviates" or self.observed is None or self.band is None:
             return ""
-        models = {one.subject.model for one in self.measurements if get_measure(one.measure).reads_model}
+        models = {each.subject.model for each in self.measurements if get_measure(each.measure).reads_model}
         return against(self.case, self.observed, self.band, sorted(models))
 
     @property
@@ -196,24 +196,24 @@ class Verdict:
             by_seed=[list(parts) for parts in self.by_seed],
             readings={
                 name: ReadingData(
-                    verdict=one.outcome,  # type: ignore[arg-type]  # readings are judged
-                    observed=one.observed,
-                    interval=one.interval,
-                    band=one.band,
-                    reason=one.reason,
-                    by_seed=[list(parts) for parts in one.by_seed],
+                    verdict=verdict.outcome,  # type: ignore[arg-type]  # readings are judged
+                    observed=verdict.observed,
+                    interval=verdict.interval,
+                    band=verdict.band,
+                    reason=verdict.reason,
+                    by_seed=[list(parts) for parts in verdict.by_seed],
                 )
-                for name, one in self.readings.items()
+                for name, verdict in self.readings.items()
             },
             extreme=self.extreme,
             limits={
                 name: min(given)
                 for name in ("limit", "train_limit")
-                if (given := [one.limits[name] for one in provenances if name in one.limits])
+                if (given := [provenance.limits[name] for provenance in provenances if name in provenance.limits])
             },
-            official_data=all(one.official_data for one in provenances),
-            data=sorted({one.data_fingerprint[:12] for one in provenances if one.data_fingerprint}),
-            seconds=round(sum(one.seconds for one in provenances), 2),
+            official_data=all(provenance.official_data for provenance in provenances),
+            data=sorted({each.data_fingerprint[:12] for each in provenances if each.data_fingerprint}),
+            seconds=round(sum(provenance.seconds for provenance in provenances), 2),
             reused=self.reused,
         )
 
@@ -225,9 +225,9 @@ class Verdict:
 def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
     """Return remarks on subjects that were measured on different weights, from separate training runs."""
     weights: dict[Subject, set[str]] = {}
-    for one in measurements:
-        if one.provenance.weights:
-            weights.setdefault(one.subject, set()).add(one.provenance.weights)
+    for measurement in measurements:
+        if measurement.provenance.weights:
+            weights.setdefault(measurement.subject, set()).add(measurement.provenance.weights)
     return [f"{subject} measured on weights from two training runs" for subject, of in weights.items() if len(of) > 1]
 
 

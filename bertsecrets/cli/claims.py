@@ -20,10 +20,10 @@ def add_parsers(commands) -> None:
     listing.add_argument("--family", metavar="LETTER", help="only claims of this family, such as C")
     listing.add_argument("-v", "--verbose", action="store_true", help="also print each claim's source and measure")
 
-    one = add_command(
+    explaining = add_command(
         commands, "explain", "show one claim: figures, bands, known outcomes, last verdicts", "explain C1-rte", explain
     )
-    one.add_argument("claim", **NAME)
+    explaining.add_argument("claim", **NAME)
 
     past = add_command(
         commands, "history", "list all verdicts on one claim, and what changed", "history C1 --task rte", history
@@ -33,7 +33,7 @@ def add_parsers(commands) -> None:
     past.add_argument("--model", help="verdicts on this model only")
     past.add_argument("--json", action="store_true", help="print JSON")
 
-    for parser in (listing, one, past):
+    for parser in (listing, explaining, past):
         add_run_options(parser, ("store",))
 
 

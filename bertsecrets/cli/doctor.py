@@ -86,11 +86,11 @@ def _measures(name: str) -> None:
     from bertsecrets.measures.base.probe import refusals
     from bertsecrets.models.locations import locate
 
-    found = refusals(locate(name, offline=True))
-    if len(reasons := {*found.values()}) == 1 and None not in reasons:
+    reasons_by_measure = refusals(locate(name, offline=True))
+    if len(reasons := {*reasons_by_measure.values()}) == 1 and None not in reasons:
         print(f"measures on {name}: none; {reasons.pop()}")
         return
-    for measure, why in found.items():
+    for measure, why in reasons_by_measure.items():
         print(f"measure {measure}: {'possible' if why is None else f'not applicable; {why}'}")
 
 

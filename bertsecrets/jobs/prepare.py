@@ -138,5 +138,5 @@ def _stored_on(session: Session, case: Case, tasks: Collection[str]) -> bool:
 def left_out_line(cases: Sequence[Case]) -> str:
     """Return a line about the cases over several tasks that are excluded from a run on some of them."""
     names = ", ".join(map(str, cases))
-    many = "1 claim over several tasks is" if len(cases) == 1 else f"{len(cases)} claims over several tasks are"
-    return f"{many} left out ({names}): they need new measurements on other tasks; select those tasks as well"
+    subject = "1 claim over several tasks is" if len(cases) == 1 else f"{len(cases)} claims over several tasks are"
+    return f"{subject} left out ({names}): they need new measurements on other tasks; select those tasks as well"

@@ -110,8 +110,8 @@ def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
         if packed.is_file():
             files = read_members(packed, lambda name: name.endswith(suffix))
         elif unpacked.is_dir():
-            found = sorted(unpacked.rglob(f"*{suffix}"))
-            files = ((path.as_posix(), read_bytes(path, MEMBER_LIMIT)) for path in found if path.is_file())
+            paths = sorted(unpacked.rglob(f"*{suffix}"))
+            files = ((path.as_posix(), read_bytes(path, MEMBER_LIMIT)) for path in paths if path.is_file())
         else:
             raise UserError(
                 f"no {package}.zip in {folder}: get it with python -m nltk.downloader -d DIR {TREES} {HEADS} "

@@ -52,8 +52,8 @@ class Card:
     @property
     def id(self) -> str:
         """The card's id on the page."""
-        many = "" if not self.column.model else f"-{self.column.model}"
-        return "".join(c if c.isalnum() else "-" for c in f"{self.verdict.case}{many}")
+        model = "" if not self.column.model else f"-{self.column.model}"
+        return "".join(c if c.isalnum() else "-" for c in f"{self.verdict.case}{model}")
 
     @property
     def sign(self) -> str:
@@ -75,17 +75,17 @@ class Card:
     def by_seed(self) -> dict[str, list[tuple[int, str]]]:
         """The observed value of each seed, by reading. A single reading has an empty name."""
         return {
-            name: [(seed, format_number(value)) for seed, value in zip(one.seeds, _of_seeds(one), strict=False)]
-            for name, one in (self.verdict.readings or {"": self.verdict}).items()
-            if one.by_seed
+            name: [(seed, format_number(value)) for seed, value in zip(verdict.seeds, _of_seeds(verdict), strict=False)]
+            for name, verdict in (self.verdict.readings or {"": self.verdict}).items()
+            if verdict.by_seed
         }
 
     @property
     def readings(self) -> list[list[str]]:
         """A row for each reading: its name, outcome, observed value with interval, and band."""
         return [
-            [name, one.status, observed_text(one), show_band(one.case, one.band)]
-            for name, one in self.verdict.readings.items()
+            [name, verdict.status, observed_text(verdict), show_band(verdict.case, verdict.band)]
+            for name, verdict in self.verdict.readings.items()
         ]
 
 
@@ -160,13 +160,13 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
 def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
     """Return a verdict's numbers as rows for `charts.strip_spec`, or no rows if there is no observed value."""
     shown = verdict.readings or {"": verdict}
-    observed = [one for one in shown.values() if one.observed is not None and math.isfinite(one.observed)]
+    observed = [part for part in shown.values() if part.observed is not None and math.isfinite(part.observed)]
     if not observed:
         return []
     unit, published = verdict.unit, verdict.case.figure.published
-    ends = [end for one in observed for pair in (one.interval, one.band) if pair is not None for end in pair]
-    seeds = [value for one in observed for value in _of_seeds(one)]
-    numbers = [*ends, *seeds, *(one.observed for one in observed), *([] if published is None else [published])]
+    ends = [end for part in observed for pair in (part.interval, part.band) if pair is not None for end in pair]
+    seeds = [value for part in observed for value in _of_seeds(part)]
+    numbers = [*ends, *seeds, *(part.observed for part in observed), *([] if published is None else [published])]
     finite = [float(number) for number in numbers if number is not None and math.isfinite(number)]
     margin = 0.08 * (max(finite) - min(finite)) or 0.1 * abs(max(finite)) or 1.0
     low, high = min(finite) - margin, max(finite) + margin
@@ -182,20 +182,20 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
         }
 
     rows = [row("published", "published", published)] if published is not None else []
-    for name, one in shown.items():
-        if one.observed is None or not math.isfinite(one.observed):
+    for name, part in shown.items():
+        if part.observed is None or not math.isfinite(part.observed):
             continue
-        if one.interval is not None:
-            rows.append(row("interval", name or "observed", *one.interval, said=format_interval(one.interval)))
-        rows.append(row("observed", name or "observed", one.observed))
-        if len(one.by_seed) > 1:
+        if part.interval is not None:
+            rows.append(row("interval", name or "observed", *part.interval, said=format_interval(part.interval)))
+        rows.append(row("observed", name or "observed", part.observed))
+        if len(part.by_seed) > 1:
             seed_row = f"{name}, seeds" if name else "seeds"
             rows += [
                 row("seed", seed_row, value, said=f"{format_number(value)} {unit}, seed {seed}")
-                for seed, value in zip(one.seeds, _of_seeds(one), strict=False)
+                for seed, value in zip(part.seeds, _of_seeds(part), strict=False)
                 if math.isfinite(value)
             ]
-    names = list(dict.fromkeys(one["row"] for one in rows))
+    names = list(dict.fromkeys(row["row"] for row in rows))
     rows += [row("extent", name, end) for name in names for end in (low, high)]
     limits = observed[0].band
     if limits is not None:
@@ -215,18 +215,18 @@ def _of_seeds(verdict: Verdict) -> list[float]:
 def evidence_lines(verdict: Verdict) -> list[str]:
     """Return the measurements behind a verdict. Measurements that differ only in their seeds share a line."""
     groups: dict[str, list[Measurement]] = {}
-    for one in verdict.measurements:
-        subject = one.subject
-        options = "".join(f", {name.replace('_', ' ')} {value}" for name, value in sorted(one.options.items()))
-        kind = f"{one.measure}{options} of {subject.model} ({subject.initialisation})"
-        groups.setdefault(f"{kind} on {task_title(subject.task)}", []).append(one)
+    for measurement in verdict.measurements:
+        subject = measurement.subject
+        options = "".join(f", {name.replace('_', ' ')} {value}" for name, value in sorted(measurement.options.items()))
+        kind = f"{measurement.measure}{options} of {subject.model} ({subject.initialisation})"
+        groups.setdefault(f"{kind} on {task_title(subject.task)}", []).append(measurement)
     lines = []
-    for kind, found in groups.items():
-        provenance = found[0].provenance
+    for kind, measurements in groups.items():
+        provenance = measurements[0].provenance
         made_by = provenance.made_by
         facts = [
-            seeds_text(one.subject.seed for one in found),
-            f"{found[0].examples} examples",
+            seeds_text(measurement.subject.seed for measurement in measurements),
+            f"{measurements[0].examples} examples",
             provenance.data or "",
             f"sha256 {provenance.data_fingerprint[:12]}" if provenance.data_fingerprint else "",
             made_by.get("device") or "",
@@ -234,8 +234,8 @@ def evidence_lines(verdict: Verdict) -> list[str]:
         ]
         lines.append(f"{kind}: {', '.join(filter(None, facts))}")
     known = [
-        one
-        for one in verdict.case.claim.known
-        if one.task == verdict.case.task and one.model in (*verdict.models, "any")
+        known_outcome
+        for known_outcome in verdict.case.claim.known
+        if known_outcome.task == verdict.case.task and known_outcome.model in (*verdict.models, "any")
     ]
-    return lines + [f"on record for {one.model}, {one.status}: {one.evidence}" for one in known]
+    return lines + [f"on record for {each.model}, {each.status}: {each.evidence}" for each in known]

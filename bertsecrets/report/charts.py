@@ -306,7 +306,7 @@ def strip_spec() -> dict[str, Any]:
     """
     y = alt.Y("row:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=160, labelPadding=8))
     x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickCount=6, format=".4~g"))
-    told = [alt.Tooltip("said:N", title="value"), alt.Tooltip("row:N", title="what")]
+    tooltip = [alt.Tooltip("said:N", title="value"), alt.Tooltip("row:N", title="what")]
     base = alt.Chart(alt.NamedData(name="rows"))
 
     def of(kind: str) -> alt.Chart:
@@ -318,12 +318,12 @@ def strip_spec() -> dict[str, Any]:
         .mark_rect(color=ACCENT, opacity=0.16)
         .encode(x=x, x2="high:Q", tooltip=alt.Tooltip("said:N", title="band")),
         of("limit").mark_rule(color=ACCENT, opacity=0.6).encode(x=x),
-        of("interval").mark_rule(strokeWidth=2).encode(x=x, x2="high:Q", y=y, tooltip=told),
-        of("seed").mark_point(size=36, color=INK, opacity=0.75, strokeWidth=1.2).encode(x=x, y=y, tooltip=told),
-        of("observed").mark_circle(size=80, color=INK, opacity=1).encode(x=x, y=y, tooltip=told),
+        of("interval").mark_rule(strokeWidth=2).encode(x=x, x2="high:Q", y=y, tooltip=tooltip),
+        of("seed").mark_point(size=36, color=INK, opacity=0.75, strokeWidth=1.2).encode(x=x, y=y, tooltip=tooltip),
+        of("observed").mark_circle(size=80, color=INK, opacity=1).encode(x=x, y=y, tooltip=tooltip),
         of("published")
         .mark_point(size=90, shape="diamond", filled=True, color=ACCENT, opacity=1)
-        .encode(x=x, y=y, tooltip=told),
+        .encode(x=x, y=y, tooltip=tooltip),
     ).properties(width=440, height=alt.Step(24))
     return plain(chart)
 

@@ -48,7 +48,7 @@ def _problem(verdict: Verdict) -> str | None:
         return f"it used only part of the rows ({', '.join(f'{name} {rows}' for name, rows in data.limits.items())})"
     if not data.official_data:
         return "the data are not GLUE's own"
-    if any(one.examples != TASKS[data.task].dev_rows for one in verdict.measurements):
+    if any(measurement.examples != TASKS[data.task].dev_rows for measurement in verdict.measurements):
         return "it was not measured on the whole validation set"
     return None
 
@@ -57,7 +57,7 @@ def _entry(verdict: Verdict, run: VerdictsFile) -> EvalResultEntry:
     """Return a score as an entry, in percent as in table 1."""
     data, task = verdict.data, TASKS[verdict.case.task]
     assert data.observed is not None
-    from_hub = all((one.provenance.data or "").startswith(GLUE_HUB) for one in verdict.measurements)
+    from_hub = all((measurement.provenance.data or "").startswith(GLUE_HUB) for measurement in verdict.measurements)
     metric = "Pearson correlation" if task.regression else "accuracy"
     return EvalResultEntry(
         dataset_id=GLUE_HUB,

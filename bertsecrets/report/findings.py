@@ -49,16 +49,16 @@ class Findings:
 
     def text(self) -> str:
         """Return the findings for a terminal."""
-        tables = [f"\n{found.text()}" for found in self.tables]
+        tables = [f"\n{table.text()}" for table in self.tables]
         return "\n".join([self.title, self.about, *tables, "", *self.lines]).rstrip()
 
     def markdown(self) -> str:
         """Return the findings as Markdown that fits into a comment. Names and values are escaped."""
         tables = [
             bounded(
-                found.header, [[code(cell, 240) for cell in row] for row in found.rows], COMMENT // len(self.tables)
+                table.header, [[code(cell, 240) for cell in row] for row in table.rows], COMMENT // len(self.tables)
             )
-            for found in self.tables
+            for table in self.tables
         ]
         lines = "\n".join(f"- {prose(line, 4000)}" for line in self.lines)
         return "\n\n".join(filter(None, [f"### {prose(self.title)}", code(self.about, 300), lines, *tables])) + "\n"
@@ -184,7 +184,7 @@ def change_findings(changes: Changes) -> Findings:
     return Findings(
         title=f"K19 claims: {said}" if said else f"K19 claims: no change in {len(changes.after.verdicts)} verdicts",
         about=f"{excerpt(changes.after.model, 80)}, from {_run(changes.before)} to {_run(changes.after)}",
-        tables=[found for found in tables if found.rows],
+        tables=[table for table in tables if table.rows],
         lines=["the runs differ in other ways too, which may explain the changes"] if facts and said else [],
     )
 

@@ -78,11 +78,13 @@ def page(
         facts=run_facts(),
         version=__version__,
         confidence=f"{100 * settings.confidence:g}",
-        tasks=[title for title in dict.fromkeys(task_title(one.case.task) for one in verdicts) if title != ALL_TASKS],
+        tasks=list(
+            dict.fromkeys(task_title(verdict.case.task) for verdict in verdicts if verdict.case.task != ALL_TASKS)
+        ),
         seeds=seeds_text(seed for verdict in verdicts for seed in verdict.seeds),
-        made_up=any(one.provenance.made_up_data for one in measurements),
-        unofficial=[one for one in measurements if not one.provenance.official_data],
-        limits=sorted({limit for one in verdicts for limit in one.data.limits.items()}),
+        made_up=any(measurement.provenance.made_up_data for measurement in measurements),
+        unofficial=[measurement for measurement in measurements if not measurement.provenance.official_data],
+        limits=sorted({limit for verdict in verdicts for limit in verdict.data.limits.items()}),
         sentences={model: count_line(of_model) for model, of_model in runs.items()},
         tally=tally([verdict.status for verdict in verdicts]),
         columns=columns(cards),
@@ -149,15 +151,15 @@ def _by_section(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def _made_by(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the table of measurements."""
     rows = []
-    for one in measurements:
-        facts, training = one.provenance, one.provenance.training or {}
+    for measurement in measurements:
+        facts, training = measurement.provenance, measurement.provenance.training or {}
         software = ", ".join(f"{name} {version}" for name, version in facts.made_by.get("software", {}).items())
         precision = f"trained in {training['precision']}" if training.get("steps") else ""
         rows.append([
-            " ".join([one.measure, *(f"{name} {value}" for name, value in one.options.items())]),
-            str(one.subject),
-            str(one.examples),
-            "\n".join(f"{name} {shown}" for name, shown in _scalars(one)),
+            " ".join([measurement.measure, *(f"{name} {value}" for name, value in measurement.options.items())]),
+            str(measurement.subject),
+            str(measurement.examples),
+            "\n".join(f"{name} {shown}" for name, shown in _scalars(measurement)),
             f"{facts.data or ''}{'' if facts.official_data else ' (unofficial)'}",
             "; ".join(filter(None, (software, facts.made_by.get("device"), precision))),
             str(facts.seconds),
@@ -204,7 +206,7 @@ def verdict_part(verdict: Verdict) -> str:
         header=("published", "band", "observed"),
         rows=[numbers],
         notes=[verdict.reason, verdict.power, "; ".join(verdict.remarks)],
-        charts=[chart for one in unique(verdict.measurements) for chart in figures_of(one, settings)],
+        charts=[chart for measurement in unique(verdict.measurements) for chart in figures_of(measurement, settings)],
     )
 
 

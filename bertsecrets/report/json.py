@@ -26,7 +26,7 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
     trainings = [m.provenance.training or {} for v in verdicts for m in v.measurements]
-    precisions = ", ".join(sorted({one["precision"] for one in trainings if one.get("steps")}))
+    precisions = ", ".join(sorted({training["precision"] for training in trainings if training.get("steps")}))
     named["finetune"]["precision"] = precisions or named["finetune"]["precision"]
     return VerdictsFile(
         format=FORMAT,
@@ -35,7 +35,7 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
         model=model,
         settings=named,
         incomplete=note or None,
-        over_tasks={one.claim.name: one.data for one in over_tasks(verdicts, confidence)},
+        over_tasks={result.claim.name: result.data for result in over_tasks(verdicts, confidence)},
         together=multiple_testing(verdicts, confidence).data,
         verdicts=[verdict.data for verdict in verdicts],
     )
@@ -46,18 +46,18 @@ def badge(run: VerdictsFile) -> dict[str, Any]:
 
     If the run ended early or a claim could not be measured, the counts are too low, and an error badge is returned.
     """
-    outcomes = [one.verdict for one in run.verdicts]
-    failed = [one for one in run.verdicts if one.verdict in FAILURES]
+    outcomes = [verdict.verdict for verdict in run.verdicts]
+    failed = [verdict for verdict in run.verdicts if verdict.verdict in FAILURES]
     broken = run.incomplete is not None or None in outcomes
-    if broken or not all(one.known_deviation for one in failed):
+    if broken or not all(verdict.known_deviation for verdict in failed):
         color = "red"
     elif failed:
         color = "orange"
     else:
         color = "brightgreen" if "reproduced" in outcomes else "lightgrey"
     decided = [outcome for outcome in outcomes if outcome in ("reproduced", *FAILURES)]
-    message = counted(decided, sum(one.known_deviation for one in failed)) + (", incomplete" if broken else "")
-    message += ", limited run" if any(one.limits for one in run.verdicts) else ""
+    message = counted(decided, sum(verdict.known_deviation for verdict in failed)) + (", incomplete" if broken else "")
+    message += ", limited run" if any(verdict.limits for verdict in run.verdicts) else ""
     return {
         "schemaVersion": 1,
         "label": "K19 claims",
@@ -73,7 +73,7 @@ def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
         "claims": {str(v.case): {"observed": v.observed, "verdict": v.status} for v in verdicts},
-        "over_tasks": {one.claim.name: one.data.model_dump() for one in over_tasks(verdicts, confidence)},
+        "over_tasks": {result.claim.name: result.data.model_dump() for result in over_tasks(verdicts, confidence)},
         "together": multiple_testing(verdicts, confidence).data.model_dump(),
     }
 

@@ -83,20 +83,20 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     text = "\n\n".join(filter(None, parts)) + "\n\n"
     header = ("claim", "task", "statement", "published", "band", "observed", "verdict")
     room = LIMIT - len(text.encode()) - 1000
-    rows = bounded(header, ([prose(cell) for cell in verdict_row(one)] for one in verdicts), room)
+    rows = bounded(header, ([prose(cell) for cell in verdict_row(verdict)] for verdict in verdicts), room)
     count = "1 verdict" if len(verdicts) == 1 else f"all {len(verdicts)} verdicts"
     return text + details(count, rows) + "\n"
 
 
 def _about(run: VerdictsFile) -> str:
     """Return a sentence with the model, data, seeds and software of a run."""
-    names = dict.fromkeys(one.task for one in run.verdicts if one.task != ALL_TASKS)
-    measured = [one for one in run.verdicts if one.models]
-    limits = {f"{name} {number}" for one in measured for name, number in one.limits.items()}
+    names = dict.fromkeys(verdict.task for verdict in run.verdicts if verdict.task != ALL_TASKS)
+    measured = [verdict for verdict in run.verdicts if verdict.models]
+    limits = {f"{name} {number}" for verdict in measured for name, number in verdict.limits.items()}
     parts = [
         f"{code(run.model)} on {', '.join(map(task_title, names)) or 'all tasks'}",
-        seeds_text(seed for one in measured for seed in one.seeds),
-        "GLUE's own data" if all(one.official_data for one in measured) else "**unofficial data**",
+        seeds_text(seed for verdict in measured for seed in verdict.seeds),
+        "GLUE's own data" if all(verdict.official_data for verdict in measured) else "**unofficial data**",
         f"**{prose(', '.join(sorted(limits)).replace('_', '-'))}**" if limits else "all rows",
     ]
     commit = f"commit {code(run.commit[:12])}{', modified' if run.modified else ''}, " if run.commit else ""

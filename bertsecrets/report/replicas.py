@@ -50,14 +50,14 @@ def figures_of(measurement: Measurement, settings: JudgeParams) -> list[Chart]:
 def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Replica]:
     """Return the paper's figures that were measured, each next to ours, averaged over seeds."""
     replicas = []
-    for measure in dict.fromkeys(one.measure for one in measurements):
+    for measure in dict.fromkeys(measurement.measure for measurement in measurements):
         if (paper := get_measure(measure).paper) is None:
             continue
         repeats, on_tasks = _repeats(measurements, measure), []
         for name in (ALL_TASKS, *TASKS):
-            on_task = [one for one in repeats if one.task == name]
-            panels = [chart for one in on_task for chart in _beside(one, settings)]
-            more = [chart for one in on_task for chart in _own(one, settings)]
+            on_task = [group for group in repeats if group.task == name]
+            panels = [chart for group in on_task for chart in _beside(group, settings)]
+            more = [chart for group in on_task for chart in _own(group, settings)]
             if panels:  # the paper's figure is shown once for all models
                 on_tasks.append(OnTask(name, list({chart.caption: chart for chart in panels}.values()), more))
         if on_tasks:
@@ -67,16 +67,18 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
 
 def other_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
     """Return the first seed's figures of measures that do not replicate a figure of the paper."""
-    others = [name for name in dict.fromkeys(one.measure for one in measurements) if get_measure(name).paper is None]
-    return [chart for name in others for one in _repeats(measurements, name) for chart in _own(one, settings)]
+    measures = dict.fromkeys(measurement.measure for measurement in measurements)
+    others = [name for name in measures if get_measure(name).paper is None]
+    return [chart for name in others for repeats in _repeats(measurements, name) for chart in _own(repeats, settings)]
 
 
 def _repeats(measurements: Sequence[Measurement], measure: str) -> list[Repeats]:
     groups: dict[tuple, list[Measurement]] = {}
-    for one in measurements:
-        subject = one.subject
-        if one.measure == measure and subject.initialisation == "pretrained":
-            groups.setdefault((subject.model, subject.task, str(sorted(one.options.items()))), []).append(one)
+    for measurement in measurements:
+        subject = measurement.subject
+        if measurement.measure == measure and subject.initialisation == "pretrained":
+            key = (subject.model, subject.task, str(sorted(measurement.options.items())))
+            groups.setdefault(key, []).append(measurement)
     padded_first = sorted(groups.values(), key=lambda group: not group[0].options.get("padded_to"))  # as in the paper
     return [Repeats(group) for group in padded_first]
 
@@ -107,7 +109,7 @@ def _who(shown: Sequence[Measurement]) -> str:
     subject = shown[0].subject
     if subject.task == ALL_TASKS:
         return f"{subject.model}, without a task"
-    seeds = seeds_text(one.subject.seed for one in shown)
+    seeds = seeds_text(measurement.subject.seed for measurement in shown)
     parts = [subject.model, task_title(subject.task), f"mean of {seeds}" if len(shown) > 1 else seeds]
     return ", ".join(parts if subject.initialisation == "pretrained" else [*parts, subject.initialisation])
 
@@ -120,13 +122,14 @@ def table_1(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[A
 
     Scores of a constant answer are highlighted.
     """
-    scores = [one for one in measurements if one.measure == "scores" and not one.options and one.subject.task in TASKS]
-    models = list(dict.fromkeys(one.subject.model for one in scores))
+    scores = [each for each in measurements if each.measure == "scores" and not each.options]
+    scores = [each for each in scores if each.subject.task in TASKS]
+    models = list(dict.fromkeys(measurement.subject.model for measurement in scores))
     columns = [f"{title}{who}" for name, title in COLUMNS.items() for who in _sources(name)]
     rows = []
     for task_name in TASKS:
         for model in models:
-            ours = [one for one in scores if (one.subject.task, one.subject.model) == (task_name, model)]
+            ours = [each for each in scores if (each.subject.task, each.subject.model) == (task_name, model)]
             for metric, title in METRICS.items():
                 if ours and metric in ours[0].values:
                     name = task_title(task_name) + (f", {model}" if len(models) > 1 else "")
@@ -144,12 +147,13 @@ def _sources(initialisation: str) -> tuple[str, ...]:
 
 def _scores(scores: Sequence[Measurement], task_name: str, initialisation: str, metric: str) -> list[str]:
     """Return the paper's score and ours for one initialisation, in points."""
-    ours = [one for one in scores if one.subject.initialisation == initialisation]
+    ours = [measurement for measurement in scores if measurement.subject.initialisation == initialisation]
     shown = "–"
     if ours:
-        points = 100 * np.array([float(one.value(metric)) for one in ours])
+        points = 100 * np.array([float(measurement.value(metric)) for measurement in ours])
         spread = f" ± {points.std(ddof=1):.1f}" if len(points) > 1 else ""
-        shown = _score(f"{points.mean():.1f}{spread}", all(bool(one.values.get("constant")) for one in ours))
+        constant = all(bool(measurement.values.get("constant")) for measurement in ours)
+        shown = _score(f"{points.mean():.1f}{spread}", constant)
     if initialisation == "frozen":
         return [shown]
     name = f"D1-{initialisation}{'-f1' if metric == 'f1' else ''}"

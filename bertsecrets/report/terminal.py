@@ -166,11 +166,11 @@ def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen
     room = screen.width - GAP * (len(HEADER) - 1) - sum(first)
     verdict = min(verdict, max(LONGEST, room - observed))
     rows = []
-    for one, row in zip(verdicts, cells, strict=True):
+    for judged, row in zip(verdicts, cells, strict=True):
         *others, value, said = row
-        word = label(one.status)
-        said = screen.paint(word, OUTCOMES[one.status].style) + fold(said, verdict, 0).removeprefix(word)
-        rows.append((section_title(one.case.claim), [*others, fold(value, min(observed, room - verdict), 0), said]))
+        word = label(judged.status)
+        said = screen.paint(word, OUTCOMES[judged.status].style) + fold(said, verdict, 0).removeprefix(word)
+        rows.append((section_title(judged.case.claim), [*others, fold(value, min(observed, room - verdict), 0), said]))
     return screen.sections(HEADER, rows)
 
 
@@ -210,7 +210,8 @@ def _own(verdict: Verdict) -> list[str]:
 def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:
     """Return the remarks shared by all measured claims, and a letter for each other note."""
     measured = [verdict.remarks for verdict in verdicts if verdict.measurements]
-    shared = [one for one in measured[0] if all(one in remarks for remarks in measured)] if len(measured) > 1 else []
+    first = measured[0] if len(measured) > 1 else []
+    shared = [remark for remark in first if all(remark in remarks for remarks in measured)]
     notes = dict.fromkeys(note for verdict in verdicts for note in _own(verdict) if note not in shared)
     return shared, dict(zip(notes, LETTERS, strict=False))
 

@@ -185,7 +185,8 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 def observed_lines(verdict: Verdict) -> list[str]:
     """Return the observed value with its interval, on a line for each reading if there are several."""
-    return [f"{name} {observed_text(one)}" for name, one in verdict.readings.items()] or [observed_text(verdict)]
+    by_reading = [f"{name} {observed_text(part)}" for name, part in verdict.readings.items()]
+    return by_reading or [observed_text(verdict)]
 
 
 def outcome_text(outcome: str, against: str, within: str = "") -> str:
@@ -263,20 +264,20 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     """Return lines about the entire run: claims over tasks, false alarms, surviving deviations, synthetic data."""
-    of_tasks = [_over_tasks_line(one, confidence) for one in over_tasks(verdicts, confidence)]
+    of_tasks = [_over_tasks_line(result, confidence) for result in over_tasks(verdicts, confidence)]
     return [*of_tasks, *_multiple_testing_lines(multiple_testing(verdicts, confidence)), *made_up_lines(verdicts)]
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return a note if verdicts are based on the synthetic corpus, with the command to run next."""
-    measured = [one for verdict in verdicts for one in verdict.measurements]
-    return [MADE_UP, NEXT] if any(one.provenance.made_up_data for one in measured) else []
+    measured = [measurement for verdict in verdicts for measurement in verdict.measurements]
+    return [MADE_UP, NEXT] if any(measurement.provenance.made_up_data for measurement in measured) else []
 
 
-def _over_tasks_line(found: OverTasks, confidence: float) -> str:
+def _over_tasks_line(result: OverTasks, confidence: float) -> str:
     return (
-        f"{found.claim.name} on {found.words}: {found.outcome}; holds on at least {found.holds} of {found.judged} "
-        f"judged tasks, fails on at least {found.fails} ({_percent(confidence)} confidence)"
+        f"{result.claim.name} on {result.words}: {result.outcome}; holds on at least {result.holds} of {result.judged} "
+        f"judged tasks, fails on at least {result.fails} ({_percent(confidence)} confidence)"
     )
 
 

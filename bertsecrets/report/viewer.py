@@ -47,14 +47,14 @@ class Examples:
 
 def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
     """Return the subjects to show: for each model and task, the fine-tuned checkpoint with the lowest seed."""
-    measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
-    tuned = sorted(
-        {one.subject for one in measured if one.subject.initialisation == "pretrained"}, key=lambda one: one.seed
-    )
+    every = (measurement for verdict in verdicts for measurement in verdict.measurements)
+    measured = [measurement for measurement in every if get_measure(measurement.measure).on_task]
+    subjects = {measurement.subject for measurement in measured}
+    tuned = sorted((each for each in subjects if each.initialisation == "pretrained"), key=lambda each: each.seed)
     first: dict[tuple[str, str], Subject] = {}
     for subject in tuned:
         first.setdefault((subject.model, subject.task), subject)
-    order = dict.fromkeys((one.subject.model, one.subject.task) for one in measured)
+    order = dict.fromkeys((measurement.subject.model, measurement.subject.task) for measurement in measured)
     return [first[name] for name in order if name in first]
 
 
@@ -64,8 +64,8 @@ def viewer_data(examples: Examples, space: int) -> list[dict[str, Any]]:
     Args:
         space: Remaining space on the page, in characters.
     """
-    several = len({one.subject.model for one in examples.measurements}) > 1
-    shown = [_checkpoint(one, several=several) for one in examples.measurements]
+    several = len({measurement.subject.model for measurement in examples.measurements}) > 1
+    shown = [_checkpoint(measurement, several=several) for measurement in examples.measurements]
     space -= sum(map(_size, shown))
     for place in range(examples.rows):
         for data, measurement in zip(shown, examples.measurements, strict=True):

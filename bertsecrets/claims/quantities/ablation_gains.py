@@ -183,13 +183,14 @@ def _of_kinds(measure: str) -> dict[str, Need]:
 
 def _over_kinds(read: Callable[[Measurement], Estimand], extreme: Extreme, kinds: tuple[Measurement, ...]) -> Estimand:
     """Return the smallest or largest value of a quantity over the kinds of ablation, on the same examples."""
-    found = [read(ablation) for ablation in kinds]
-    block, split = _side_by_side([estimand.blocks[0] for estimand in found])
+    estimands = [read(ablation) for ablation in kinds]
+    block, split = _side_by_side([estimand.blocks[0] for estimand in estimands])
 
     def statistic(mean: np.ndarray) -> Number:
-        return np.stack([one.statistic(part) for one, part in zip(found, split(mean), strict=True)], axis=-1)
+        parts = zip(estimands, split(mean), strict=True)
+        return np.stack([estimand.statistic(part) for estimand, part in parts], axis=-1)
 
-    note = ", ".join(f"{kind} {estimand.value:+.2f}" for kind, estimand in zip(KINDS, found, strict=True))
+    note = ", ".join(f"{kind} {estimand.value:+.2f}" for kind, estimand in zip(KINDS, estimands, strict=True))
     return replace(Estimand.of(block, statistic, note, clusters=clusters_of(kinds[0])), extreme=extreme)
 
 

@@ -34,7 +34,7 @@ def upper_half(change: Measurement) -> Estimand:
     half = layers.shape[1] // 2
     if not half:
         raise NotApplicableError("a model of one layer has no upper half")
-    note = ", ".join(f"{one:.2f}" for one in layers.mean(0))
+    note = ", ".join(f"{value:.2f}" for value in layers.mean(0))
     return Estimand.of(
         layers,
         lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),

@@ -39,8 +39,8 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
         differences = mean[..., named][..., None] - mean[..., ~named][..., None, :]
         return differences.reshape(*mean.shape[:-1], -1)
 
-    found = Estimand.of(block, pairs, f"the best heads are {best_heads(frames, WEIGHT)}")
-    return replace(found, extreme="least")
+    estimand = Estimand.of(block, pairs, f"the best heads are {best_heads(frames, WEIGHT)}")
+    return replace(estimand, extreme="least")
 
 
 def _of_paper(frames: Measurement) -> bool:
@@ -55,8 +55,8 @@ def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all"
     by_pairing = {name: float(frames.value(sample).ravel()[column]) for name, sample in SAMPLES.items()}
     own = by_pairing.pop(pairing)
     note = "other pairings: " + ", ".join(f"{name} {weight - own:+.3f}" for name, weight in by_pairing.items())
-    found = Estimand.of(flat(frames, SAMPLES[pairing]), lambda mean: mean[..., column], note)
-    return replace(found, sampled=not _of_paper(frames))
+    estimand = Estimand.of(flat(frames, SAMPLES[pairing]), lambda mean: mean[..., column], note)
+    return replace(estimand, sampled=not _of_paper(frames))
 
 
 @quantity("ranked-frame-weight", unit="attention", within=(0, 1), frames=FRAMES)
@@ -69,8 +69,8 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
     if block.shape[1] < rank:
         raise NotApplicableError(f"the model has {block.shape[1]} heads, so none of rank {rank}")
     note = f"the best heads are {best_heads(frames, SAMPLES[pairing])}"
-    found = Estimand.of(block, lambda mean: np.sort(mean, axis=-1)[..., -rank], note)
-    return replace(found, sampled=not _of_paper(frames))
+    estimand = Estimand.of(block, lambda mean: np.sort(mean, axis=-1)[..., -rank], note)
+    return replace(estimand, sampled=not _of_paper(frames))
 
 
 @quantity("frame-heads-over-percentile", unit="attention", frames=FRAMES)

@@ -21,7 +21,7 @@ def lower_breadth(statistics: Measurement) -> Estimand:
     half = layers.shape[1] // 2
     if not half:
         raise NotApplicableError("a model of one layer has no lower half")
-    note = ", ".join(f"{one:.2f}" for one in layers.mean(0))
+    note = ", ".join(f"{value:.2f}" for value in layers.mean(0))
     return Estimand.of(
         layers,
         lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),
@@ -81,8 +81,8 @@ def sep_gradient_ratio(slopes: Measurement, above: float = 1 / 3) -> Estimand:
         raise NotApplicableError("the model has no [SEP]")
     sep, other = (by_layer(slopes, kind) for kind in ("sep", "other"))
     first = round(above * sep.shape[1])
-    block: Float[np.ndarray, "examples 2"] = np.stack([one[:, first:].mean(1) for one in (sep, other)], axis=1)
-    by_depth = ", ".join(f"{one:.2f}" for one in column_means(sep)[0] / column_means(other)[0])
+    block: Float[np.ndarray, "examples 2"] = np.stack([value[:, first:].mean(1) for value in (sep, other)], axis=1)
+    by_depth = ", ".join(f"{value:.2f}" for value in column_means(sep)[0] / column_means(other)[0])
     return Estimand.of(
         block,
         lambda mean: mean[..., 0] / mean[..., 1],

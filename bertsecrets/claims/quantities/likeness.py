@@ -130,9 +130,9 @@ def likeness(
     reach = reach_of_shuffles(to_map(measured), figures[own], ranks)
 
     def references(mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = to_map(mean)
-        middle, spread = shuffled(found, figures[own], ranks)
-        return correlations(found, flat, ranks), np.asarray(middle + reach * spread)
+        measured_map = to_map(mean)
+        middle, spread = shuffled(measured_map, figures[own], ranks)
+        return correlations(measured_map, flat, ranks), np.asarray(middle + reach * spread)
 
     def parts(mean: np.ndarray) -> np.ndarray:
         by_panel, chance = references(mean)
@@ -150,12 +150,12 @@ def likeness(
     if len(order) > 1 and not np.isnan(by_panel).any():
         best = 1 + int(by_panel[1:].argmax())
         notes.append(f"{by_panel[best]:.3f} with {order[best]}'s panel")
-    found = replace(Estimand.of(block, parts, ", ".join(notes), clusters=clusters), extreme="least", published=1)
+    estimand = replace(Estimand.of(block, parts, ", ".join(notes), clusters=clusters), extreme="least", published=1)
     if not within_rows:
-        return replace(found, map=to_map(measured))
+        return replace(estimand, map=to_map(measured))
     within = _without_rows(to_map(measured), rows)
     notes.append(f"{float(correlation(within, own_within, ranks)):.3f} within layers")
-    return replace(found, map=within, of_ceiling=WITHIN_ROWS, notes=(", ".join(notes),))
+    return replace(estimand, map=within, of_ceiling=WITHIN_ROWS, notes=(", ".join(notes),))
 
 
 def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarray, "*any k"]:
@@ -196,5 +196,5 @@ def between_seeds(maps: Float[np.ndarray, "seeds heads"]) -> float:
     >>> round(between_seeds(np.array([[1.0, 2.0, 4.0], [10.0, 20.0, 40.0]])), 3)
     1.0
     """
-    pairs = [correlation(maps[one], maps[other]) for one, other in combinations(range(len(maps)), 2)]
+    pairs = [correlation(maps[first], maps[second]) for first, second in combinations(range(len(maps)), 2)]
     return float(np.mean(pairs))

@@ -153,7 +153,7 @@ def figure_2_order(
 
     The reference is the largest correlation that more than 5 % of all orders of the tasks reach.
     """
-    figure = np.array([figure_2_share(one.subject.task, classes) for one in by_task])
+    figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     orders = np.array(list(permutations(range(len(figure)))), dtype=np.float64)
     reached = correlation(orders, figure, ranks=True).round(9)
     chance = float(np.quantile(reached, SHUFFLED, method="higher"))
@@ -161,9 +161,9 @@ def figure_2_order(
     def lead(shares: np.ndarray) -> Number:
         return correlation(shares, figure, ranks=True) - chance
 
-    found = _over_tasks(by_task, classes, reading, lead)
-    note = f"rank correlation {found.value + chance:.2f} over {len(figure)} tasks, {chance:.2f} by shuffled tasks"
-    return replace(found, notes=(note, *found.notes))
+    estimand = _over_tasks(by_task, classes, reading, lead)
+    note = f"rank correlation {estimand.value + chance:.2f} over {len(figure)} tasks, {chance:.2f} by shuffled tasks"
+    return replace(estimand, notes=(note, *estimand.notes))
 
 
 @quantity("figure-2-difference", unit="percent", within=(0, 100), by_task=SEVERAL_TASKS)
@@ -171,7 +171,7 @@ def figure_2_difference(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
     """Return the absolute difference of a share from K19's figure 2, averaged over the tasks with data."""
-    figure = np.array([figure_2_share(one.subject.task, classes) for one in by_task])
+    figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     return _over_tasks(by_task, classes, reading, lambda shares: abs(shares - figure).mean(-1))
 
 
@@ -180,8 +180,9 @@ def _over_tasks(
 ) -> Estimand:
     """Return a statistic of the percentages [..., task] of some classes."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
-    values = [class_share(one, classes, reading).value for one in by_task]
-    note = ", ".join(f"{TASKS[one.subject.task].title} {value:.1f}" for one, value in zip(by_task, values, strict=True))
+    values = [class_share(patterns, classes, reading).value for patterns in by_task]
+    titles = [TASKS[patterns.subject.task].title for patterns in by_task]
+    note = ", ".join(f"{title} {value:.1f}" for title, value in zip(titles, values, strict=True))
     return _of_shares(by_task, reading, lambda shares: statistic(shares[..., chosen].sum(-1)), note)
 
 
@@ -200,10 +201,10 @@ def share_change(
 @quantity("largest-share-change", unit="percent", within=(0, 100), **CHANGE)
 def largest_change(after: Measurement, before: Measurement, reading: Reading = "special") -> Estimand:
     """Return the largest absolute change in the percentage of a class from that of the pretrained model."""
-    found = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
-    parts = found.parts[:SIZE]
+    estimand = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
+    parts = estimand.parts[:SIZE]
     note = ", ".join(f"{name} {part:+.1f}" for name, part in zip(CLASSES, parts, strict=True))
-    return replace(found, extreme="most", notes=(note,))
+    return replace(estimand, extreme="most", notes=(note,))
 
 
 def _change(
@@ -215,7 +216,7 @@ def _change(
     each model, so errors are drawn independently, as in `share_gap`.
     """
     heads = _heads(after, reading)
-    (expected, errors), (expected_before, errors_before) = (_blocks(one, reading) for one in (after, before))
+    (expected, errors), (expected_before, errors_before) = _blocks(after, reading), _blocks(before, reading)
 
     def change(means: np.ndarray, errors: np.ndarray, errors_before: np.ndarray) -> Number:
         shares = corrected(means[..., :SIZE], errors) - corrected(means[..., SIZE:], errors_before)
@@ -266,7 +267,8 @@ def same_across_tasks(by_task: tuple[Measurement, ...], reading: Reading = "spec
         majority = np.broadcast_arrays(*(_by_head(mean).argmax(-1) for mean in means))
         return 100 * np.mean([(a == b).mean(-1) for a, b in combinations(majority, 2)], axis=0)
 
-    return Estimand(tuple(_one_hot(one, reading) for one in by_task), same, clusters=tuple(map(clusters_of, by_task)))
+    blocks = tuple(_one_hot(measurement, reading) for measurement in by_task)
+    return Estimand(blocks, same, clusters=tuple(map(clusters_of, by_task)))
 
 
 @quantity("pattern-macro-f1", unit="macro-F1", within=(0, 1), quality=Need("pattern-quality"))

@@ -21,7 +21,7 @@ def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve
     metric = "pearson" if TASKS[pruning.subject.task].regression else "accuracy"
     target = pruning.sample("target")
     answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
-    parts = [moments(metric, one, target) for one in answers]
+    parts = [moments(metric, predicted, target) for predicted in answers]
     points = in_points(METRICS[metric])
     return np.hstack(parts), lambda mean: np.asarray(
         points(mean.reshape(*mean.shape[:-1], len(parts), parts[0].shape[1]))
@@ -60,7 +60,7 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
         points = scores(mean)
         return points[..., 0] - points[..., place]
 
-    by_share = ", ".join(f"{one:.1f}" for one in scores(block.mean(0)))
+    by_share = ", ".join(f"{value:.1f}" for value in scores(block.mean(0)))
     return Estimand.of(block, loss, f"from 0 to 70 % pruned: {by_share}", clusters=clusters_of(pruning))
 
 
@@ -83,5 +83,5 @@ def heads_left(pruning: Measurement, keeps: float = 0.9) -> Estimand:
         enough = np.cumprod(points >= keeps * points[..., :1], axis=-1).sum(-1)
         return left[np.maximum(enough, 1) - 1]
 
-    curve = ", ".join(f"{share:.0f} % {one:.1f}" for share, one in zip(left, scores(block.mean(0)), strict=True))
+    curve = ", ".join(f"{share:.0f} % {value:.1f}" for share, value in zip(left, scores(block.mean(0)), strict=True))
     return Estimand.of(block, percent, f"score by heads left: {curve}", clusters=clusters_of(pruning))

@@ -70,8 +70,8 @@ def gain_over_seeds(figures: Measurement) -> Estimand:
     note = (
         f"the best gain is {(scores - np.median(scores)).max():.2f} points, two seeds differ by up to {difference:.2f}"
     )
-    found = Estimand.of(scores, lambda mean: (mean.max(-1) - np.median(mean, axis=-1)) / difference, note)
-    return replace(found, sampled=False)
+    estimand = Estimand.of(scores, lambda mean: (mean.max(-1) - np.median(mean, axis=-1)) / difference, note)
+    return replace(estimand, sampled=False)
 
 
 def _scale(gains: Float[np.ndarray, "... heads"]) -> Number:

@@ -44,9 +44,9 @@ def score_range(task: str) -> tuple[float, float]:
 @quantity("score", unit="points", within=score_range, scores=SCORES)
 def score(scores: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation for a regression task."""
-    found = Estimand.of(_moments(scores), in_points(_plain_metric(scores)), clusters=clusters_of(scores))
+    estimand = Estimand.of(_moments(scores), in_points(_plain_metric(scores)), clusters=clusters_of(scores))
     nothing = 0.0 if _plain_metric(scores) is pearson else 100 * _majority(scores).mean()
-    return replace(found, nothing=float(nothing), constant=bool(scores.values.get("constant")))
+    return replace(estimand, nothing=float(nothing), constant=bool(scores.values.get("constant")))
 
 
 def _majority(scores: Measurement) -> Float[np.ndarray, " examples"]:
@@ -61,8 +61,8 @@ def f1_score(scores: Measurement) -> Estimand:
     target = scores.sample("target").astype(int)
     share = float((target == 1).mean())
     always = 100 * 2 * share / (1 + share)  # F1 of always predicting 1
-    found = Estimand.of(_moments(scores), in_points(positive_f1), clusters=clusters_of(scores))
-    return replace(found, nothing=always, constant=bool(scores.values.get("constant")))
+    estimand = Estimand.of(_moments(scores), in_points(positive_f1), clusters=clusters_of(scores))
+    return replace(estimand, nothing=always, constant=bool(scores.values.get("constant")))
 
 
 @quantity("score-difference", unit="points", own=SCORES, other=Need("scores", "against"))
@@ -88,8 +88,8 @@ def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
-    found = Estimand.of(block, lambda mean: 100 * (mean[..., :1] - mean[..., 1:]), note, clusters=clusters_of(own))
-    return replace(found, extreme="least")
+    estimand = Estimand.of(block, lambda mean: 100 * (mean[..., :1] - mean[..., 1:]), note, clusters=clusters_of(own))
+    return replace(estimand, extreme="least")
 
 
 def mean_over_tasks(by_task: Sequence[Estimand]) -> Estimand:
@@ -133,9 +133,9 @@ def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = 
 @quantity("shuffling-loss", unit="points", scores=SCORES, shuffled=Need("scores", options={"shuffle": 1}))
 def shuffling_loss(scores: Measurement, shuffled: Measurement) -> Estimand:
     """Return a checkpoint's score minus its score with the words of each text in a random order."""
-    found = difference(scores, shuffled)
-    before, after = (float(score(one).value) for one in (scores, shuffled))
-    return replace(found, notes=(f"{before:.1f} in order, {after:.1f} shuffled",))
+    estimand = difference(scores, shuffled)
+    before, after = (float(score(measurement).value) for measurement in (scores, shuffled))
+    return replace(estimand, notes=(f"{before:.1f} in order, {after:.1f} shuffled",))
 
 
 WORDS = Need("word-baselines")

@@ -104,8 +104,8 @@ def sep_lead(
     note = ", ".join(
         f"{TASKS[special.subject.task].title} {block.mean():.3f}" for special, block in zip(tasks, blocks, strict=True)
     )
-    found = Estimand(blocks, lead, (note,), clusters=tuple(map(clusters_of, tasks)))
-    return replace(found, extreme="least") if others == "most" else found
+    estimand = Estimand(blocks, lead, (note,), clusters=tuple(map(clusters_of, tasks)))
+    return replace(estimand, extreme="least") if others == "most" else estimand
 
 
 @quantity("stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL, patterns=Need("patterns"))

@@ -17,7 +17,7 @@ def _layers(vectors: Measurement) -> tuple[Float[np.ndarray, "pairs layers"], st
     block = vectors.sample("cosine").astype(np.float64)
     block = block[~np.isnan(block).any(1), 1:]
     centred = column_means(vectors.sample("centred").astype(np.float64))[0][1:]
-    curve = ", ".join(f"{one:.2f}" for one in block.mean(0))
+    curve = ", ".join(f"{value:.2f}" for value in block.mean(0))
     return block, f"layers 1 on: {curve}; without the mean vector at most {np.abs(centred).max():.3f}"
 
 
@@ -60,7 +60,7 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
         spread = np.sqrt(np.clip(xx - x**2, 0, None) * np.clip(yy - y**2, 0, None))
         return np.divide(xy - x * y, spread, out=np.full(np.shape(xy), np.nan), where=spread > 0)
 
-    note = ", ".join(f"{one:.2f}" for one in correlations(products.mean(0)))
+    note = ", ".join(f"{value:.2f}" for value in correlations(products.mean(0)))
     return Estimand.of(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"layers 1 on: {note}")
 
 
@@ -87,6 +87,6 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
 
 def _pairs(after: Measurement, before: Measurement) -> tuple[Float[np.ndarray, "pairs layers2"], np.ndarray]:
     """Return each pair's centred cosines by layer, after and then before, and whether both rows have one class."""
-    block = np.hstack([one.sample("centred").astype(np.float64)[:, 1:] for one in (after, before)])
+    block = np.hstack([value.sample("centred").astype(np.float64)[:, 1:] for value in (after, before)])
     present = ~np.isnan(block).any(1)
     return block[present], after.sample("same_class")[present]

@@ -196,7 +196,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...], count: i
 
     Those are the heads with the lowest sum of ranks by ablation gain on two tasks.
     """
-    ranks = sum(np.asarray(one.value("score")).ravel().argsort(kind="stable").argsort() for one in ablations)
+    ranks = sum(np.asarray(ablation.value("score")).ravel().argsort(kind="stable").argsort() for ablation in ablations)
     heads = np.argsort(ranks, kind="stable")[:count]
     excess = flat(words, "equal") - flat(words, "expected")
     every = _means(excess)
@@ -216,8 +216,8 @@ def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
     kept, notes = _frequent({kind: rows[kind] for kind in FIGURE_7.values()})
     figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7.items() if kind in kept])
     block, folder = np.hstack([rows[kind] for kind in kept]), TASKS[features.subject.task].folder
-    found = likeness(block, figures, folder, ranks=ranks, clusters=clusters_of(features))
-    return replace(found, notes=(*found.notes, *notes))
+    estimand = likeness(block, figures, folder, ranks=ranks, clusters=clusters_of(features))
+    return replace(estimand, notes=(*estimand.notes, *notes))
 
 
 @quantity(

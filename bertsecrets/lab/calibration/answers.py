@@ -201,11 +201,11 @@ def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> 
     task = subject.task
     if options.get("heads") == "all":
         metric = "pearson" if TASKS[task].regression else "accuracy"
-        found = p20_score(task, metric, "scores_without_attention")
-        assert found is not None
+        published = p20_score(task, metric, "scores_without_attention")
+        assert published is not None
         exam = Exam.of(model, task, ROWS)
         rng = model.rng("without attention", task, subject.seed)
-        level = found[0] + _of_seed(model, subject, "all", found[1])
+        level = published[0] + _of_seed(model, subject, "all", published[1])
         both = exam.answers(
             exam.luck(rng, CHURN if model.noise else 0.0, 2), np.array([truth.score(task, "pretrained"), level]), metric
         )
@@ -238,7 +238,7 @@ def _ablation(model: SimulatedModel, subject: Subject, measure: str) -> Result:
         before = exam.answers(luck, np.array(level), metric)
         without = replace(exam, hardness=luck).luck(rng, FLIPPED if model.noise else 0.0, gains.size)
         predicted = exam.answers(without, level + gains.ravel(), metric)
-    points = [METRICS[metric](moments(metric, one, exam.target).mean(0)) for one in predicted]
+    points = [METRICS[metric](moments(metric, answers, exam.target).mean(0)) for answers in predicted]
     values = {"score": np.array(points).reshape(gains.shape), "baseline": 0.0}
     samples = {"predicted": predicted, "baseline_predicted": before, "target": exam.target}
     return values, samples, len(exam.target)

@@ -108,9 +108,9 @@ def count(cell: Cell, confidence: float) -> Rates:
         cell,
         value,
         holds(case, value),
-        {name: dict(sorted(found.items())) for name, found in outcomes.items()},
-        {name: round(float(np.mean(found)), 3) for name, found in seeds.items()},
-        [round(sum(one <= most for one in decided_with) / cell.worlds, 4) for most in range(1, ANALYSES[-1] + 1)],
+        {name: dict(sorted(counts.items())) for name, counts in outcomes.items()},
+        {name: round(float(np.mean(counts)), 3) for name, counts in seeds.items()},
+        [round(sum(count <= most for count in decided_with) / cell.worlds, 4) for most in range(1, ANALYSES[-1] + 1)],
     )
 
 
@@ -158,10 +158,10 @@ def with_paper(case: Case, model: SimulatedModel) -> Case:
 
 
 def _estimand(case: Case, model: SimulatedModel, seed: int = 1):
-    one = next(iter(under_readings(case).values()), case)
-    needed = measure_case(model, one, MODEL, [seed])[0]
-    assert one.claim.quantity is not None
-    return QUANTITIES[one.claim.quantity].read(needed, **one.claim.arguments)
+    chosen = next(iter(under_readings(case).values()), case)
+    needed = measure_case(model, chosen, MODEL, [seed])[0]
+    assert chosen.claim.quantity is not None
+    return QUANTITIES[chosen.claim.quantity].read(needed, **chosen.claim.arguments)
 
 
 def true_value(case: Case, setting: Setting) -> float | None:
@@ -266,16 +266,16 @@ def code(cell: Cell) -> str:
 
 def kept(file: Path) -> dict[Cell, Rates]:
     """Return a file's finished cells that were made by the current code. Incomplete lines are skipped."""
-    found = {}
+    rates_by_cell = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
             data = json.loads(line)
             made_by, rates = data.pop("code"), Rates.from_json(data)
             if made_by == code(rates.cell):
-                found[rates.cell] = rates
+                rates_by_cell[rates.cell] = rates
         except (ValueError, TypeError, KeyError, UserError):  # incomplete, or from an earlier version
             continue
-    return found
+    return rates_by_cell
 
 
 def count_all(cells: Sequence[Cell], confidence: float, jobs: int, file: Path | None = None) -> Iterator[Rates]:

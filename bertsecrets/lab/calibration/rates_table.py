@@ -21,10 +21,10 @@ LETTERS = {"reproduced": "R", "deviates": "D", "inconclusive": "i", "degenerate"
 HEADER = ("case", "world", "truth", "auto", "seeds", "--seeds 1", "--seeds 5", "out of bounds")
 
 
-def table(found: Sequence[Rates], form: Format = "text") -> str:
+def table(counted: Sequence[Rates], form: Format = "text") -> str:
     """Return a table with a row for each cell, means by task and world, and the Monte Carlo error."""
-    rows = [_row(rates) for rates in found]
-    return f"{tables.table(HEADER, rows, form)}\n\n{summary(found)}\n{legend(found)}\n"
+    rows = [_row(rates) for rates in counted]
+    return f"{tables.table(HEADER, rows, form)}\n\n{summary(counted)}\n{legend(counted)}\n"
 
 
 def _row(rates: Rates) -> tuple[str, ...]:
@@ -45,10 +45,10 @@ def _row(rates: Rates) -> tuple[str, ...]:
 
 
 def _outcomes(rates: Rates, procedure: str) -> str:
-    found = rates.outcomes[procedure]
+    outcomes = rates.outcomes[procedure]
     return " ".join(
-        f"{LETTERS.get(outcome, outcome)} {100 * found[outcome] / rates.cell.worlds:.0f}"
-        for outcome in sorted(found, key=lambda outcome: -found[outcome])
+        f"{LETTERS.get(outcome, outcome)} {100 * outcomes[outcome] / rates.cell.worlds:.0f}"
+        for outcome in sorted(outcomes, key=lambda outcome: -outcomes[outcome])
     )
 
 
@@ -84,10 +84,10 @@ def undecidable(rates: Rates) -> bool:
     return all(set(rates.outcomes[name]) <= {"inconclusive", "not applicable"} for name in PROCEDURES)
 
 
-def summary(found: Sequence[Rates]) -> str:
+def summary(counted: Sequence[Rates]) -> str:
     """Return, by task, how often cases are reproduced, without cases that K19's own figures contradict."""
     lines = []
-    asked = [rates for rates in found if rates.cell.world == "as-published" and rates.holds]
+    asked = [rates for rates in counted if rates.cell.world == "as-published" and rates.holds]
     for task in dict.fromkeys(find_case(rates.cell.case).task for rates in asked):
         of_task = [rates for rates in asked if find_case(rates.cell.case).task == task]
         decided = [rates for rates in of_task if not undecidable(rates)]
@@ -105,9 +105,9 @@ def summary(found: Sequence[Rates]) -> str:
     return "\n".join(lines)
 
 
-def legend(found: Sequence[Rates]) -> str:
+def legend(counted: Sequence[Rates]) -> str:
     """Return the meaning of the letters, and the Monte Carlo error."""
-    worlds = min((rates.cell.worlds for rates in found), default=1)
+    worlds = min((rates.cell.worlds for rates in counted), default=1)
     error = 100 * np.sqrt(0.25 / worlds), 100 * np.sqrt(0.05 * 0.95 / worlds)
     return (
         "R reproduced, D deviates, i inconclusive, g degenerate (no seed learned), n not applicable: percent of worlds."
@@ -117,10 +117,10 @@ def legend(found: Sequence[Rates]) -> str:
     )
 
 
-def data(found: Sequence[Rates], made: str) -> str:
+def data(counted: Sequence[Rates], made: str) -> str:
     """Return the rates in worlds as published, as JSON for `claims.prospects` with one line per case."""
     facts = {"made": made, "code": code_digest("bertsecrets.claims.sequential"), "assumptions": ASSUMPTIONS}
-    cases = {rates.cell.case: _as_data(rates) for rates in found if rates.cell.world == "as-published"}
+    cases = {rates.cell.case: _as_data(rates) for rates in counted if rates.cell.world == "as-published"}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in cases.items())
     return json.dumps(facts, indent=1)[:-2] + f',\n "cases": {{\n{lines}\n }}\n}}\n'
 

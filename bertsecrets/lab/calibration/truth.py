@@ -100,7 +100,7 @@ def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, 
     else:
         before_cls, before = cls, sep - 0.03 * LAST
     both = 1.0 if task == "sst2" else 2.0
-    found = {}
+    levels = {}
     for kind, after, start, times in (
         ("cls", cls, before_cls, 1.0),
         ("sep", sep, before, 1.0),
@@ -108,27 +108,27 @@ def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, 
     ):
         own = times * (after if fine_tuned else start)
         if against == "reversed":
-            found[kind] = own, own[::-1]
+            levels[kind] = own, own[::-1]
         elif against == "another task's" and fine_tuned:
-            found[kind] = own, times * _panel(f"fig6_{'CLS' if kind == 'cls' else 'SEP'}", _other(task))
+            levels[kind] = own, times * _panel(f"fig6_{'CLS' if kind == 'cls' else 'SEP'}", _other(task))
         else:  # no growth, and every task the same
-            found[kind] = own, np.full(SHAPE, times * (0.1 if kind == "cls" else 0.25) if kind != "sep_sum" else 0.45)
-    return found
+            levels[kind] = own, np.full(SHAPE, times * (0.1 if kind == "cls" else 0.25) if kind != "sep_sum" else 0.45)
+    return levels
 
 
 def words(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, Grid]]:
     """Return the attention to types of words and to [CLS] and [SEP], published and counterpart."""
     when = "finetuned" if fine_tuned else "base"
-    found = {}
+    levels = {}
     for kind, name in WORDS.items():
         own = _notebook(name, when)
         if kind == "negation" and task == "qnli" and fine_tuned:
             own = own + 0.03 * (own == own.max())
-        found[kind] = own, own if against == "lowered" else _notebook(name, "base")
+        levels[kind] = own, own if against == "lowered" else _notebook(name, "base")
     for kind in ("cls", "sep"):
         own = _notebook(kind.upper(), when)
-        found[kind] = own, 0.2 * own if against == "lowered" else own
-    return found
+        levels[kind] = own, 0.2 * own if against == "lowered" else own
+    return levels
 
 
 def cls_row(task: str, against: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -232,9 +232,9 @@ def score(task: str, initialisation: str) -> float:
 
 def p20(task: str) -> tuple[float, float]:
     """Return P20's accuracy or correlation, and its standard deviation over seeds, in points."""
-    found = p20_score(task, "pearson" if TASKS[task].regression else "accuracy")
-    assert found is not None
-    return found
+    score = p20_score(task, "pearson" if TASKS[task].regression else "accuracy")
+    assert score is not None
+    return score
 
 
 def score_spread(task: str, initialisation: str) -> float:

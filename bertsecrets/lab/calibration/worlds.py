@@ -81,13 +81,13 @@ def find_world(name: str) -> World:
     Raises:
         UserError: If a part is unknown.
     """
-    found = World()
+    world = World()
     for part in name.split("+"):
         if part not in WORLDS:
             raise UserError(f"unknown world {part!r}: {near_matches(part, list(WORLDS))} (join several with +)")
         changed = {key: value for key, value in vars(WORLDS[part]).items() if value != getattr(World(), key)}
-        found = replace(found, **changed)
-    return found
+        world = replace(world, **changed)
+    return world
 
 
 @dataclass(frozen=True)
