@@ -1,10 +1,10 @@
-"""Is damage to a model detected, without false alarms? Damage a fine-tuned checkpoint in eight ways, and compare it.
+"""Damage a fine-tuned checkpoint in eight ways, and count detections and false alarms of the drift test.
 
     python benchmarks/damage_study.py PIN --glue DIR [--store DIR] [--seeds 5] [--damaged 1] [--json FILE]
 
-Every damaged checkpoint is compared with the pin, whose seeds show how much trainings differ, and with the undamaged
-checkpoint itself. Each seed is compared with the pin or, if it is one of the pin's own, with the pin's other seeds:
-drift there is a false alarm. Everything is stored. The study is for models of the BERT family.
+Every damaged checkpoint is compared with the pin, whose seeds provide the seed variance, and with the undamaged
+checkpoint. To count false alarms, each undamaged seed is compared with the pin, or with the pin's other seeds if it is
+part of the pin. All results are stored. The study supports models of the BERT family.
 """
 
 import argparse
@@ -42,7 +42,7 @@ Tensors = dict[str, torch.Tensor]
 WEIGHTS = "model.safetensors"
 
 
-# ---------------------------------------------------------------------- damages
+# ---------------------------------------------------------------------- damage
 
 
 def rewritten(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
@@ -74,9 +74,9 @@ def values_of_a_head_zeroed(folder: Path, layer: int = 1, head: int = 1) -> None
     edited(folder, f"layer.{layer}.attention.self.value.", zero)
 
 
-def two_layers_swapped(folder: Path, one: int = 1, two: int = 2) -> None:
+def two_layers_swapped(folder: Path, first: int = 1, second: int = 2) -> None:
     """Swap two layers."""
-    other = {f".layer.{one}.": f".layer.{two}.", f".layer.{two}.": f".layer.{one}."}
+    other = {f".layer.{first}.": f".layer.{second}.", f".layer.{second}.": f".layer.{first}."}
 
     def moved(name: str) -> str:
         return next((name.replace(here, there) for here, there in other.items() if here in name), name)
@@ -94,7 +94,7 @@ def a_norm_reset(folder: Path, layer: int = 1) -> None:
 
 
 def rounded_to_8_bits(folder: Path) -> None:
-    """Round every matrix to 8 bits a weight, with one scale each."""
+    """Round every matrix to 8 bits per weight, with one scale per matrix."""
 
     def rounded(name: str, tensor: torch.Tensor) -> None:
         if tensor.ndim == 2:
@@ -110,7 +110,7 @@ def attention_of_a_layer_uniform(folder: Path, layer: int = 1) -> None:
 
 
 def classifier_of_another_seed(folder: Path, other: Path) -> None:
-    """Take the classifier of another seed's checkpoint."""
+    """Copy the classifier from another seed's checkpoint."""
     theirs = {name: tensor for name, tensor in load_file(other / WEIGHTS).items() if name.startswith("classifier.")}
     rewritten(folder, lambda tensors: {**tensors, **theirs})
 
@@ -129,7 +129,7 @@ def wrong_casing(folder: Path) -> None:
 
 @contextmanager
 def padding_mask_lost() -> Iterator[None]:
-    """Let the model's code ignore the padding mask in this block."""
+    """Make the model ignore the padding mask within the context."""
     forward = BertModel.forward
 
     def without_mask(self: Any, input_ids: Any = None, attention_mask: Any = None, **rest: Any) -> Any:
@@ -158,12 +158,12 @@ def damaged_sides(
     """Yield the name of each kind of damage and the side of the damaged checkpoints.
 
     Args:
-        sessions: the second has a store of its own, for damage to the code instead of a checkpoint.
-        folder: for damaged copies.
-        seeds: of the checkpoints to damage.
+        sessions: Two sessions. The second has its own store, for damage to the code instead of a checkpoint.
+        folder: Folder for damaged copies.
+        seeds: Seeds of the checkpoints to damage.
     """
     session, separate = sessions
-    of_seed = {
+    checkpoints = {
         seed: session.checkpoint(Subject(session.model, wanted[0].task, "pretrained", seed))
         for seed in {*seeds, *(seed + 1 for seed in seeds)}
     }
@@ -171,14 +171,14 @@ def damaged_sides(
         copies = {}
         for seed in seeds:
             copies[seed] = folder / f"{name.replace(' ', '-').replace(chr(39), '')}-{seed}"
-            shutil.copytree(of_seed[seed], copies[seed])
+            shutil.copytree(checkpoints[seed], copies[seed])
             if damage is None:
-                classifier_of_another_seed(copies[seed], of_seed[seed + 1])
+                classifier_of_another_seed(copies[seed], checkpoints[seed + 1])
             else:
                 damage(copies[seed])
         yield name, seeds_side(session, name, wanted, seeds, copies)
     with padding_mask_lost():
-        yield "the padding mask lost", seeds_side(separate, "the padding mask lost", wanted, seeds, of_seed)
+        yield "the padding mask lost", seeds_side(separate, "the padding mask lost", wanted, seeds, checkpoints)
 
 
 def seeds_side(
@@ -197,7 +197,7 @@ def seeds_side(
     return measured_side(name, f"seeds {', '.join(map(str, seeds))}", wanted, seeds, measure)
 
 
-def found_in(comparison: Comparison) -> dict[str, str]:
+def outcomes_by_measure(comparison: Comparison) -> dict[str, str]:
     """Return the outcome of each measure, with the number of drifted cells or the reason for drift."""
     outcomes = {}
     for measure in comparison.measures:
@@ -209,7 +209,7 @@ def found_in(comparison: Comparison) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study; returns the exit code."""
+    """Run the study and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("pin", type=Path)
     parser.add_argument("--measure", action="append", default=[], help="repeatable (default: all of the pin)")
@@ -232,7 +232,7 @@ def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damage
     """Return the drift that each kind of damage causes, from the pin and from the checkpoint, and the false alarms.
 
     Raises:
-        UserError: the pin cannot be read, or something cannot be measured.
+        UserError: The pin cannot be read, or a measurement fails.
     """
     session = Session(options)
     pin, judge, first = side_of_pin(place), session.settings.judge, range(1, damaged + 1)
@@ -249,7 +249,7 @@ def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damage
         separate = Session(replace(options, store=Path(temporary) / "store"))
         bases = (replace(pin, name="the pin"), seeds_side(session, "itself", wanted, first))
         for name, side in damaged_sides((session, separate), wanted, Path(temporary), first):
-            outcomes = {base.name: found_in(compare(base, side, judge)) for base in bases}
+            outcomes = {base.name: outcomes_by_measure(compare(base, side, judge)) for base in bases}
             result["damages"][name] = outcomes
             rows = [[base, *by_measure.values()] for base, by_measure in outcomes.items()]
             print(f"{name}:\n{tabulate(rows, ['from', *(of.measure for of in wanted)], maxcolwidths=24)}\n", flush=True)
@@ -258,7 +258,7 @@ def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damage
         others = [other for other in pinned if other != seed]
         base = pin if seed not in pinned else seeds_side(session, "its other seeds", wanted, others)
         comparison = compare(base, seeds_side(session, f"seed {seed}", wanted, [seed]), judge)
-        result["false_alarms"][str(seed)] = found_in(comparison) if comparison.drifted else "none"
+        result["false_alarms"][str(seed)] = outcomes_by_measure(comparison) if comparison.drifted else "none"
         alarm = "a false alarm" if comparison.drifted else "no alarm"
         print(f"seed {seed} against the pin's {len(base.parts[0].seeds)} seeds: {alarm}", flush=True)
     return result

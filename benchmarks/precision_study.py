@@ -1,9 +1,9 @@
-"""Does training in bfloat16 change what is measured? Train in both precisions with the same seeds, and compare.
+"""Compare measurements after training in float32 and in bfloat16 with the same seeds.
 
     python benchmarks/precision_study.py --glue DIR [--task rte] [--seeds 5] [--claim C1] [--store DIR] [--json FILE]
 
-Everything goes through the store: a study that is stopped goes on where it was, and one that is complete only reads.
-With --json, the result is written once all tasks are complete.
+All results are stored, so an interrupted study resumes, and a complete one only reads the store. With --json, the
+result is written after all tasks are complete.
 """
 
 import argparse
@@ -36,10 +36,10 @@ OPTIONS = ("model", "glue", "store", "threads", "limit", "train_limit", "offline
 def study(
     sessions: dict[str, Session], task_name: str, seeds: Sequence[int], claims: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Return what both precisions give on a task: scores by seed, their paired difference, attention, verdicts.
+    """Return the results of both precisions on a task: scores by seed, paired difference, attention and verdicts.
 
     Args:
-        claims: whose verdicts are compared; by default all that maps of the pretrained and fine-tuned model decide.
+        claims: Claims to judge; by default all that need only maps of the pretrained and fine-tuned model.
     """
     scores: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
     for seed in seeds:
@@ -47,23 +47,25 @@ def study(
             score = session.measure("scores", task_name, seed=seed).values[task(task_name).metric]
             scores[precision].append(float(score))
             print(f"{task_name}, seed {seed}, {precision}: {score:.4f}", flush=True)
-    found: dict[str, Any] = {"task": task_name, "seeds": list(seeds), "scores": scores, **compared(**scores)}
-    found["maps"] = {}
+    result: dict[str, Any] = {"task": task_name, "seeds": list(seeds), "scores": scores, **compared(**scores)}
+    result["maps"] = {}
     for measure, names in MAPS.items():
         for name in names:
             values = {
                 precision: np.array([session.measure(measure, task_name, seed=seed).values[name] for seed in seeds])
                 for precision, session in sessions.items()
             }
-            found["maps"][f"{measure}: {name}"] = maps_compared(values["float32"], values["bfloat16"])
+            result["maps"][f"{measure}: {name}"] = maps_compared(values["float32"], values["bfloat16"])
     chosen = [
         case
         for case in cases()
         if case.task == task_name and case.claim.id in (claims or [case.claim.id])
-        if needs_no_more(sessions["float32"], case)
+        if needs_only_maps(sessions["float32"], case)
     ]
-    found["verdicts"] = {str(case): [outcome(session, case, seeds) for session in sessions.values()] for case in chosen}
-    return found
+    result["verdicts"] = {
+        str(case): [outcome(session, case, seeds) for session in sessions.values()] for case in chosen
+    }
+    return result
 
 
 def compared(float32: Sequence[float], bfloat16: Sequence[float]) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def compared(float32: Sequence[float], bfloat16: Sequence[float]) -> dict[str, A
 
 
 def maps_compared(float32: np.ndarray, bfloat16: np.ndarray) -> dict[str, float]:
-    """Return the differences by layer and head: between the means over seeds, and between seeds of one precision."""
+    """Return the differences by layer and head: between means over seeds, and between seeds of one precision."""
     difference = np.abs(float32.mean(0) - bfloat16.mean(0))
     spread = float(float32.std(0, ddof=1).mean()) if len(float32) > 1 else np.inf
     correlation = float(np.corrcoef(float32.mean(0).ravel(), bfloat16.mean(0).ravel())[0, 1])
@@ -95,58 +97,58 @@ def maps_compared(float32: np.ndarray, bfloat16: np.ndarray) -> dict[str, float]
     }
 
 
-def needs_no_more(session: Session, case: Case) -> bool:
-    """Return whether a case is judged from maps of the pretrained and the fine-tuned model alone."""
+def needs_only_maps(session: Session, case: Case) -> bool:
+    """Return whether a case needs only maps of the pretrained and the fine-tuned model."""
     if case.claim.measure not in MAPS:
         return False
-    wanted = required_measurements(session, case)
-    return all(one.subject(session.model, 1).initialisation in ("pretrained", "untrained") for one in wanted)
+    required = required_measurements(session, case)
+    return all(each.initialisation in ("pretrained", "untrained") for each in required)
 
 
 def outcome(session: Session, case: Case, seeds: Sequence[int]) -> str:
-    """Return the verdict on a case in one word."""
+    """Return the outcome of a case."""
     result = attempt(case, lambda: session.verdict(case, session.measure_case(case, seeds)))
     return "skipped" if isinstance(result, Skipped) else result.status
 
 
-def lines(found: dict[str, Any]) -> str:
-    """Return what a study has found on one task, as text."""
-    low, high = found["interval"]
-    rows = zip(found["seeds"], *(found["scores"][precision] for precision in PRECISIONS), strict=True)
-    differing = [f"{case} ({' / '.join(pair)})" for case, pair in found["verdicts"].items() if len(set(pair)) > 1]
-    maps = [[name, *values.values()] for name, values in found["maps"].items()]
+def lines(result: dict[str, Any]) -> str:
+    """Return the result on one task as text."""
+    low, high = result["interval"]
+    rows = zip(result["seeds"], *(result["scores"][precision] for precision in PRECISIONS), strict=True)
+    differing = [f"{case} ({' / '.join(pair)})" for case, pair in result["verdicts"].items() if len(set(pair)) > 1]
+    maps = [[name, *values.values()] for name, values in result["maps"].items()]
     return "\n".join(
         [
-            f"{found['task']}: {'agrees' if found['agree'] else 'does not agree'}",
+            f"{result['task']}: {'agrees' if result['agree'] else 'does not agree'}",
             tabulate(rows, ["seed", *PRECISIONS], floatfmt=".4f"),
-            f"difference {found['difference']:+.4f} [{low:+.4f}, {high:+.4f}], half the seeds' spread "
-            f"{found['half_spread']:.4f}",
+            f"difference {result['difference']:+.4f} [{low:+.4f}, {high:+.4f}], half the seeds' spread "
+            f"{result['half_spread']:.4f}",
             tabulate(maps, ["maps", "mean difference", "largest", "spread over seeds", "correlation"], floatfmt=".4f"),
-            f"{len(found['verdicts'])} verdicts, different: {', '.join(differing) or 'none'}",
+            f"{len(result['verdicts'])} verdicts, different: {', '.join(differing) or 'none'}",
         ]
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study; returns the exit code."""
+    """Run the study and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add_options(parser.add_argument, OPTIONS)
     parser.add_argument("--task", action="append", help="repeatable (default: rte, mrpc, stsb)")
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds 1 to N (default: 5)")
-    parser.add_argument("--claim", action="append", help="repeatable: compare the verdicts on these claims alone")
+    parser.add_argument("--claim", action="append", help="repeatable: compare the verdicts on these claims only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
     given = parser.parse_args(arguments)
     given.model = given.model or "minilm"
     chosen = RunOptions.of(given)
     try:
         sessions = {precision: Session(chosen, precision=precision, device="cpu") for precision in PRECISIONS}
-        found = []
+        results = []
         for name in given.task or TASKS:
-            found.append(study(sessions, name, range(1, given.seeds + 1), given.claim))
-            print(lines(found[-1]), flush=True)
+            results.append(study(sessions, name, range(1, given.seeds + 1), given.claim))
+            print(lines(results[-1]), flush=True)
         if given.json:
             by = made_by(TRAINING, sessions["bfloat16"].resources.device)
-            write_json(given.json, {"model": given.model, "made_by": by, "tasks": found})
+            write_json(given.json, {"model": given.model, "made_by": by, "tasks": results})
     except UserError as error:
         print(f"precision_study: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""What a run needs of its machine; uses Python's own library alone, since the rest may be missing."""
+"""Check and install the requirements of a run, using only the standard library."""
 
 import importlib
 import os
@@ -15,14 +15,14 @@ EXTRA = "gpu"  # of pyproject.toml: what `make gpu` needs in addition to the dep
 
 
 def provide(wheels: Path | None, site: Path, root: Path = ROOT) -> None:
-    """Make sure that all requirements are installed, here and for the processes that this one starts.
+    """Make all requirements available to this process and its child processes.
 
-    Those that are not come from a folder of wheels.
+    Missing ones are installed from a folder of wheels.
 
     Args:
-        wheels: made by `make gpu-wheels`.
-        site: the folder that takes what was missing; it goes before all others.
-        root: the checkout, whose pyproject.toml lists the requirements.
+        wheels: Folder created by `make gpu-wheels`.
+        site: Folder for installed packages, which takes precedence on the path.
+        root: Checkout whose pyproject.toml lists the requirements.
 
     Raises:
         UserError: something is missing.
@@ -51,7 +51,7 @@ def provide(wheels: Path | None, site: Path, root: Path = ROOT) -> None:
 
 
 def missing(root: Path = ROOT) -> dict[str, str]:
-    """Return the requirements that no installed distribution meets, by name."""
+    """Return the requirements that are not installed, by name."""
     try:
         from packaging.requirements import Requirement
     except ImportError:

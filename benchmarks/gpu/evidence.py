@@ -1,4 +1,4 @@
-"""The evidence of a run on a GPU: one file in `expected/evidence/`, made from the results of all parts."""
+"""Collect the results of a GPU run in one evidence file in `expected/evidence/`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +17,14 @@ OF_VERDICT = ("id", "unit", "published", "band", "observed", "interval", "verdic
 
 
 def collect(out: Path, parts: Sequence[Part], root: Path = ROOT) -> Path:
-    """Write the evidence that the results in a folder give, and return its path.
+    """Write the evidence file from the results in a folder, and return its path.
 
     Args:
-        root: the checkout that made them.
+        root: Checkout that produced the results.
 
     Raises:
-        UserError: a result is missing or damaged, or was made by other code, on another machine or without a GPU; or
-            the checkout has uncommitted changes.
+        UserError: A result is missing, damaged, or from other code, another machine or a run without a GPU; or the
+            checkout has uncommitted changes.
     """
     records = {part.name: read_record(out, part) for part in parts}
     absent = [name for name, record in records.items() if record is None]
@@ -61,7 +61,7 @@ def collect(out: Path, parts: Sequence[Part], root: Path = ROOT) -> Path:
 
 
 def _part(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what is kept of one part; nothing is claimed of random weights, so their verdicts are left out."""
+    """Return the recorded results of a part. Verdicts on random weights are excluded, since they are meaningless."""
     kept = {name: record[name] for name in ("made", "seconds", "calls", "figures")}
     kept |= {name: record["made_by"][name] for name in ("model", "data", "command")}
     if record["verdicts"] and record["claimed"]:

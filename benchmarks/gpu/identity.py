@@ -1,7 +1,7 @@
-"""Print, as JSON, the software and device of this machine and which models are to be measured.
+"""Print the software and device of this machine and the identities of the models as JSON.
 
-`identity.py DEVICE MODEL...`: a program of its own, so that the process that waits for the parts holds nothing on the
-GPU. Every module that the parts use is imported, so that a missing one is seen before anything starts.
+`identity.py DEVICE MODEL...`: runs as a separate process, so that the parent process uses no GPU
+memory. It imports every module that the parts use, to detect missing ones before anything starts.
 """
 
 import json
@@ -9,7 +9,7 @@ import sys
 
 
 def main(device: str, *models: str) -> int:
-    """Print the JSON; what is missing is said in one line, with exit code 2."""
+    """Print the JSON. If something is missing, print one line and exit with code 2."""
     try:
         import torch
 

@@ -1,4 +1,4 @@
-"""The parts of a run on a GPU: what `make gpu` runs, in this order."""
+"""The parts of a GPU run, in the order of `make gpu`."""
 
 import shlex
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """One command, whose result is kept in a file of its own.
+    """A command whose result is stored in its own file.
 
     Attributes:
         command: its words may hold {python}, {glue}, {device}, {model} (a folder, or minilm), {task}, {store} (kept

@@ -1,6 +1,6 @@
-"""Make a model folder of BERT-base's shape with random weights: `random_bert.py FOLDER`.
+"""Create a model folder with the shape of BERT-base and random weights: `random_bert.py FOLDER`.
 
-It has BERT's vocabulary, by way of MiniLM's tokenizer. It is good for measuring speed, and for nothing else.
+It has BERT's vocabulary, from MiniLM's tokenizer, and is only useful for speed measurements.
 """
 
 import sys
@@ -14,7 +14,7 @@ from bertsecrets.store.files import whole_folder
 
 
 def main(folder: Path) -> None:
-    """Make the folder, completely or not at all."""
+    """Create the folder atomically."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(2019)
     with whole_folder(folder) as temporary:

@@ -1,4 +1,4 @@
-"""The results of parts: one file each, whole or absent, with what made it; and a summary of all."""
+"""Results of parts, one file each with its provenance, and a summary of all parts."""
 
 import json
 import os
@@ -59,14 +59,14 @@ def _git(root: Path, *words: str) -> str:
 
 
 def identity(part: Part, machine: Mapping[str, Any], model: str | None, glue: Path, root: Path = ROOT) -> Record:
-    """Return everything that a part's result depends on.
+    """Return all dependencies of a part's result.
 
     Args:
-        machine: what `identity.py` has printed.
-        model: the model that the part's one stands for; None for random weights.
+        machine: Output of `identity.py`.
+        model: Model for the part's placeholder; None for random weights.
 
     Raises:
-        UserError: the task's data are missing.
+        UserError: The task's data are missing.
     """
     rows = glue / task(part.task).folder if part.task else None
     if rows is not None and not rows.is_dir():
@@ -88,7 +88,7 @@ def identity(part: Part, machine: Mapping[str, Any], model: str | None, glue: Pa
 
 
 def read_record(folder: Path, part: Part, made_by: Record | None = None) -> Record | None:
-    """Return the result of a part; None if it is missing, damaged, or not made by `made_by`."""
+    """Return the result of a part; None if it is missing, damaged, or its provenance is not `made_by`."""
     try:
         record = read_json(folder / f"{part.name}.json")
     except UserError:
@@ -100,7 +100,7 @@ def read_record(folder: Path, part: Part, made_by: Record | None = None) -> Reco
 def write_record(
     folder: Path, part: Part, made_by: Record, *, work: Path, store: Path, log: Path, **facts: Any
 ) -> Record:
-    """Write the result of a part that has ended, made of what it left behind; return it."""
+    """Write and return the result of a finished part, from its output files."""
     results = dict(_found(work))
     claimed = made_by["model"] != RANDOM
     verdicts = [{**verdict, "claimed": claimed} for verdict in results.pop("verdicts", ())]
@@ -123,7 +123,7 @@ def write_record(
 
 
 def write_summary(folder: Path, parts: Sequence[Part], states: Mapping[str, Record]) -> None:
-    """Write what became of every part until now, without verdicts and logs."""
+    """Write the current state of every part, without verdicts and logs."""
     shown = {
         part.name: {name: value for name, value in states.get(part.name, {"state": "left"}).items()
                     if name not in ("part", "verdicts", "log", "sha256")}
@@ -141,10 +141,10 @@ def log_tail(log: Path) -> list[str]:
 
 
 def _found(work: Path):
-    """Yield what a part has left behind: counts of tests, figures of benchmarks, verdicts.
+    """Yield a part's outputs: counts of tests, benchmark figures, verdicts.
 
     Raises:
-        UserError: a file is not what it should be.
+        UserError: A file is not valid.
     """
     if (work / "junit.xml").exists():
         yield "tests", _tests(work / "junit.xml")
@@ -171,7 +171,7 @@ def _tests(file: Path) -> Record:
 def stages(store: Path) -> list[Record]:
     """Return the seconds that each stage took: trainings by initialisation, and measurements by measure.
 
-    An entry that was made several times, by different code, counts as it was made last.
+    If an entry was created several times by different code, the last one counts.
     """
     last: dict[str, Record] = {}
     for entry in entries(store):

@@ -1,4 +1,4 @@
-"""Run as many parts as fit into a call; one that does not fit is ended cleanly and resumes at the next call."""
+"""Run parts within a time limit. A part that does not finish is interrupted and resumed by the next call."""
 
 import ctypes
 import json
@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Run:
-    """One call: what is run, where, and for how long.
+    """The settings of a call.
 
     `model` is the folder used for `bert`; without one, random weights are used. `machine` is what `described` returns.
     """
@@ -50,7 +50,7 @@ class Run:
         """Run as many parts as fit into the time, print a line for each, and return the exit code.
 
         Raises:
-            UserError: data are missing, or the results cannot be written.
+            UserError: Data are missing, or the results cannot be written.
         """
         began = time.monotonic()
         grace = min(GRACE, self.seconds / 10)
@@ -135,7 +135,7 @@ def described(parts: Sequence[Part], model: Path | None, device: str) -> dict[st
     """Return the software and device of this machine, and the identities of the models that the parts name.
 
     Raises:
-        UserError: a GPU or a model is missing.
+        UserError: A GPU or a model is missing.
     """
     needed = {name for part in parts if (name := named(part, model))}
     if model is None and any(part.model == BERT for part in parts):
@@ -155,10 +155,10 @@ def named(part: Part, model: Path | None) -> str | None:
 
 
 def run_for(words: Sequence[str], log: Path, root: Path, seconds: float, grace: float) -> tuple[int, bool]:
-    """Run a command for at most so many seconds; returns its exit code, and whether it was ended for its time.
+    """Run a command with a time limit, and return its exit code and whether it was interrupted.
 
-    It gets SIGTERM and, if it has not ended after `grace` seconds, is killed with all its child processes. On Linux it
-    also ends with this process.
+    At the limit, the command receives SIGTERM, and after `grace` seconds it is killed with all its child processes. On
+    Linux, it also ends with this process.
     """
     libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 
@@ -198,7 +198,7 @@ def environment() -> dict[str, str]:
 
 
 def _progress(file: Path, made_by: Record) -> Record:
-    """Return how often and how long an unfinished part has run."""
+    """Return the number of runs and the total time of an unfinished part."""
     try:
         before = read_json(file)
     except UserError:

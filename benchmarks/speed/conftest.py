@@ -1,4 +1,4 @@
-"""Fixtures of the speed benchmarks: real rows, clocks, and a way to print past pytest's capture."""
+"""Fixtures of the speed benchmarks: real rows, clocks, and a function that prints despite pytest's capture."""
 
 import os
 import time
@@ -21,13 +21,13 @@ class Seconds(NamedTuple):
 
 @pytest.fixture(scope="session")
 def rte_rows(pytestconfig):
-    """Return a function that gives the first rows of RTE's validation set."""
+    """Return a function that returns the first rows of RTE's validation set."""
     return load_folder(_glue(pytestconfig), task("rte"), "dev").head
 
 
 @pytest.fixture(scope="session")
 def training_rows(pytestconfig):
-    """Return a function that gives the training rows of a task."""
+    """Return a function that returns the training rows of a task."""
     return lambda name: load_folder(_glue(pytestconfig), task(name), "train")
 
 
@@ -52,7 +52,7 @@ def timed(benchmark) -> Callable:
 
 @pytest.fixture
 def show(capsys) -> Callable[[str], None]:
-    """Return a function that prints past pytest's capture."""
+    """Return a function that prints despite pytest's capture."""
 
     def write(text: str) -> None:
         with capsys.disabled():

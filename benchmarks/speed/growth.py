@@ -1,4 +1,4 @@
-"""Measure how the cost of disabling every head grows with layers, heads, rows and sequence length; make the page of it.
+"""Measure how the cost of disabling every head grows with layers, heads, rows and sequence length; write a page.
 
     python benchmarks/speed/growth.py docs      # writes docs/lab/ablation-cost.md and docs/images/ablation-cost.svg
 
@@ -58,7 +58,7 @@ def grow(axis: str) -> Iterator[Point]:
 
 
 def point(value: int, size: dict[str, int]) -> Point:
-    """Time all heads of a random model of BERT's kind, by the engine and by plain passes.
+    """Time the ablation of all heads of a random BERT model, with the engine and with plain passes.
 
     Raises:
         AssertionError: the logits of the two differ by more than 1e-5.

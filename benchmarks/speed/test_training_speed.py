@@ -2,7 +2,7 @@
 
     pytest benchmarks/speed/test_training_speed.py --glue DIR -k minilm
 
-All sides start from the same weights with the same rows, and take turns. The steps timed are spread over an epoch, so
+All variants start from the same weights and rows, and alternate. The steps timed are spread over an epoch, so
 they have its lengths; each is taken several times, and the fastest counts. BERTSECRETS_STEPS=N times N of them.
 """
 

@@ -1,4 +1,4 @@
-"""What benchmarks of training have in common: a piece of our training, and a plain Trainer's.
+"""Shared code of the training benchmarks: a part of the suite's training, and a plain Trainer's.
 
 Nothing here is a test, so other processes can import it.
 """
@@ -30,12 +30,12 @@ def training_of(classifier: OpenModel, split, precision: str, device: torch.devi
 def piece(
     make: Callable[..., OpenModel], split, seed: int, steps: int, device: str, gate: Barrier, seconds: Queue
 ) -> None:
-    """Train for some steps in bfloat16, at the same time as others do; put the seconds of the whole into a queue.
+    """Train for some steps in bfloat16, in parallel with other processes; put the total seconds into a queue.
 
-    What is left of the training is taken to go on as the second half of the piece did.
+    The rest of the training is extrapolated from the second half of these steps.
 
     Args:
-        gate: opens when all are ready to take their first step.
+        gate: Barrier that opens when all processes are ready.
     """
     training = training_of(make(split.task.name, "sdpa"), split, "bfloat16", torch.device(device), seed)
     steps = min(steps, training.steps)
@@ -54,7 +54,7 @@ def piece(
 
 
 def wait() -> None:
-    """Wait for the GPU, where there is one."""
+    """Wait for the GPU, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
@@ -79,7 +79,7 @@ def run_glue(
 ) -> Callable[[], tuple[float, float]]:
     """Return a function that takes a few steps as transformers' run_glue does: padded to 128, float32, no sorting.
 
-    Batches have 32 rows as ours have; all else is as `TrainingArguments` has it. The function returns the seconds of
+    Batches have 32 rows, as in the suite; other settings are `TrainingArguments` defaults. Returns the seconds of
     the fastest step, which all cost the same, and the mean loss.
     """
     coded = classifier.tokenizer(

@@ -85,10 +85,10 @@ def _of_shares(
     The classifier may make different errors on each task, so errors are drawn independently for each, except for those
     due to a new encoder.
     """
-    pairs = [_blocks(one, reading) for one in by_task]
+    pairs = [_blocks(patterns, reading) for patterns in by_task]
     blocks = [block for pair in pairs for block in pair]
-    drawn = [count for one in by_task for count in _drawn(one, reading)]
-    clusters = [clusters for one in by_task for clusters in _clusters(one)]
+    drawn = [count for patterns in by_task for count in _drawn(patterns, reading)]
+    clusters = [clusters for patterns in by_task for clusters in _clusters(patterns)]
     encoder = new_encoder(by_task[0], reading)
     if encoder is not None:
         blocks, drawn, clusters = [*blocks, encoder], [*drawn, FEWEST], [*clusters, None]
