@@ -71,7 +71,7 @@ EDITS = {
 }
 
 
-def test_an_edit_changes_the_digests_of_what_imports_it(package):
+def test_an_edit_changes_the_digests_of_importing_modules(package):
     before = digests()
     for modules, expected in EDITS.items():
         for module in modules:

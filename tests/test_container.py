@@ -56,7 +56,7 @@ def test_everything_that_the_recipe_copies_is_there():
             assert (PROJECT / name.replace("${TORCH}", torch)).exists(), name
 
 
-def test_what_is_built_into_a_wheel_is_copied():
+def test_sources_of_the_wheel_are_copied():
     build = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     for name in (*build["packages"], *build["force-include"]):
         assert re.search(rf"^COPY (.* )?{re.escape(name)} ", RECIPE, re.M), name

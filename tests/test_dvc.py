@@ -122,7 +122,7 @@ def test_changed_weights_and_labels_reach_training_and_measures(lab):
         assert out_of_date(lab) == set()
 
 
-def test_metrics_and_plots_show_what_a_change_does(lab, tmp_path):
+def test_metrics_and_plots_show_the_effect_of_a_change(lab, tmp_path):
     assert "C1-rte" in run(lab, "metrics", "show")
     with changed(lab, "attention"):
         params = lab / "params.yaml"

@@ -101,7 +101,7 @@ def test_a_hub_that_is_gone_is_one_line(hub: Hub, waits):
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_what_is_cached_needs_no_request(hub: Hub, gone):
+def test_cached_files_need_no_request(hub: Hub, gone):
     first = locate(MODEL).identity()
     open_classifier(locate(MODEL), task("rte"))
     assert first == f"{MODEL}@{COMMIT}"

@@ -42,7 +42,7 @@ def verdicts(capsys, tmp_path, *words):
     return {one["id"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
 
 
-def test_a_checkpoint_alone_gives_what_needs_no_other_model(capsys, own, without_model, tmp_path):
+def test_a_checkpoint_alone_supports_measures_without_another_model(capsys, own, without_model, tmp_path):
     of = verdicts(capsys, tmp_path, "--task", "rte", *SOME, *without_model, "--checkpoint", own)
     for name in ("C2-rte", "C3-rte", "D2-rte", "D1-rte-untrained"):
         assert (of[name]["verdict"], of[name]["reason"]) == ("not applicable", OF_PRETRAINED)
@@ -54,7 +54,9 @@ def test_a_checkpoint_alone_gives_what_needs_no_other_model(capsys, own, without
     assert not (tmp_path / "runs" / "checkpoints").exists()
 
 
-def test_with_its_pretrained_model_it_gives_what_compares_too(capsys, own, shared, without_model, tiny_bert, tmp_path):
+def test_with_its_pretrained_model_it_also_supports_comparisons(
+    capsys, own, shared, without_model, tiny_bert, tmp_path
+):
     given = (*without_model, "--model", tiny_bert, "--checkpoint", own)
     of = verdicts(capsys, tmp_path, "--task", "rte", *SOME, *given)
     left = {name for name, one in of.items() if one["verdict"] == "not applicable"}
@@ -67,7 +69,7 @@ def test_with_its_pretrained_model_it_gives_what_compares_too(capsys, own, share
     assert of["C2-rte"]["observed"] == pytest.approx(usual.judge("C2", "rte").observed)
 
 
-def test_what_was_judged_is_said_by_the_digest_of_its_weights(own, without_model, tiny_glue, tmp_path):
+def test_the_judged_weights_are_identified_by_their_digest(own, without_model, tiny_glue, tmp_path):
     def judged(folder):
         options = {"glue": tiny_glue, "store": tmp_path / "runs", "allow_unofficial_data": True, "device": "cpu"}
         return bs.Session(checkpoint=folder, checkpoint_task="rte", **options).judge("E1", "rte")
@@ -146,7 +148,7 @@ def test_pytest_judges_a_checkpoint_on_validation_rows_alone(own, without_model,
     assert "E1" in output
 
 
-def test_a_limited_report_leaves_out_ablation_and_says_what_includes_it(capsys, own, without_model, tmp_path):
+def test_a_limited_report_skips_ablation_and_says_how_to_include_it(capsys, own, without_model, tmp_path):
     words = (
         "report",
         "--task",

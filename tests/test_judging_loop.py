@@ -67,7 +67,7 @@ def test_a_budget_without_estimates_takes_the_next_seed_to_be_as_slow_as_the_las
     assert [budget.affords([CASE], seed) for seed in (2, 3, 4)] == [True, True, False]
 
 
-def test_a_run_keeps_what_was_judged_before_it_ended():
+def test_a_run_keeps_verdicts_made_before_it_ended():
     def results():
         yield Verdict(OTHER, "reproduced", "first")
         yield Verdict(CASE, "inconclusive", "open")

@@ -29,14 +29,14 @@ def lines(capsys) -> list[str]:
     return captured.err.splitlines()
 
 
-def test_a_line_says_what_how_far_how_fast_and_how_long(passing, capsys):
+def test_a_line_shows_title_progress_speed_and_remaining_time(passing, capsys):
     with progress("fine-tuning", 200, "step", done=20) as shown:
         passing(15)
         shown.advance(30, note="loss 0.5")
     assert lines(capsys) == ["bertsecrets: fine-tuning: 25%, 50 of 200 steps, 2 steps/s, 1 min 15 s left, loss 0.5"]
 
 
-def test_what_is_done_within_seconds_has_no_line(passing, capsys):
+def test_work_of_a_few_seconds_has_no_line(passing, capsys):
     with progress("quick", 100, "row") as shown:
         for _ in range(100):
             passing(0.09)

@@ -174,7 +174,7 @@ def test_the_doubt_of_shares_is_how_far_readers_differ():
         assert (doubt, figure(claim, "rte").doubt_degrees) == (pytest.approx(100 * std * math.sqrt(1.5)), degrees)
 
 
-def test_what_was_trained_from_random_weights_has_no_spread_of_pretrained_models():
+def test_models_trained_from_random_weights_do_not_use_the_spread_of_pretrained_ones():
     for case in cases("scores"):
         if "random" in (case.claim.initialisation, case.claim.against):
             assert cited_spread(case) is None, case

@@ -41,7 +41,7 @@ def test_options_of_a_measure_are_keywords_and_checked(session):
         session.measure("attention-change", task="rte", padded_to=0)
 
 
-def test_what_has_no_task_needs_none_and_what_has_one_says_so(session):
+def test_measures_require_a_task_only_if_they_use_one(session):
     row = session.measure("example-sentence")
     assert row.subject.task == "all"
     with pytest.raises(bs.UserError, match="measure scores needs task: give one of mrpc"):
@@ -81,7 +81,7 @@ def test_a_claim_that_could_be_several_is_not_guessed(session):
     assert str(session.judge("d1-untrained", task="rte").case) == "D1-rte-untrained"
 
 
-def test_what_is_missing_is_said_before_anything_is_trained(session, runs):
+def test_missing_inputs_are_reported_before_training(session, runs):
     with pytest.raises(bs.MissingError, match="needs frames:"):
         session.judge("B1")
     with pytest.raises(bs.UserError, match="^seeds 0 leaves no seeds to run"):
@@ -172,6 +172,6 @@ def test_a_heads_attention_over_a_text_is_that_of_transformers(tiny_bert):
         bs.head_map(str(tiny_bert), "the nurse", layer=99, offline=True)
 
 
-def test_measures_are_listed_with_what_they_measure():
+def test_measures_are_listed_with_their_titles():
     assert bs.list_measures()["scores"]
     assert "attention-change" in bs.list_measures()

@@ -333,7 +333,7 @@ def test_a_change_is_never_answered_from_the_store(world, monkeypatch, change):
 
 @pytest.mark.parametrize("change", ["seed", "resamples"])
 @pytest.mark.parametrize("measure", ["frame-heads", "patterns"])
-def test_what_only_the_judge_uses_is_in_no_key(world, change, measure):
+def test_judge_settings_are_not_part_of_any_key(world, change, measure):
     world.settings["judge"][change] = 999
     again = world.measure(measure)
     assert again.reused

@@ -176,7 +176,7 @@ def test_without_verdicts_on_both_sides_there_is_nothing_to_compare(run, comment
     ],
     ids=["unpacks to more than allowed", "a path out of the folder", "no archive", "is more than it said"],
 )
-def test_an_artifact_that_is_not_what_it_should_be_ends_the_comparison(artifact, says, comment, github):
+def test_an_invalid_artifact_ends_the_comparison(artifact, says, comment, github):
     github.artifacts[2] = artifact
     github.sizes[2] = 100
     with pytest.raises(SystemExit, match=says):
@@ -216,7 +216,7 @@ def test_the_comment_goes_only_where_the_tested_commit_is_the_head(comment, gith
     assert "no open pull request" in capsys.readouterr().out
 
 
-def test_what_is_too_long_for_a_comment_is_named_instead(comment, github):
+def test_tables_too_long_for_a_comment_are_named_instead(comment, github):
     comment.text.write_text("x" * 70_000)
     assert comment.post() == 0
     (posted,) = github.comments[5]

@@ -330,7 +330,7 @@ def test_progress_sums_to_the_number_of_sets():
     assert sum(seen) == pytest.approx(5)
 
 
-def test_a_model_whose_layers_hand_on_more_than_hidden_vectors_is_run_whole():
+def test_a_model_whose_layers_return_more_than_hidden_states_runs_from_the_start():
     classifier = tiny("MPNet")
     first, *_, last = classifier.model.mpnet.encoder.layer
     handed: list[torch.Tensor] = []

@@ -107,7 +107,7 @@ def test_a_store_that_can_only_be_read_is_read(filled, name):
     assert contents(filled.work) == before
 
 
-def test_what_such_a_store_lacks_is_one_line(filled):
+def test_missing_entries_of_such_a_store_are_reported_in_one_line(filled):
     filled.put_back("filled")
     with mounted(filled.work, "--bind", "-o", "ro", str(filled.work)):
         ended = filled.run(["measure", "scores", "@subject"])

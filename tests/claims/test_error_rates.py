@@ -84,14 +84,14 @@ def test_a_tail_without_draws_falls_as_students_does():
         assert (low, high) == pytest.approx((stats.t.ppf(rate / 2, 4), stats.t.isf(rate / 2, 4)), rel=0.03)
 
 
-def test_what_was_not_judged_has_no_p_value():
+def test_unjudged_claims_have_no_p_value():
     few = judged(made_up(), scored([1, 0], [1, 1]))
     alone = judge(made_up(kind="above", figure={}), [needed("score", scored([1] * 90, [1] * 90))], SETTINGS)
     assert (few.p_against, few.p_for, alone.p_against, alone.p_for) == (None,) * 4
     assert few.as_json()["p_against"] is None
 
 
-def test_what_no_resampling_can_speak_for_has_the_least_p_value():
+def test_claims_refuted_by_every_resample_have_the_smallest_p_value():
     samples = {"predicted": [1] * 100, "target": [1] * 60 + [0] * 40}
     found = measured("scores", {"accuracy": 0.6, "constant": True}, samples, initialisation="random")
     verdict = judged(made_up("score-over-majority", kind="above", figure={}), found)

@@ -54,7 +54,7 @@ def test_the_doubt_of_seeds_and_that_of_examples_add_up():
     assert np.diff(other.interval(0.95)) > 2 * np.diff(one.interval(0.95))
 
 
-def test_what_a_seed_does_to_single_examples_is_counted_once():
+def test_the_effect_of_a_seed_on_single_examples_is_counted_once():
     """Seeds that differ on each example by chance: the spread over seeds holds that already."""
     rng = np.random.default_rng(8)
     worlds = [[Estimand.of(rng.normal(size=(100, 1)), lambda mean: mean[..., 0]) for _ in range(4)] for _ in range(60)]
@@ -70,7 +70,7 @@ def test_an_interval_stays_within_the_range_of_its_quantity():
     assert estimate(seeds, SETTINGS).interval(0.95)[1] > 100
 
 
-def test_an_interval_holds_what_was_observed():
+def test_an_interval_contains_the_observed_value():
     """Even if resamples rarely reach it: of two columns that are as good, the best one's companion."""
     rng = np.random.default_rng(4)
     good = rng.normal(size=(60, 1)).repeat(2, axis=1)

@@ -104,7 +104,7 @@ def test_a_prediction_interval_that_holds_half_of_all_values_decides_nothing():
     assert "covers more than half of all possible values" in verdict.reason
 
 
-def test_what_the_papers_figures_cannot_be_compared_with_says_so():
+def test_incomparable_published_figures_are_marked():
     """G's are chosen on the examples that judge them, F2's are without punctuation, H1's of other training settings."""
     without = {case.claim.name for case in cases() if not case.claim.expect.comparable}
     assert without == {"G1", "G1-over-tasks", "G3", "G5b", "F2", "H1-frozen", "H1-scratch"}

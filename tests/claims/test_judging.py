@@ -135,14 +135,14 @@ def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_s
         ((-0.009, -0.001), "deviates"),
     ],
 )
-def test_a_claim_that_asks_for_more_than_the_smallest_effect(interval, outcome):
+def test_a_claim_can_require_more_than_the_smallest_effect(interval, outcome):
     least = (0.005, "why")
     assert decide_order(interval, (0.005, math.inf), None, least)[0] == outcome
     turned = (-interval[1], -interval[0])
     assert decide_order(turned, (-math.inf, -0.005), None, least)[0] == outcome
 
 
-def test_what_cannot_be_computed_decides_nothing():
+def test_an_uncomputable_quantity_is_inconclusive():
     block = np.array([[1.0]] + [[math.nan]] * 40)  # some resamples miss the only number
     verdict = of_estimand(Estimand.of(block, lambda mean: mean[..., 0]), made_up(kind="above"))
     assert (verdict.outcome, verdict.observed) == ("inconclusive", None)
@@ -361,7 +361,7 @@ def test_quantities_that_a_model_cannot_have():
     assert verdict.outcome == "not applicable"
 
 
-def test_a_claim_asks_for_its_measurements_per_seed():
+def test_a_claim_requires_its_measurements_for_each_seed():
     class Bench:
         def missing(self, measure, task_name):
             return None
@@ -543,7 +543,7 @@ def test_a_constant_answer_is_not_above_the_majority_class():
     assert "constant answer" in verdict.reason
 
 
-def test_what_is_refuted_deviates_whatever_the_resamples_say():
+def test_a_refuted_claim_deviates_for_any_resamples():
     """The judge knows no quantity by name: it looks at what the estimand says of itself."""
     block = np.array([[0.0]] * 9 + [[-1.0]])  # a third of the resamples have none of the last row: a tie
     order = made_up(kind="above", figure={"seed_std": 0.1, "seed_source": "five seeds"})

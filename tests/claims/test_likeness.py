@@ -173,7 +173,7 @@ def test_seeds_that_are_more_like_each_other_than_like_the_figure_do_not_reprodu
     assert between_seeds(np.stack([own, own, -own])) == pytest.approx(-1 / 3)
 
 
-def test_the_judge_tells_how_alike_seeds_are():
+def test_the_verdict_reports_the_correlation_between_seeds():
     by_seed = [{"change": change(FIGURE_5["RTE"], seed=seed)} for seed in (1, 2, 3)]
     for seed, needed in enumerate(by_seed, start=1):
         subject = dataclasses.replace(needed["change"].subject, seed=seed)

@@ -79,7 +79,7 @@ def test_so_many_examples_decide_four_times_of_five():
     assert decided(3, level=0.2, spread=0.02, rows=examples) == pytest.approx(0.8, abs=0.09)
 
 
-def test_a_verdict_says_what_is_needed_only_where_something_is():
+def test_a_verdict_states_its_power_only_if_undecided():
     figure = {"seed_std": 2.0, "seed_source": "five seeds"}
     above = made_up(kind="above", value=50.0, figure=figure)
     assert judged(above, scored([1] * 600 + [0] * 400, [1] * 1000)).power == ""  # it is decided

@@ -51,7 +51,7 @@ def test_a_quantity_that_some_resamples_lack_decides_nothing():
     assert "cannot be computed" in power(observed, (0, math.inf), 0.95)
 
 
-def test_blocks_are_resampled_apart_and_rows_of_one_together():
+def test_blocks_are_resampled_independently_and_rows_of_a_block_jointly():
     rng = np.random.default_rng(0)
     one = rng.normal(size=(400, 1))
     separate = Estimand((one, one), lambda a, b: (a - b)[..., 0])
@@ -88,7 +88,7 @@ def test_the_column_with_the_fewest_examples_counts():
     assert estimate([pairs], SETTINGS).fewest == 25
 
 
-def test_what_is_no_sample_has_no_error_of_examples():
+def test_a_quantity_without_samples_has_no_sampling_error():
     block = np.random.default_rng(1).normal(size=(50, 1))
     whole = Estimand((block,), lambda mean: mean[..., 0], sampled=False)
     observed = estimate([whole], SETTINGS, seedless=True)
@@ -255,7 +255,7 @@ class Bench:
         return None
 
 
-def test_a_claim_over_all_tasks_asks_for_those_that_are_there():
+def test_a_claim_over_all_tasks_requires_those_with_data():
     case = of_id("A3-all-across-tasks")
     asked = [(w.task, w.initialisation) for w in required_measurements(Bench(("rte", "sst2")), case)]
     assert asked == [("sst2", "pretrained"), ("rte", "pretrained")]
@@ -267,7 +267,7 @@ def test_a_claim_over_all_tasks_asks_for_those_that_are_there():
     assert missing(Bench(("rte", "sst2")), of_id("D2-all-mean")) == "no mrpc for scores"
 
 
-def test_a_shelf_misses_what_was_not_kept():
+def test_a_shelf_reports_measurements_that_were_not_saved():
     shelf = Shelf((Measurement("scores", Subject("m", "rte"), 0, {}),))
     assert shelf.missing("scores", "rte") is None
     assert shelf.missing("scores", "mrpc") == "no measurement scores of mrpc was saved"
@@ -305,7 +305,7 @@ def test_the_mean_gap_can_pass_and_fail():
     assert judged(case, *found(550)).outcome == "deviates"
 
 
-def test_what_shuffled_words_cost():
+def test_the_loss_from_shuffled_words():
     """Right on 3 of 4 in order and on 1 of 4 shuffled: 50 points; a model that gains by it has a negative loss."""
     target = [1, 1, 0, 0]
     found = estimand("shuffling-loss", scored([1, 1, 0, 1], target), scored([0, 1, 1, 1], target))
@@ -313,7 +313,7 @@ def test_what_shuffled_words_cost():
     assert read("shuffling-loss", scored([0, 1, 1, 1], target), scored(target, target)) == -75
 
 
-def test_what_a_cased_tokenization_costs():
+def test_the_loss_from_cased_tokenization():
     lower, target = [1, 1, 1, 1], [1, 1, 1, 0]
     assert read("cased-loss", scored(lower, target), scored([1, 0, 1, 1], target, lower_cases=True)) == 25
     with pytest.raises(NotApplicableError, match="does not lower-case"):

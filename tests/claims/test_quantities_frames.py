@@ -53,7 +53,7 @@ def test_figure_3_itself_reproduces_and_other_heads_do_not(name):
         assert verdict(name, paper_like(swap=True)).outcome == "deviates"
 
 
-def test_identity_is_told_with_the_best_three():
+def test_identity_is_reported_with_the_best_three():
     assert verdict("B1-all", paper_like()).reason.endswith(
         "the best heads are layer 7 head 6 0.209, layer 1 head 2 0.201, layer 1 head 9 0.130"
     )
@@ -110,7 +110,7 @@ def test_other_sentences_add_their_error_and_that_of_the_papers():
     assert verdict("B2-all-l7h6", shifted(0.05, noise=0.1, sentences=300)).outcome == "deviates"
 
 
-def test_a_band_grows_with_the_error_of_what_was_measured_alone():
+def test_a_band_grows_only_with_the_error_of_the_measurement():
     many, few = (verdict("B2-all-l7h6", paper_like(noise=0.1, sentences=n)) for n in (472, 118))
     assert few.interval[1] - few.interval[0] == pytest.approx(2 * (many.interval[1] - many.interval[0]), rel=0.2)
     # the variance of four times fewer is four times as large, that of the paper's 473 does not change

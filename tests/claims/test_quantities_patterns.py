@@ -76,7 +76,7 @@ def test_the_order_of_tasks_is_compared_with_the_best_of_twenty_shuffled_orders(
     assert read("figure-2-rank-correlation", five, **HETEROGENEOUS) == pytest.approx(1 - 0.8)
 
 
-def test_tasks_in_the_order_of_figure_2_are_told_from_tasks_in_the_reverse_order():
+def test_tasks_in_the_order_of_figure_2_are_distinguished_from_the_reverse_order():
     assert verdict("A2-all-rank", of_tasks(mrpc=10, stsb=40, sst2=30, rte=20)).outcome == "reproduced"
     assert verdict("A2-all-rank", of_tasks(mrpc=40, stsb=10, sst2=20, rte=30)).outcome == "deviates"
 

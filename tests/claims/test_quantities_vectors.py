@@ -45,7 +45,7 @@ def test_geometry_is_kept_if_pairs_keep_their_cosines_up_to_a_linear_change(cosi
     assert verdict("I9-rte-geometry", vectors(noise), before).outcome == "deviates"
 
 
-def test_classes_are_pushed_apart_if_cosines_fall_more_between_classes_than_within(cosines):
+def test_classes_separate_if_cosines_fall_more_between_than_within_classes(cosines):
     same = np.arange(PAIRS) % 2
     before = vectors(0.01 * cosines, same, "untrained")
     apart = 0.01 * cosines + [0, 0, 0, 1] * np.where(same, 0.3, -0.2)[:, None]

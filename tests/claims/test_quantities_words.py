@@ -208,7 +208,7 @@ def cls_rows(task_name="mrpc", **kinds):
     return measured("features", {}, samples, task_name)
 
 
-def test_what_the_last_cls_attends_to_by_hand():
+def test_targets_of_the_last_cls_match_manual_computation():
     found = cls_rows(cls=[0.1, 0.1], sep=[0.5, 0.3], noun=[0.2, NAN], verb=[0.1, 0.15], negation=[NAN, NAN])
     assert read("cls-row-lead", found) == pytest.approx(0.4 - 0.2)
     assert read("cls-row-lead", found, kind="verb") == pytest.approx(0.125 - 0.4)
@@ -217,7 +217,7 @@ def test_what_the_last_cls_attends_to_by_hand():
     assert estimand("cls-row-lead", found).parts == pytest.approx([0.3, 0.2, 0.275])  # over [CLS], nouns and verbs
 
 
-def test_what_the_last_cls_attends_to_can_pass_and_fail():
+def test_targets_of_the_last_cls_can_pass_and_fail():
     sep = cls_rows(cls=[0.1] * 40, sep=[0.4] * 40, punctuation=[0.2] * 40)
     dot = cls_rows(cls=[0.1] * 40, sep=[0.2] * 40, punctuation=[0.4] * 40)
     assert [verdict("F2-mrpc", each).outcome for each in (sep, dot)] == ["reproduced", "deviates"]

@@ -75,7 +75,7 @@ def test_every_need_names_a_measure():
         assert {need.measure for need in registered.needs.values()} <= set(measure_names()), name
 
 
-def test_what_a_measurement_lacks_is_said_where_it_is_read():
+def test_a_missing_value_is_reported_where_it_is_read():
     with pytest.raises(
         UserError, match=r"scores of m-rte-pretrained-s1 is incomplete .* \(no 'target'\): make it again"
     ):

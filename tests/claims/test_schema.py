@@ -145,7 +145,7 @@ def test_an_id_stands_for_all_variants_on_all_tasks_or_on_one():
     ]  # fmt: skip
 
 
-def test_a_letter_stands_for_its_family_without_what_is_judged_on_request():
+def test_a_letter_selects_its_family_except_claims_on_request():
     found = {case.claim.name for case in find_cases("g")}
     assert found == {claim.name for claim in load_claims() if claim.family == "G" and not claim.on_request}
     assert "G1" in found
@@ -161,7 +161,7 @@ def test_every_name_that_is_printed_is_understood():
 
 
 @pytest.mark.parametrize(("wrong", "like"), [("C11", "C1"), ("D1-rte-pretraind", "D1-rte-pretrained"), ("Z0", "A1")])
-def test_what_is_no_claim_is_told_with_those_most_like_it(wrong, like):
+def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
     with pytest.raises(UserError, match=rf"unknown claim '{wrong}': (did you mean|known:) {like}\b") as error:
         find_cases(wrong)
     assert "\n" not in str(error.value)
@@ -287,7 +287,7 @@ def test_a_deviation_may_be_of_any_model(tmp_path):
     assert "any on RTE" in status(claim, "minilm")
 
 
-def test_what_asks_the_same_of_any_shape_asks_for_none():
+def test_shape_independent_variants_require_no_shape():
     by_name = {claim.name: claim for claim in load_claims()}
     relative = {name: claim.relative for name, claim in by_name.items() if claim.relative}
     assert relative == {

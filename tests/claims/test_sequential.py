@@ -95,7 +95,7 @@ def test_a_clear_claim_is_decided_by_three_seeds_and_says_at_which_level():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_fewer_than_three_seeds_decide_nothing_and_ask_for_more(count):
+def test_fewer_than_three_seeds_are_inconclusive_and_request_more(count):
     verdict = judge_interim(GROWS, growth(3.0, count, ratio=0.1), QUICK)
     assert (verdict.outcome, verdict.open) == ("inconclusive", True)
     assert not any("analysis" in remark for remark in verdict.remarks)
@@ -161,7 +161,7 @@ def test_a_figure_may_deviate_before_the_last_analysis():
 # ---------------------------------------------------------------------- what stays open
 
 
-def test_what_more_seeds_could_decide_is_open():
+def test_claims_that_more_seeds_could_decide_are_open():
     assert judge(GROWS, growth(0.5, 3, ratio=1.0), QUICK).open
 
 
@@ -180,7 +180,7 @@ def _shrunk(measurement):
     return replace(measurement, samples=samples)
 
 
-def test_what_is_decided_is_not_open():
+def test_decided_claims_are_not_open():
     assert not judge(GROWS, growth(3.0, 3, ratio=0.1), QUICK).open
 
 

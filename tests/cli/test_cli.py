@@ -99,7 +99,7 @@ def test_claims_without_a_task_are_selected_as_all(capsys, shared):
     assert "0 reproduced, 0 deviate" in out  # the example needs 12 layers of 12 heads
 
 
-def test_report_measures_what_is_missing_and_takes_the_rest_from_the_store(capsys, shared):
+def test_report_measures_missing_results_and_reuses_the_store(capsys, shared):
     run(capsys, "measure", "scores", "--task", "rte", *shared)
     out = run(capsys, "report", "--task", "rte", "--claim", "D1", "--claim", "d3", *shared, code=1)
     assert "2 degenerate" in out  # the tiny model gives every example the same answer, and the code says so

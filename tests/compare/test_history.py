@@ -106,7 +106,7 @@ def test_the_code_of_the_judge_includes_that_of_the_quantities():
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_verdict_is_kept_with_what_it_rests_on(capsys, shared, quick, tmp_path, monkeypatch):
+def test_a_verdict_is_stored_with_its_evidence(capsys, shared, quick, tmp_path, monkeypatch):
     room = ("--store", tmp_path / "runs")
     report = list(map(str, ("report", "--task", "rte", "--claim", "D1-pretrained", *shared, *room)))
     for _ in range(2):

@@ -32,7 +32,7 @@ EXAMPLES = list(docstrings_with_examples())
 
 
 @pytest.mark.parametrize(("module", "name", "docstring"), EXAMPLES, ids=[f"{m}:{name}" for m, name, _ in EXAMPLES])
-def test_an_example_gives_what_it_shows(module, name, docstring):
+def test_examples_produce_the_shown_output(module, name, docstring):
     names = vars(importlib.import_module(module)).copy()
     example = doctest.DocTestParser().get_doctest(docstring, names, name, module, 0)
     assert example.examples

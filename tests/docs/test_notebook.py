@@ -44,7 +44,7 @@ def ran(tiny_bert, tiny_glue, quick_params, tmp_path, monkeypatch):
     return NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
 
 
-def test_the_notebook_runs_and_shows_what_it_is_shown_with(ran):
+def test_the_notebook_reproduces_its_saved_output(ran):
     shown = nbformat.read(NOTEBOOK, as_version=4)
     assert kinds(ran) == kinds(shown)
     assert [cell.id for cell in shown.cells if kinds(shown)[cell.id]] == ["change", "layers", "claim"]

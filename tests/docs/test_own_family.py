@@ -113,7 +113,7 @@ def test_a_model_of_such_a_class_in_memory_is_measured(registered, tiny_bert, ti
     assert np.abs(other.values["cls"] - one.values["cls"])[0].max() > 0
 
 
-def test_what_is_no_family_is_named(package, model, monkeypatch):
+def test_an_invalid_family_is_named(package, model, monkeypatch):
     monkeypatch.syspath_prepend(package)
     entries = package / "mean_bert-1.0.dist-info" / "entry_points.txt"
     for value, message in (

@@ -103,7 +103,7 @@ def test_a_plan_is_cut_where_the_next_seed_would_exceed_the_budget():
 
 
 @pytest.mark.parametrize("budget", ["20", "min", "0min", "-5min", "20 minutes", "1e9s", ""])
-def test_a_budget_that_is_no_time_is_told_in_one_line(capsys, shared, budget):
+def test_an_invalid_budget_is_reported_in_one_line(capsys, shared, budget):
     told_so = told(capsys, "report", *E1, *shared, "--seeds", "auto", f"--budget={budget}")
     assert f"--budget {budget!r} is not a duration: give one such as 90s, 20min or 2h" in told_so
 

@@ -68,7 +68,7 @@ def test_a_plan_that_does_not_fit_on_the_disk_says_so(capsys, shared, tmp_path, 
     assert last.endswith(f"1 kB free in {tmp_path}, too little: give fewer tasks or claims, or another --store")
 
 
-def test_a_plan_shows_the_disk_by_what_is_kept(capsys, shared, tmp_path):
+def test_a_plan_shows_the_disk_space_for_each_retention_setting(capsys, shared, tmp_path):
     words = ["plan", *shared, "--store", str(tmp_path), *FEW]
     assert " with --keep-checkpoints none; " in run(capsys, *words).splitlines()[-1]
     data = json.loads(run(capsys, *words, "--json"))["disk"]
@@ -84,7 +84,7 @@ def test_the_commands_of_a_script_drop_nothing(capsys, shared, tmp_path):
     assert "--keep-checkpoints" not in script
 
 
-def test_a_run_says_first_what_it_trains_how_long_it_takes_and_what_the_model_is(capsys, shared, tmp_path):
+def test_a_run_first_shows_trainings_duration_and_model(capsys, shared, tmp_path):
     words = [*shared, "--store", tmp_path / "new", "--limit", 8, "--train-limit", 6]
     main([str(word) for word in ("report", "--task", "rte", "--claim", "E1", *words)])
     lines = capsys.readouterr().err.splitlines()

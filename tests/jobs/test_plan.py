@@ -42,7 +42,7 @@ def assert_each_request_comes_after_what_it_waits_for(plan):
         assert one.training is None or one.training in plan
 
 
-def test_each_request_comes_after_what_it_waits_for(plan):
+def test_each_request_follows_its_dependencies(plan):
     assert_each_request_comes_after_what_it_waits_for(plan)
 
 
@@ -69,7 +69,7 @@ def test_default_options_and_needless_subjects_do_not_change_a_request():
     assert request("frame-heads", Subject("m", "rte", "pretrained", 3), {}).subject == bare
 
 
-def test_a_plan_says_what_is_stored_and_what_only_a_training_can_tell(capsys, shared, tmp_path):
+def test_a_plan_shows_stored_and_undetermined_jobs(capsys, shared, tmp_path):
     fresh = planned(capsys, shared, "--store", tmp_path / "empty", *FEW)
     states = {job["what"]: job["state"] for job in fresh["jobs"]}
     assert states["train rte pretrained seed 1"] == "to do"

@@ -62,7 +62,7 @@ def test_parallel_jobs_reach_the_verdicts_of_a_serial_run(capsys, shared, runs, 
     assert again[1].err == ""  # everything is stored: no process is started
 
 
-def test_run_without_jobs_option_finds_what_sessions_have_stored(capsys, shared):
+def test_run_without_jobs_reuses_results_of_sessions(capsys, shared):
     run(capsys, "measure", "attention-change", "--task", "rte", *shared, "--seed", 2)
     main([str(word) for word in ("run", *shared, *FEW, "--seeds", 2)])
     assert "jobs to do" not in capsys.readouterr().err
@@ -90,7 +90,7 @@ def test_as_many_jobs_run_at_once_as_fit_into_memory(monkeypatch):
         assert fitting(gpu, memory, 4) == fits
 
 
-def test_the_plan_of_a_case_holds_what_its_judgement_measures(tiny_bert, tiny_glue, runs):
+def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs):
     session = Session(
         model=str(tiny_bert), glue=tiny_glue, store=runs, device="cpu", allow_unofficial_data=True, offline=True
     )

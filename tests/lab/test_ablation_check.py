@@ -160,7 +160,7 @@ def test_each_fault_is_named_with_numbers(check, function):
     assert words in found.effect
 
 
-def test_the_size_of_a_change_is_relative_to_what_the_projection_returns(check):
+def test_the_size_of_a_change_is_relative_to_the_output_of_the_projection(check):
     returned = []
     for change in (nothing, zeroed_columns):
         model, seen = copy.deepcopy(check.classifier.model), []

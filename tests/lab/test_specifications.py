@@ -136,7 +136,7 @@ def session(tiny_bert, glue, runs, quick):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("choice", ["quoting", "casing", "separators"])
-def test_a_choice_changes_what_is_observed(session, choice):
+def test_a_choice_changes_the_observed_value(session, choice):
     ours, changed = (
         specification(session, of_id("E1-rte"), combination, session.model, [1], SETTINGS).verdict
         for combination in (switched(claim="E1"), switched(choice, claim="E1"))
@@ -145,7 +145,7 @@ def test_a_choice_changes_what_is_observed(session, choice):
     assert ours.observed == session.judge("E1", "rte", seeds=1).observed
 
 
-def test_padding_changes_what_is_compared(session):
+def test_padding_changes_the_compared_maps(session):
     subject = session.subject("rte")
     ours, changed = (
         session.measurement("attention-change", subject, **options_for("attention-change", switched(*names)))

@@ -45,7 +45,7 @@ def test_an_equal_piece_elsewhere_is_not_taken(tokenizer):
 
 
 @pytest.mark.parametrize("naive", ["na\u00efve", "nai\u0308ve"], ids=["composed", "combining"])
-def test_accents_do_not_shift_what_follows(tokenizer, naive):
+def test_accents_do_not_shift_later_tokens(tokenizer, naive):
     text = f"The {naive} cat – café 🐭 sat"
     assert pieces(tokenizer, text, naive) == ["na", "##ive"]
     assert pieces(tokenizer, text, "cat") == ["cat"]

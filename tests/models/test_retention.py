@@ -55,7 +55,7 @@ def test_damaged_weights_are_not_dropped(entry, record):
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_leaves_the_checkpoint_or_what_remains_of_it(entry, record):
+def test_a_kill_at_any_moment_leaves_the_checkpoint_or_its_record(entry, record):
     seen = set()
     spare = shutil.copytree(entry, entry.parents[1] / "spare")
     for _ in killed_at_each_operation(lambda: drop(entry)):
@@ -109,7 +109,7 @@ def test_weights_that_another_process_makes_stay(entry):
 # ---------------------------------------------------------------------- a store that exists
 
 
-def test_gc_lists_and_drops_weights_when_told(entry, record, capsys):
+def test_gc_lists_weights_and_deletes_them_on_request(entry, record, capsys):
     store = entry.parents[1]
     words = ("store", "gc", "--keep-older", "--store", store, "--keep-checkpoints", "none")
     assert run(capsys, *words[:-2]) == "nothing to remove\n"

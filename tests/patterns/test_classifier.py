@@ -177,7 +177,7 @@ def test_canvases_hold_small_maps_whole_and_large_ones_pooled():
     assert found[1, 0].mean() == pytest.approx(1)
 
 
-def test_the_temperature_mends_overconfidence():
+def test_the_temperature_corrects_overconfidence():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 5, 400)
     said = np.where(rng.random(400) < 0.7, labels, rng.integers(0, 5, 400))

@@ -144,7 +144,7 @@ def test_squares_are_lit_and_corners_dark():
     assert not any(named(one)[name] for name in ("square_lit", "own_columns0", "far_light", "border_step"))
 
 
-def test_columns_explain_all_where_rows_are_alike():
+def test_columns_explain_everything_if_rows_are_equal():
     rows = np.random.default_rng(1).dirichlet(np.full(12, 0.5))
     assert named(np.tile(rows, (12, 1)), 6)["columns_explain"] == pytest.approx(1, abs=1e-3)
     assert named(np.eye(12), 6)["columns_explain"] < 0.15

@@ -88,7 +88,7 @@ def test_kin_share_heads():
     assert replace(large, model="paraphrase-minilm-l3", layer=2).group == replace(large, layer=8).group
 
 
-def test_agreed_maps_have_four_labels_in_five_alike():
+def test_agreed_maps_have_four_equal_labels_of_five():
     votes = [(), ("block",), ("block", "vertical"), ("block",) * 3, ("block", "block", "vertical")]
     votes += [(*("block",) * 4, "vertical"), (*("block",) * 3, "vertical", "diagonal")]
     columns = [[given[k] if len(given) > k else None for given in votes] for k in range(3)]
@@ -331,7 +331,7 @@ def test_measuring_patterns_needs_neither_scikit_learn_nor_pillow():
         ("PIL", "pillow", "lab sheets set out"),
     ],
 )
-def test_what_needs_the_extra_names_it_in_one_line(package, name, command, tmp_path, monkeypatch):
+def test_features_of_an_extra_name_it_in_one_line(package, name, command, tmp_path, monkeypatch):
     save_read(pattern_set(60), tmp_path / "set")
     monkeypatch.chdir(tmp_path)
     code, _, errors = alone(f"from bertsecrets.cli.main import main\nsys.exit(main({command.split()!r}))", package)
@@ -340,7 +340,7 @@ def test_what_needs_the_extra_names_it_in_one_line(package, name, command, tmp_p
     assert f'needs {name}, which is not installed: pip install "bertsecrets[lab]"' in last
 
 
-def test_whether_the_classifier_can_be_judged_is_told_without_torch_or_scikit_learn():
+def test_availability_of_the_evaluation_is_known_without_torch_or_scikit_learn():
     code = (
         "from bertsecrets.patterns.map_set import held_out_problem\n"
         "print(held_out_problem(), {'torch', 'sklearn'} & sys.modules.keys())\n"

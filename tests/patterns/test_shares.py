@@ -69,7 +69,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert np.mean(narrow) < 0.65  # far too narrow for a model of few heads
 
 
-def test_the_correction_takes_away_what_all_heads_have_in_common():
+def test_the_correction_removes_errors_common_to_all_heads():
     rng = np.random.default_rng(5)
     true, expected = simulated(2000, rng)
     shares = corrected(expected[:1000].mean(0), (true - expected)[1000:].mean(0))
@@ -77,7 +77,7 @@ def test_the_correction_takes_away_what_all_heads_have_in_common():
     assert np.abs(shares - truth).sum() < np.abs(expected[:1000].mean(0) - truth).sum() / 2
 
 
-def test_the_audit_finds_what_it_must():
+def test_the_audit_detects_known_errors():
     """Two classes; on half of the heads a classifier says the wrong one of two maps."""
     groups = np.repeat(np.arange(40), 2).astype(str)
     labels = np.tile([0, 1], 40)

@@ -42,7 +42,7 @@ def check():
     return validate
 
 
-def test_the_published_schema_is_what_the_code_writes(capsys):
+def test_the_published_schema_equals_the_generated_one(capsys):
     assert read_json(PUBLISHED) == json_schema() == json.loads(run(capsys, "report", "--schema"))
 
 

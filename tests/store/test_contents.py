@@ -195,7 +195,7 @@ def test_gc_keeps_outdated_entries_with_keep_older(capsys, store):
     ]
 
 
-def test_gc_keeps_what_another_process_uses(capsys, store):
+def test_gc_keeps_entries_in_use_by_another_process(capsys, store):
     older = entry(store, "checkpoints", code="other")
     with (
         in_use(older),

@@ -42,7 +42,7 @@ def test_a_full_disk_gives_one_line_and_keeps_the_old_file(tmp_path):
 @pytest.mark.parametrize(
     "code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EISDIR, errno.EIO]
 )
-def test_every_disk_error_becomes_one_line_that_says_what_to_do(code):
+def test_every_disk_error_becomes_one_line_with_advice(code):
     with pytest.raises(UserError, match=r"cannot write here: .*name another"), guarded_writes(Path("here")):
         raise OSError(code, "reason", "here")
 

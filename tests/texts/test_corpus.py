@@ -86,7 +86,7 @@ def test_roles_are_those_of_the_premise_or_exchanged():
         assert said == ((giver, taker) if follows else (taker, giver))
 
 
-def test_a_negation_denies_what_comes_after_it():
+def test_a_negation_negates_the_following_words():
     rng = random.Random(5)
     for follows in [True, False] * 300:
         premise, hypothesis = negation(rng, follows)

@@ -152,7 +152,7 @@ def test_a_damaged_file_is_named(corpus, name, text, complaint):
         open_frames(corpus)
 
 
-def test_what_is_no_framenet_says_what_was_expected(tmp_path, corpus):
+def test_an_invalid_framenet_states_the_expected_format(tmp_path, corpus):
     with pytest.raises(UserError, match="framenet_v17"):
         open_frames(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()

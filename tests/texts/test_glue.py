@@ -239,7 +239,7 @@ def test_the_hubs_scores_equal_the_files_though_stored_in_float32(tmp_path):
     assert found.fingerprint == load_folder(tmp_path, task("stsb"), "dev").fingerprint
 
 
-def test_offline_asks_nobody(monkeypatch):
+def test_offline_mode_makes_no_request(monkeypatch):
     def refuse(*_):
         raise AssertionError("the network was touched")
 
@@ -249,7 +249,7 @@ def test_offline_asks_nobody(monkeypatch):
         load_hub(task("rte"), "dev", offline=True)
 
 
-def test_a_second_folder_gives_what_the_first_lacks_and_no_more(tmp_path):
+def test_a_second_folder_provides_only_missing_files(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     here = write(one, "rte", ROWS["rte"])
     write(two, "rte", ROWS["rte"][:1])

@@ -38,7 +38,7 @@ def test_rows_of_the_hub_are_read_again_as_they_were(own_glue, tmp_path, name):
     assert load_folder(tmp_path / "written", task(name), "dev").fingerprint == split.fingerprint
 
 
-def test_files_are_copied_byte_by_byte_and_always_alike(own_glue, tmp_path):
+def test_files_are_copied_byte_for_byte_and_reproducibly(own_glue, tmp_path):
     source = Source(glue=own_glue, allow_unofficial=True)
     for name in ("one", "two", "two"):  # an earlier one is replaced
         write_tasks(source, [task("rte"), task("mnli")], tmp_path / name)
@@ -119,7 +119,7 @@ def test_the_digests_of_a_model_change_with_its_weights_and_its_tokenizer_alone(
         before = after
 
 
-def test_what_is_read_must_be_what_is_watched(own_glue, own_bert, tmp_path, capsys):
+def test_read_and_watched_paths_must_agree(own_glue, own_bert, tmp_path, capsys):
     data = ("fetch", "--task", "rte", "--output", tmp_path / "rte", "--allow-unofficial-data")
     model = ("fetch", "--digests", tmp_path / "model.json")
     pin = Path(__file__)

@@ -107,7 +107,7 @@ def pipeline(tmp_path_factory):
     return str(folder / "pipeline")
 
 
-def test_a_trained_pipeline_parses_caches_and_says_who_it_is(pipeline, tmp_path):
+def test_a_trained_pipeline_parses_caches_and_names_itself(pipeline, tmp_path):
     texts = ["The cat was seen by mice.", "He isn't a cat.", "The cat was seen by mice."]
     cache = tmp_path / "cache"
     parses = parse(texts, pipeline, cache)
