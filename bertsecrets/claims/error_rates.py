@@ -74,7 +74,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
         return "the number of seeds needed is unknown: the quantity cannot be computed on every resample"
     distance, share = max(min(finite), least - abs(observed.value)), (1 + confidence) / 2
     if distance <= 0:
-        return "no number of seeds decides what lies on the limit itself"
+        return "no number of seeds can decide a value at the limit"
     if observed.spread is None and not observed.seedless:
         return f"the number of seeds needed is unknown: run {FEWEST_SEEDS} or more to estimate their variation"
     of_examples = float(ndtri(share) + ndtri(CHANCE)) * observed.sampling_error

@@ -104,7 +104,7 @@ def history(options: argparse.Namespace) -> None:
         if all_series:
             models = ", ".join(dict.fromkeys(series[0].model for series in all_series))
             raise UserError(f"{what} for {options.model} in {root}, which has verdicts for {models}")
-        raise UserError(f"{what} in {root}: judge it first, or name another store with --store")
+        raise UserError(f"{what} in {root}: judge it first, or choose another store with --store")
     if options.json:
         data = [
             {"verdicts": [verdict.model_dump() for verdict in series], "moves": [move.data for move in moves(series)]}

@@ -69,7 +69,7 @@ def check_files(files: Iterable[Path | None]) -> None:
         if not file.parent.exists():
             raise UserError(f"cannot write {file}: there is no folder {file.parent}: create it first")
         if file.is_dir():
-            raise UserError(f"cannot write {file}: it is a folder, not a file: name another file")
+            raise UserError(f"cannot write {file}: it is a folder, not a file: choose another file")
         check_writable(file)
         place = os.path.realpath(file)
         if place in checked and (file.is_file() or not file.exists()):  # a device such as /dev/null takes any number
@@ -86,7 +86,7 @@ def check_folder(folder: Path | None) -> None:
     if folder is None:
         return
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"cannot write {folder}: a file exists where a folder is needed: name another place")
+        raise UserError(f"cannot write {folder}: a file exists where a folder is needed: choose another location")
     check_writable(folder)
 
 

@@ -26,7 +26,7 @@ def test_the_number_of_seeds_that_decides_by_hand():
     # below 2, so (t + .842) * 3 / sqrt(n) below 1.427: t(35) = 2.030 gives 1.436 for 36, t(36) = 2.028 1.415 for 37
     assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).startswith("37 seeds would decide this with 80% probability")
     assert power(of(-2.0, 0.5, 3.0), (-math.inf, 0), 0.95).startswith("37 seeds")
-    assert power(of(5.0, 0.1, 0.1), ABOVE, 0.95).startswith("3 seeds decide this")
+    assert power(of(5.0, 0.1, 0.1), ABOVE, 0.95).startswith("3 seeds would decide this")
     assert power(of(0.01, 0.0, 3.0), ABOVE, 0.95).startswith("more than 1000 seeds")
 
 
@@ -45,7 +45,7 @@ def test_fewer_than_three_seeds_do_not_tell_how_many_are_needed():
 
 def test_an_effect_too_small_to_matter_is_decided_by_showing_that():
     assert power(of(0.001, 0.0, 0.2), ABOVE, 0.95).startswith("more than 1000 seeds")
-    assert power(of(0.001, 0.0, 0.2), ABOVE, 0.95, least=0.5).startswith("4 seeds decide this")
+    assert power(of(0.001, 0.0, 0.2), ABOVE, 0.95, least=0.5).startswith("4 seeds would decide this")
 
 
 def decided(seeds, *, level, spread, own=0.0, rows=60, worlds=150):

@@ -10,7 +10,10 @@ from bertsecrets.claims.estimate import Estimate, Spread
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (0.26605, "1000 seeds decide this"),  # (t(999) + .842) * 3 / sqrt(1000) = .26600, and .26614 for 999 seeds
+        (
+            0.26605,
+            "1000 seeds would decide this",
+        ),  # (t(999) + .842) * 3 / sqrt(1000) = .26600, and .26614 for 999 seeds
         (0.2655, "more than 1000 seeds would be needed"),  # 1004 seeds
         (0.217, "more than 1000 seeds would be needed"),  # 1501 seeds
     ],

@@ -142,7 +142,7 @@ def test_an_export_never_overwrites_files_of_the_user(capsys, shared, tmp_path, 
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
     monkeypatch.setattr(CheckpointCache, "get", lambda *_: pytest.fail("trained first"))
-    assert "name a new folder" in told(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path)
+    assert "choose a new folder" in told(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path)
     assert "a file exists where" in told(capsys, "finetune", "--task", "rte", *shared, "--output", thesis)
     assert thesis.read_text() == "years of work"
 

@@ -169,7 +169,7 @@ def test_several_tasks_have_a_table_of_claims_by_tasks():
     ("reason", "said"),
     [
         ("[-0.344, 0.155] includes the limit; seed 2: constant", "interval includes the limit"),
-        ("one seed is not enough: 3 are needed", "one seed is not enough: 3 are needed"),
+        ("one seed is not enough: 3 are needed", "one seed is not enough"),
         ("fewer than 30 examples are not enough", "fewer than 30 examples are not enough"),
         (
             "constant answers can be compared on the whole validation set only",

@@ -43,7 +43,7 @@ def test_a_full_disk_gives_one_line_and_keeps_the_old_file(tmp_path):
     "code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EISDIR, errno.EIO]
 )
 def test_every_disk_error_becomes_one_line_with_advice(code):
-    with pytest.raises(UserError, match=r"cannot write here: .*name another"), guarded_writes(Path("here")):
+    with pytest.raises(UserError, match=r"cannot write here: .*choose another"), guarded_writes(Path("here")):
         raise OSError(code, "reason", "here")
 
 
@@ -158,7 +158,7 @@ def test_writing_to_a_pipe_does_not_replace_it(tmp_path):
 @pytest.mark.parametrize("path", [Path("."), Path("x" * 300), Path("/proc/x")])
 def test_an_impossible_path_gives_one_line(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=f"^cannot write {path}: .*: name another"):
+    with pytest.raises(UserError, match=f"^cannot write {path}: .*: choose another"):
         write_whole(path, "text")
     assert list(tmp_path.iterdir()) == []
 

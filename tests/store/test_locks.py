@@ -78,7 +78,7 @@ def test_a_lock_file_with_foreign_content_names_no_process(tmp_path, monkeypatch
         monkeypatch.setattr(locks.log, "info", told)
         with held(tmp_path / "x", "y"):
             pass
-    assert said == ["waiting for y, which another process holds"]
+    assert said == ["waiting for y, locked by another process"]
 
 
 @USING

@@ -130,7 +130,7 @@ def test_read_and_watched_paths_must_agree(own_glue, own_bert, tmp_path, capsys)
         (*model, "--model", own_bert, "--watched", pin),
         (*model, "--model", "minilm", "--watched", own_bert),
     ):
-        assert "name the same folder for both" in told(capsys, *words)
+        assert "use the same folder for both" in told(capsys, *words)
     run(capsys, *data, "--glue", own_glue, "--watched", own_glue.parent / "." / own_glue.name)
     run(capsys, *model, "--model", own_bert, "--watched", own_bert)
 

@@ -139,7 +139,7 @@ def annotate(options: argparse.Namespace) -> None:
     from bertsecrets.patterns.map_set import ANNOTATIONS, MapSet
 
     if options.html and os.path.realpath(options.html) == os.path.realpath(options.folder / ANNOTATIONS):
-        raise UserError(f"{options.html} has the set's labels: name another file with --html")
+        raise UserError(f"{options.html} has the set's labels: choose another file with --html")
     if options.task:
         _check_new(options.folder, "leave out --task to continue with it, or ")
         _draw(options)
