@@ -20,7 +20,7 @@ from bertsecrets.claims.schema import Case, find_case, select_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.history import keep
-from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches, one_line
+from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches
 from bertsecrets.judging import Analyses, SeedBudget, Verdicts, attempt
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
@@ -34,7 +34,7 @@ from bertsecrets.provenance import best_device, in_precision
 from bertsecrets.reading import seconds
 from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
-from bertsecrets.store.entries import Store, has_weights
+from bertsecrets.store.entries import Store
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, Measurement, Request, Subject
@@ -103,8 +103,7 @@ class Session:
         seeds = self.settings.seeds
         if isinstance(seeds, list) and len(set(seeds)) < len(seeds):
             raise UserError(f"params.yaml: seeds has a seed twice ({', '.join(map(str, seeds))}): name each once")
-        source = options.source()
-        frames = options.frames_path
+        source, frames = options.source(), options.frames_path
         if frames is not None and not frames.exists():
             raise UserError(f"{frames} does not exist: --frames takes a JSONL file, or FrameNet's folder or archive")
         if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
@@ -139,7 +138,7 @@ class Session:
         """The seeds in the options or in `params.yaml`; for `auto`, the seeds of the last analysis."""
         if self.options.checkpoint is not None:
             return [1]
-        wanted = self.settings.seeds if self.options.seeds is None else self.options.seeds
+        wanted = self.options.seeds or self.settings.seeds
         if isinstance(wanted, str):
             return seed_range(ANALYSES[-1])
         return seed_range(wanted) if isinstance(wanted, int) else wanted
@@ -155,10 +154,7 @@ class Session:
     @property
     def adds_seeds(self) -> bool:
         """Whether seeds are added one by one while they can decide a claim (`--seeds auto`)."""
-        return (
-            self.options.checkpoint is None
-            and (self.settings.seeds if self.options.seeds is None else self.options.seeds) == AUTO
-        )
+        return self.options.checkpoint is None and (self.options.seeds or self.settings.seeds) == AUTO
 
     @property
     def budget(self) -> float | None:
@@ -190,10 +186,9 @@ class Session:
         )
 
     def possible(self, cases: Iterable[Case]) -> tuple[list[Case], dict[str, list[str]]]:
-        """Return the cases that apply to the model and can be measured, and the names of those that lack an input.
+        """Return the cases that can be judged, and the names of those that cannot by what is missing.
 
-        Returns:
-            The cases, and for each missing input, a message and the names of the cases that need it.
+        Cases that do not apply to the model are left out.
         """
         possible: list[Case] = []
         lacking: dict[str, list[str]] = {}
@@ -261,12 +256,10 @@ class Session:
             UserError: If the claim is unknown or ambiguous, or data, a model or a tool is missing.
         """
         case = find_case(claim, task)
-        problem = requirements.missing(self, case)
-        if problem:
+        if problem := requirements.missing(self, case):
             raise MissingError(problem)
         if seeds is not None:
             return self._kept(judge(case, self.measure_case(case, seed_range(seeds)), self.settings.judge))
-
         return self.judge_case(case, SeedBudget(self.budget).affords)
 
     @_in_python
@@ -300,9 +293,9 @@ class Session:
             verdict = analyses.add(self.verdict(case, self.measure_case(case, seeds)))
         return verdict
 
-    def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[dict[str, Needed]]:
+    def measure_case(self, case: Case, seeds: Sequence[int]) -> list[dict[str, Needed]]:
         """Return the measurements that a case needs for each seed, by the names of its quantity's needs."""
-        return requirements.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
+        return requirements.measure_case(self, case, self.model, seeds)
 
     def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
         """Judge a case from its measurements, and save the verdict in the store.
@@ -378,24 +371,6 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
-
-    def example_maps(self, subjects: Iterable[Subject]) -> tuple[list[Measurement], list[str]]:
-        """Return the measurements for a report's attention viewer, and a line for each subject without one.
-
-        No checkpoints are trained for this.
-        """
-        measurements, problems = [], []
-        for subject in subjects:
-            try:
-                request = Request("example-maps", subject)
-                if self.options.checkpoint is None and self.measurements.stored(request) is None:
-                    entry = self.checkpoints.find(subject, verify=False)
-                    if entry is None or not has_weights(entry):
-                        raise MissingError("its weights were not kept")
-                measurements.append(self.measurement("example-maps", subject))
-            except UserError as error:
-                problems.append(f"{subject}: {one_line(error)}")
-        return measurements, problems
 
     def _single(self, measure: Measure, subject: Subject, checkpoint: Path) -> Path | None:
         """Return what to measure if a single checkpoint is judged: its folder, or None for the pretrained model."""

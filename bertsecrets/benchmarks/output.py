@@ -174,13 +174,14 @@ def write_report(session: pytest.Session) -> int:
 
 def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
     """Measure the maps for the page's attention viewer."""
-    from bertsecrets.report.viewer import Examples, subjects_shown
+    from bertsecrets.cli.judge_run import find_examples
+    from bertsecrets.report.viewer import Examples
 
     rows = config.getoption("examples")
     if not rows:
         return Examples()
     try:
-        return Examples(*config.stash[SESSION].example_maps(subjects_shown(verdicts)), rows)
+        return find_examples(config.stash[SESSION], verdicts, rows)
     except KeyboardInterrupt:  # the rest of the report is still written
         return Examples(problems=["any checkpoint: interrupted"])
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import MissingError, UserError, one_line
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_run_options
 from bertsecrets.progress import log
 from bertsecrets.texts.tasks import ALL_TASKS, task
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.judging import JudgedRun, Skipped
+    from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
 SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")
@@ -177,9 +178,32 @@ def add_examples(options: argparse.Namespace, session: "Session", run: "JudgedRu
     """Measure the maps for the page's attention viewer if a page is requested and the run is complete."""
     if not options.html or not options.examples or run.ended is not None:
         return
-    from bertsecrets.report.viewer import Examples, subjects_shown
-
     try:
-        run.examples = Examples(*session.example_maps(subjects_shown(run.verdicts)), options.examples)
+        run.examples = find_examples(session, run.verdicts, options.examples)
     except KeyboardInterrupt as error:  # verdicts are still shown and written
         run.ended = error
+
+
+def find_examples(session: "Session", verdicts: "Sequence[Verdict]", rows: int) -> "Examples":
+    """Return the data of the page's attention viewer, with a line for each checkpoint without maps.
+
+    No checkpoints are trained for this.
+
+    Args:
+        rows: Number of examples per task.
+    """
+    from bertsecrets.report.viewer import MEASURE, Examples, subjects_shown
+    from bertsecrets.store.entries import has_weights
+    from bertsecrets.types import Request
+
+    measurements, problems = [], []
+    for subject in subjects_shown(verdicts):
+        try:
+            if session.options.checkpoint is None and session.measurements.stored(Request(MEASURE, subject)) is None:
+                entry = session.checkpoints.find(subject, verify=False)
+                if entry is None or not has_weights(entry):
+                    raise MissingError("its weights were not kept")
+            measurements.append(session.measurement(MEASURE, subject))
+        except UserError as error:
+            problems.append(f"{subject}: {one_line(error)}")
+    return Examples(measurements, problems, rows)

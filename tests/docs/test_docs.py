@@ -20,7 +20,7 @@ from bertsecrets.options import PARSING
 SHELL = ("sh", "bash", "console", "")
 OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 # Options of pytest alone: its own, and those of the benchmarks.
-PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--collect-only", "--junitxml", "--benchmark-json"]
+PYTESTS = ["-k", "-m", "-rs", "--pyargs", "--collect-only", "--junitxml", "--benchmark-json"]
 PYTESTS += ["--benchmark-autosave", "--benchmark-compare", "--benchmark-compare-fail"]
 PYTESTS += ["--jobs", "--checkpoint", "--task", "--against", "--report", "--examples"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
