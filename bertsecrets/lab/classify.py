@@ -72,7 +72,7 @@ class GivenMaps:
     def __len__(self) -> int:
         return len(self.maps)
 
-    def one(self, place: int) -> Float[np.ndarray, "length length"]:
+    def values_of(self, place: int) -> Float[np.ndarray, "length length"]:
         """Return a map without its padding."""
         length = self.lengths[place]
         return self.maps[place, :length, :length]
@@ -80,7 +80,7 @@ class GivenMaps:
     @property
     def causal(self) -> int:
         """The number of causal maps, in which no token attends to a later token."""
-        return sum(not np.triu(self.one(place), 1).any() for place in range(len(self)))
+        return sum(not np.triu(self.values_of(place), 1).any() for place in range(len(self)))
 
     def _length_problem(self) -> str | None:
         """Return a message if a length or boundary is out of range, or None."""
@@ -94,7 +94,7 @@ class GivenMaps:
     def _value_problem(self) -> str | None:
         """Return a message if any values are not attention weights, or None."""
         for place in range(len(self)):
-            values = self.one(place).astype(np.float64)
+            values = self.values_of(place).astype(np.float64)
             infinite, negative = ~np.isfinite(values).all(1), (values < 0).any(1)
             if infinite.any():
                 return f"map {place} has a weight that is not a number in row {infinite.argmax()}: measure it again"
@@ -146,7 +146,9 @@ def classify(given: GivenMaps) -> list[Classes]:
         UserError: If a classifier is missing or damaged.
     """
     folder = chosen_folder()
-    table = torch.from_numpy(feature_table([given.one(place) for place in range(len(given))], given.boundary.tolist()))
+    table = torch.from_numpy(
+        feature_table([given.values_of(place) for place in range(len(given))], given.boundary.tolist())
+    )
     classes: list[Classes] = [{} for _ in range(len(given))]
     for reading in readings_of(read_report(folder)):
         rows = PatternClassifier.load(folder, reading).of_features(table).tolist()

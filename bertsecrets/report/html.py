@@ -21,9 +21,9 @@ from bertsecrets.report.text import (
     cite,
     count_line,
     observed_lines,
+    outcome_phrase,
     outcome_text,
     run_lines,
-    said,
     section_title,
     seeds_text,
     show_band,
@@ -197,7 +197,7 @@ def measurement_part(measurement: Measurement) -> str:
 def verdict_part(verdict: Verdict) -> str:
     """Return a verdict as an HTML fragment with its row, its reason, and the figures of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
-    outcome = outcome_text(said(verdict), verdict.against, verdict.within)
+    outcome = outcome_text(outcome_phrase(verdict), verdict.against, verdict.within)
     settings = load_settings().judge
     return _render(
         "notebook.html",
@@ -240,7 +240,7 @@ def _environment() -> Environment:
         cite=cite,
         observed_lines=observed_lines,
         outcome_text=outcome_text,
-        said=said,
+        outcome_phrase=outcome_phrase,
         show_published=show_published,
         show_band=show_band,
         format_number=format_number,

@@ -15,8 +15,8 @@ from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
     grid_legend,
     grid_rows,
+    outcome_phrase,
     run_lines,
-    said,
     seeds_text,
     task_title,
     verdict_row,
@@ -112,7 +112,9 @@ def _failures(failed: Sequence[Verdict]) -> str:
         _, _, statement, published, band, observed, _ = verdict_row(verdict)
         why = "; ".join(filter(None, (verdict.against, verdict.reason)))
         paper = published if band in ("", "-") else f"{published}; band {band}"
-        rows.append([f"{code(str(verdict.case))} {said(verdict)}", *map(prose, (statement, observed, paper, why))])
+        rows.append(
+            [f"{code(str(verdict.case))} {outcome_phrase(verdict)}", *map(prose, (statement, observed, paper, why))]
+        )
     header = ("claim", "statement", "observed", "published", "from what, and why")
     return f"### Claims that do not hold\n\n{bounded(header, rows, LIMIT // 3)}"
 

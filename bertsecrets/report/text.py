@@ -79,7 +79,7 @@ def describe(verdict: Verdict) -> str:
     """Return a few lines about a verdict: statement, published figure, band, observed value, reason."""
     case, remarks = verdict.case, verdict.remarks
     lines = [
-        f"{case} {said(verdict)}: {case.claim.statement} ({cite(case.claim.source)})",
+        f"{case} {outcome_phrase(verdict)}: {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
         f"  band      {show_band(case, verdict.band)}",
         f"  observed  {', '.join(observed_lines(verdict))}",
@@ -141,7 +141,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     """Return a verdict as cells: id, task, statement, published figure, band, observed value, outcome."""
     case = verdict.case
     remarks = verdict.remarks
-    outcome = outcome_text(said(verdict), verdict.against, verdict.within)
+    outcome = outcome_text(outcome_phrase(verdict), verdict.against, verdict.within)
     if verdict.observed is None or not shows(verdict):
         outcome += f": {verdict.reason}"
     if remarks:
@@ -157,7 +157,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     ]
 
 
-def said(verdict: Verdict) -> str:
+def outcome_phrase(verdict: Verdict) -> str:
     """Return the outcome as text. Known deviations are marked."""
     return f"{verdict.status} (known)" if verdict.known_deviation else verdict.status
 

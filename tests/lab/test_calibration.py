@@ -14,7 +14,7 @@ from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.lab.calibration import cells as counted
-from bertsecrets.lab.calibration.cells import Cell, count, find_setting, kept, least, only_outcomes, true_value
+from bertsecrets.lab.calibration.cells import Cell, count, find_setting, least, only_outcomes, stored_rates, true_value
 from bertsecrets.lab.calibration.rates_table import wrong
 from bertsecrets.lab.calibration.worlds import MODEL, Setting, SimulatedModel, find_world
 from bertsecrets.settings import JudgeParams
@@ -175,7 +175,7 @@ def test_a_killed_run_goes_on_from_its_finished_cells(capsys, tmp_path, monkeypa
     file = tmp_path / "cells.jsonl"
     call = ("lab", "calibrate", "--world", "null", "--claim", "C3-rte", "--worlds", 3, "--cells", file)
     first = run(capsys, *call)
-    assert [rates.cell.case for rates in kept(file).values()] == ["C3-rte"]
+    assert [rates.cell.case for rates in stored_rates(file).values()] == ["C3-rte"]
     with file.open("a") as lines:
         lines.write('{"code": "unfinished')
     monkeypatch.setattr(counted, "count", None)  # nothing is counted again

@@ -264,7 +264,7 @@ def code(cell: Cell) -> str:
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
 
-def kept(file: Path) -> dict[Cell, Rates]:
+def stored_rates(file: Path) -> dict[Cell, Rates]:
     """Return a file's finished cells that were made by the current code. Incomplete lines are skipped."""
     rates_by_cell = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
@@ -284,7 +284,7 @@ def count_all(cells: Sequence[Cell], confidence: float, jobs: int, file: Path | 
     Args:
         file: File of finished cells. New cells are appended, so that a killed run can be resumed.
     """
-    done = kept(file) if file else {}
+    done = stored_rates(file) if file else {}
     yield from (done[cell] for cell in cells if cell in done)
     for rates in _count_new([cell for cell in cells if cell not in done], confidence, jobs):
         if file:
