@@ -42,7 +42,6 @@ LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on all common file systems
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
 MOST_SEEDS = 100  # every checkpoint is trained once per seed
-MOST_EXAMPLES = 6  # as many as `example-maps` keeps
 
 
 def path(text: str) -> Path:
@@ -66,13 +65,6 @@ def _seeds(text: str) -> int | str:
         return text
 
 
-def _examples(text: str) -> int:
-    """Parse a number of examples."""
-    if not text.isdecimal() or int(text) > MOST_EXAMPLES:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is out of range: give 0 to {MOST_EXAMPLES}")
-    return int(text)
-
-
 def _option(help: str, default: Any = None, **parsing: Any) -> Any:
     """Return a field of `RunOptions` with the arguments of `add_argument`."""
     return field(default=default, metadata={"help": help, **parsing})
@@ -88,12 +80,6 @@ INITIALISATION: dict[str, Any] = {
 CHECKPOINT: dict[str, Any] = {
     "help": "judge only this checkpoint, fine-tuned on --task; --model is then the pretrained model to compare it with",
     **FOLDER,
-}
-EXAMPLES: dict[str, Any] = {
-    "help": "examples per task in the page's attention viewer, with their texts (default: 3; 0 for none)",
-    "type": _examples,
-    "default": 3,
-    "metavar": "N",
 }
 TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect on a trained checkpoint
 

@@ -44,8 +44,9 @@ from bertsecrets.cli.console import (
     warnings_in_one_line,
     what_is_kept,
 )
+from bertsecrets.cli.outputs import EXAMPLES
 from bertsecrets.errors import MissingError, RunError, UserError, check_extra, of_the_machine, one_line
-from bertsecrets.options import CHECKPOINT, EXAMPLES, PARSING, RunOptions, add_options, path
+from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path
 from bertsecrets.progress import shown_by
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning

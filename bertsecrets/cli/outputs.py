@@ -5,15 +5,16 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bertsecrets.errors import UserError, check_extra
-from bertsecrets.options import EXAMPLES, flag, path
+from bertsecrets.errors import UserError, check_extra, shortened
+from bertsecrets.options import flag, path
 from bertsecrets.store.files import check_writable
 
 if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
 
+MOST_EXAMPLES = 6  # as many as `example-maps` keeps
 # The output files, by option.
 FILES = {
     "html": "the report page",
@@ -26,6 +27,21 @@ FILES = {
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
 # Options that select claims and outputs. They are dropped from a command that judges a single claim again.
 CHOOSING = ("--task", "--claim", *map(flag, FILES), "--eval-results", "--examples", *SWITCHES)
+
+
+def _examples(text: str) -> int:
+    """Parse a number of examples."""
+    if not text.isdecimal() or int(text) > MOST_EXAMPLES:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is out of range: give 0 to {MOST_EXAMPLES}")
+    return int(text)
+
+
+EXAMPLES: dict[str, Any] = {
+    "help": "examples per task in the page's attention viewer, with their texts (default: 3; 0 for none)",
+    "type": _examples,
+    "default": 3,
+    "metavar": "N",
+}
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
