@@ -13,6 +13,7 @@ from rich.style import Style
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.outcomes import OUTCOMES, label
 from bertsecrets.report.tables import GAP, fold, sectioned, table
 from bertsecrets.report.text import (
@@ -208,17 +209,21 @@ def _own(verdict: Verdict) -> list[str]:
 
 
 def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:
-    """Return the remarks shared by all measured claims, and a letter for each other note."""
-    measured = [verdict.remarks for verdict in verdicts if verdict.measurements]
+    """Return the remarks shared by all claims measured on a model, and a letter for each other note."""
+    measured = [verdict.remarks for verdict in verdicts if _on_model(verdict)]
     first = measured[0] if len(measured) > 1 else []
     shared = [remark for remark in first if all(remark in remarks for remarks in measured)]
     notes = dict.fromkeys(note for verdict in verdicts for note in _own(verdict) if note not in shared)
     return shared, dict(zip(notes, LETTERS, strict=False))
 
 
+def _on_model(verdict: Verdict) -> bool:
+    return any(get_measure(measurement.measure).reads_model for measurement in verdict.measurements)
+
+
 def _legend(shared: Sequence[str], notes: Mapping[str, str], screen: Screen) -> Iterator[str]:
     """Yield the lines below the table."""
     if shared:
-        yield fold(f"  all: {'; '.join(shared)}", screen.width, 7)
+        yield fold(f"  on this model: {'; '.join(shared)}", screen.width, 7)
     for note, letter in notes.items():
         yield fold(f"  {letter:>3}: {note}", screen.width, 7)

@@ -59,10 +59,18 @@ def test_both_readings_are_shown(verdicts):
     assert shown[place + 1].split() == ["stripes", "10.0", "[9.16,", "10.9]", "%"]
 
 
+def test_remarks_shared_by_measurements_of_the_model_are_printed_once_next_to_claims_on_published_figures(verdicts):
+    published = verdict("D7-rte", "reproduced", 58.9, (58.9, 58.9), provenance={})
+    figures = replace(published.measurements[0], measure="published-figures", reused=False)
+    shown = verdict_table([*verdicts, replace(published, measurements=(figures,))])
+    assert shown.count("limit 48") == 1
+    assert "  on this model: limit 48; unofficial data; stored" in shown
+
+
 def test_shared_remarks_are_printed_once_and_others_have_letters(verdicts):
     shown = verdict_table(verdicts)
     assert shown.count("stored") == shown.count("limit 48") == 1
-    assert "  all: limit 48; unofficial data; stored" in shown
+    assert "  on this model: limit 48; unofficial data; stored" in shown
     row = next(line for line in shown.splitlines() if line.startswith("D1-untrained "))
     constant, interim = row.split()[-1].split(",")
     assert f"  {constant}: the published figure is that of a constant answer" in shown
