@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -235,7 +236,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that a file or folder can be written, without writing to it.
+    """Check that a file or folder can be written. The nearest existing folder is tested with a file without a name.
 
     Raises:
         RunError: If a parent is a file or is not writable.
@@ -243,8 +244,13 @@ def check_writable(path: Path) -> None:
     nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
     if nearest != path and not nearest.is_dir():
         raise RunError(f"cannot write {path}: {nearest} is a file: choose another location")
-    if not os.access(nearest, os.W_OK):
-        raise RunError(f"cannot write {path}: {nearest} is not writable: choose another location")
+    try:
+        if not os.access(nearest, os.W_OK):
+            raise PermissionError
+        if nearest.is_dir():
+            tempfile.TemporaryFile(dir=nearest).close()  # /proc claims to be writable
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {nearest} is not writable: choose another location") from error
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Defaults of options from `pyproject.toml` and the environment; limits of options; outputs that are checked first."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from calls import run, told
@@ -100,3 +101,9 @@ def test_bash_completes_commands_and_their_options(capsys):
         assert (
             subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout == f"{completed}\n"
         )
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which even root creates no files")
+def test_a_folder_that_only_claims_to_be_writable_is_refused_before_measuring(capsys, shared):
+    command = ("measure", "scores", "--task", "rte", *shared, "--save", "/proc/saved")
+    assert "cannot write /proc/saved: /proc is not writable" in told(capsys, *command)
