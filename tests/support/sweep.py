@@ -1,7 +1,7 @@
 """Trainings and measures on many families, compared with naive references; `--all` tries all that `zoo` lists.
 
 `PYTHONPATH=.:tests/support python tests/support/sweep.py` prints a table, and ends with exit code 1 if
-a number is wrong or a measure crashes. `--write` tries all further families and lists them in docs/families.md.
+a number is wrong or a measure crashes. `--write` tries all families and writes the tables in docs/families.md.
 """
 
 import argparse
@@ -34,7 +34,8 @@ TRAININGS = ("pretrained", "frozen")
 ROWS, STEPS, RATE, LENGTH = 6, 2, 1e-3, 32
 SIGNS = {"exact": "=", "refused": "-", "wrong": "WRONG", "crash": "CRASH"}
 PAGE = DOCS / "families.md"
-HEAD = "| exact | further families |"
+COUNTS = "| families | exact | refused | crash | wrong |"
+GROUPS = "| exact | further families |"
 Outcomes = dict[str, tuple[str, str]]  # by training or measure: the outcome, and what is to be said about it
 
 
@@ -141,17 +142,27 @@ def exact(outcomes: Outcomes) -> str:
     return ", ".join(kept) or "nothing"
 
 
-def write(found: dict[str, Outcomes]) -> None:
-    """Write the list of further families into docs/families.md."""
-    groups: dict[str, list[str]] = {}
+def counts(found: dict[str, Outcomes]) -> str:
+    """The number of trainings and measures with each outcome; what needs a refused training is refused as well."""
+    names = [outcomes.get(name, ("refused",))[0] for outcomes in found.values() for name in (*TRAININGS, *MEASURES)]
+    return f"| {len(found)} | {' | '.join(str(names.count(kind)) for kind in ('exact', 'refused', 'crash', 'wrong'))} |"
+
+
+def groups(found: dict[str, Outcomes]) -> list[str]:
+    """Families by what is exact."""
+    names: dict[str, list[str]] = {}
     for family, outcomes in found.items():
-        groups.setdefault(exact(outcomes), []).append(family)
+        names.setdefault(exact(outcomes), []).append(family)
     first = ("everything", "everything but `norm-attention`")
-    order = sorted(groups, key=lambda group: (group not in first, group == "nothing", -group.count(","), group))
-    rows = [f"| {group} | {', '.join(sorted(groups[group]))} |" for group in order]
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
+    order = sorted(names, key=lambda group: (group not in first, group == "nothing", -group.count(","), group))
+    return [f"| {group} | {', '.join(sorted(names[group]))} |" for group in order]
+
+
+def with_table(page: str, head: str, rows: list[str]) -> str:
+    """The page with other rows in one of its tables."""
+    before, _, rest = page.partition(head)
     after = dropwhile(lambda line: line.startswith("|"), rest.removeprefix("\n").splitlines())
-    PAGE.write_text("\n".join([before + HEAD, "|---|---|", *rows, *after]) + "\n", encoding="utf-8")
+    return "\n".join([before + head, "|---" * (head.count("|") - 1) + "|", *rows, *after]) + "\n"
 
 
 def main() -> int:
@@ -159,15 +170,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", help="as transformers names their model types")
     parser.add_argument("--all", action="store_true", help="all that zoo lists")
-    parser.add_argument("--write", action="store_true", help="all further families, and write them into the page")
+    parser.add_argument("--write", action="store_true", help="all, and write the page's tables")
     options = parser.parse_args()
     logging.getLogger("bertsecrets").setLevel(logging.ERROR)
     transformers.utils.logging.disable_progress_bar()
-    chosen = [*FAMILIES, *FURTHER, *VARIANTS] if options.all else FURTHER if options.write else options.families
+    chosen = [*FAMILIES, *FURTHER, *VARIANTS] if options.all or options.write else options.families
     found = run(chosen)
     wrong = failures(found)
     if options.write and not wrong:
-        write({family: found[family] for family in FURTHER})
+        page = with_table(PAGE.read_text(encoding="utf-8"), COUNTS, [counts(found)])
+        further = groups({family: found[family] for family in FURTHER})
+        PAGE.write_text(with_table(page, GROUPS, further), encoding="utf-8")
     print(f"{len(found)} families: {len(wrong)} numbers wrong or crashes")
     return 1 if wrong else 0
 
