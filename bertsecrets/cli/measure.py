@@ -71,7 +71,9 @@ def measure(options: argparse.Namespace) -> None:
     Raises:
         UserError: If options are incompatible, or data or a tool is missing.
     """
+    from bertsecrets.ablation.head_sets import parse_sets
     from bertsecrets.measures.registry import get_measure, measure_names
+    from bertsecrets.models.configuration import shape_of
     from bertsecrets.session import Session
 
     check_files([options.json])
@@ -96,6 +98,8 @@ def measure(options: argparse.Namespace) -> None:
     subject = session.subject(options.task, options.init, options.seed)
     if any(measure.reads_model for measure in measures) and (options.checkpoint is None or compares):
         session.check_model()
+    if "heads" in given and options.checkpoint is None and (shape := shape_of(session.ref(session.model))) is not None:
+        parse_sets(given["heads"], *shape)  # before training
     all_options = [measure.variants(session.settings) if options.measure == ALL else [given] for measure in measures]
     runs = [(measure, values) for measure, own in zip(measures, all_options, strict=True) for values in own]
     if options.checkpoint is None:

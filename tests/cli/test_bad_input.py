@@ -157,6 +157,12 @@ def test_damaged_validation_rows_are_refused_before_training(capsys, shared, tin
     assert "dev.tsv, line 2, column 'label': unknown label 'perhaps'" in told(capsys, *call)
 
 
+def test_sets_of_heads_are_checked_before_training(capsys, shared, monkeypatch):
+    monkeypatch.setattr(CheckpointCache, "get", lambda *_: pytest.fail("trained first"))
+    call = ["measure", "head-ablation", "--task", "rte", "--init", "frozen", *shared, "--heads"]
+    assert "'9.1' does not exist: the model has layers 1 to 3" in told(capsys, *call, "1.1 9.1")
+
+
 def test_a_different_corpus_is_neither_overwritten_nor_reused(capsys, tmp_path):
     call = ["corpus", tmp_path / "glue", "--train-rows", 5, "--dev-rows", 3]
     first = run(capsys, *call)
