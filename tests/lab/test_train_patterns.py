@@ -140,7 +140,7 @@ def test_damaged_weights_are_refused_in_one_line(trained, tmp_path, harm):
 
 def test_weights_of_other_features_are_refused(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("bertsecrets.patterns.classifier.feature_names", lambda: ("another",))
-    with pytest.raises(UserError, match="other features"):
+    with pytest.raises(UserError, match="features or classes of another version"):
         PatternClassifier.load(trained / "made", "special")
 
 
