@@ -106,9 +106,9 @@ def draw(measured: dict[str, list[Point]]) -> str:
     mpl.rcParams["svg.hashsalt"] = "bertsecrets"
     figure = Figure(figsize=(11, 3), layout="constrained")
     for axes, (axis, points) in zip(figure.subplots(1, len(measured), sharey=True), measured.items(), strict=True):
-        sizes = [one.value for one in points]
-        axes.plot(sizes, [one.plain for one in points], marker="s", label="a plain pass per head")
-        axes.plot(sizes, [one.ours for one in points], marker="o", label="the engine")
+        sizes = [point.value for point in points]
+        axes.plot(sizes, [point.plain for point in points], marker="s", label="a plain pass per head")
+        axes.plot(sizes, [point.ours for point in points], marker="o", label="the engine")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(sizes, [str(size) for size in sizes])

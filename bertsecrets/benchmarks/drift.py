@@ -17,7 +17,7 @@ from bertsecrets.compare.pins import side_of_pin
 from bertsecrets.compare.sides import MeasureOnTask, Part
 from bertsecrets.errors import UserError, one_line
 from bertsecrets.options import RunOptions
-from bertsecrets.report.findings import drift_message, drift_table, verdict_line
+from bertsecrets.report.findings import comparison_line, drift_message, drift_table
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -73,7 +73,7 @@ class Drift:
         except UserError as error:
             return error
         about = f"from {self.pin.name} ({self.pin.kind}) to {side.name}"
-        self.summary = [about, drift_table(comparison).text(), verdict_line(comparison)]
+        self.summary = [about, drift_table(comparison).text(), comparison_line(comparison)]
         return comparison
 
     @pytest.fixture

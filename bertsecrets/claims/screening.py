@@ -57,21 +57,21 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
         by_seed: For each seed, the measurements that the claim's quantity needs, by name.
     """
     problems = [seed_problem(needed) for needed in by_seed]
-    kept = [needed for needed, problem in zip(by_seed, problems, strict=True) if not problem]
+    informative = [needed for needed, problem in zip(by_seed, problems, strict=True) if not problem]
     left_out = [problem for problem in problems if problem]
-    if len(kept) < FEWEST_SEEDS and len(left_out) > len(kept):
+    if len(informative) < FEWEST_SEEDS and len(left_out) > len(informative):
         several = f"{len(left_out)} of {len(by_seed)} seeds cannot be judged: " if len(by_seed) > 1 else ""
-        more = bool(kept) or len(by_seed) < FEWEST_SEEDS
-        return Usable(kept, left_out, several + ", ".join(left_out), more)
-    for seed, other in combinations(kept, 2):
+        more = bool(informative) or len(by_seed) < FEWEST_SEEDS
+        return Usable(informative, left_out, several + ", ".join(left_out), more)
+    for seed, other in combinations(informative, 2):
         for first, second in zip(all_of(seed), all_of(other), strict=True):
             if first.examples != second.examples:
                 problem = f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
-                return Usable(kept, left_out, problem)
+                return Usable(informative, left_out, problem)
             if first.subject != second.subject and is_copy(first, second):
                 problem = f"{first.subject} and {second.subject} give the same numbers: the seed has no effect"
-                return Usable(kept, left_out, problem)
-    return Usable(kept, left_out)
+                return Usable(informative, left_out, problem)
+    return Usable(informative, left_out)
 
 
 def seed_problem(needed: Mapping[str, Needed]) -> str:

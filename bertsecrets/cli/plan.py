@@ -71,7 +71,7 @@ def plan(options: argparse.Namespace) -> None:
     Raises:
         UserError: If a task or claim is unknown, or there is nothing to plan.
     """
-    from bertsecrets.jobs.estimates import estimate, within
+    from bertsecrets.jobs.estimates import estimate_jobs, within
     from bertsecrets.jobs.plan import PlanningSession, plan_for
     from bertsecrets.jobs.prepare import with_share
 
@@ -85,7 +85,7 @@ def plan(options: argparse.Namespace) -> None:
     if not possible:
         reason = next(iter(lacking), "no implemented claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
-    estimates = estimate(session, plan_for(session, possible, session.model, session.seeds))
+    estimates = estimate_jobs(session, plan_for(session, possible, session.model, session.seeds))
     if options.decides:
         _print_decided(session, possible, estimates, options.jobs)
         return

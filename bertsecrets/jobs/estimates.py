@@ -50,7 +50,7 @@ class JobEstimate:
     leader: Request | None = None
 
 
-def estimate(session: Session, planned: Plan) -> list[JobEstimate]:
+def estimate_jobs(session: Session, planned: Plan) -> list[JobEstimate]:
     """Estimate the cost of every job in a plan, without training, measuring or downloading anything."""
     costs, known = Costs(session), states(session, planned)
     estimates = []
@@ -87,7 +87,7 @@ def seed_cost(session: Session, first: Sequence[Case] = ()) -> Callable[[Sequenc
 
     def cost(cases: Sequence[Case], seed: int) -> float:
         plan = plan_for(session, first, session.model, [1]) | plan_for(session, cases, session.model, [seed])
-        return sum(estimate.seconds or 0 for estimate in estimate(session, plan))
+        return sum(estimate.seconds or 0 for estimate in estimate_jobs(session, plan))
 
     return cost
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from bertsecrets.claims.requirements import reads_rows
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.estimates import announcement, estimate, total_seconds
+from bertsecrets.jobs.estimates import announcement, estimate_jobs, total_seconds
 from bertsecrets.jobs.plan import plan_for
 from bertsecrets.models.configuration import open_config, open_tokenizer, shape_of
 from bertsecrets.models.locations import ModelRef
@@ -41,7 +41,7 @@ def preflight(
     lines = [f"{len(cases)} claims to judge on {session.model}"]
     if trains:
         planned = plan_for(session, cases, session.model, seeds)
-        estimates = [each for each in estimate(session, planned) if each.state != "stored"]
+        estimates = [each for each in estimate_jobs(session, planned) if each.state != "stored"]
         if not estimates:
             return 0.0
         seconds = total_seconds(estimates)

@@ -82,7 +82,7 @@ def drift_findings(comparison: Comparison) -> Findings:
             *map(drift_message, drifted),
             *(f"left out: {name}: {why}" for name, why in left_out.items()),
             *([f"smallest effects of interest: {effects}"] if effects else []),
-            verdict_line(comparison),
+            comparison_line(comparison),
         ],
     )
 
@@ -148,7 +148,7 @@ def drift_message(measure: Compared) -> str:
     return "\n".join(lines)
 
 
-def verdict_line(comparison: Comparison) -> str:
+def comparison_line(comparison: Comparison) -> str:
     """Return a one-line outcome of a comparison."""
     compared = [measure for measure in comparison.measures if measure.outcome != "not comparable"]
     drifted = [measure for measure in compared if measure.outcome == "drift"]

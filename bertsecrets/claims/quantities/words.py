@@ -53,11 +53,11 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     If no kind occurs in enough inputs, all that occur are returned. The judge then reports too few examples.
     """
     inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
-    kept = [kind for kind, count in inputs.items() if count >= FEWEST]
-    if not kept:
+    frequent = [kind for kind, count in inputs.items() if count >= FEWEST]
+    if not frequent:
         return [kind for kind, count in inputs.items() if count], []
-    few = ", ".join(f"{kind} (in {count} inputs)" for kind, count in inputs.items() if kind not in kept)
-    return kept, [f"left out: {few}"] if few else []
+    few = ", ".join(f"{kind} (in {count} inputs)" for kind, count in inputs.items() if kind not in frequent)
+    return frequent, [f"left out: {few}"] if few else []
 
 
 @quantity("best-feature-growth", unit="attention", after=FEATURES, before=Need("features", "against"))
@@ -116,8 +116,8 @@ def best_against_special(features: Measurement) -> Estimand:
     for kind in special:
         if np.isnan(features.value(kind)).all():
             raise NotApplicableError(f"the model has no [{kind.upper()}]")
-    kept, notes = _frequent({kind: flat(features, kind) for kind in LINGUISTIC})
-    kinds, clusters = (*special, *kept), clusters_of(features)
+    frequent, notes = _frequent({kind: flat(features, kind) for kind in LINGUISTIC})
+    kinds, clusters = (*special, *frequent), clusters_of(features)
     first = halves(features.examples, clusters)
     block = np.stack([cross_fitted(flat(features, kind), first)[0] for kind in kinds], axis=1)
 
@@ -213,9 +213,9 @@ def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
     Features that occur in too few inputs are excluded.
     """
     rows = _cls_row(features)
-    kept, notes = _frequent({kind: rows[kind] for kind in FIGURE_7.values()})
-    figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7.items() if kind in kept])
-    block, folder = np.hstack([rows[kind] for kind in kept]), TASKS[features.subject.task].folder
+    frequent, notes = _frequent({kind: rows[kind] for kind in FIGURE_7.values()})
+    figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7.items() if kind in frequent])
+    block, folder = np.hstack([rows[kind] for kind in frequent]), TASKS[features.subject.task].folder
     estimand = likeness(block, figures, folder, ranks=ranks, clusters=clusters_of(features))
     return replace(estimand, notes=(*estimand.notes, *notes))
 

@@ -213,7 +213,7 @@ def left_out_errors(read: ReadMaps) -> dict[str, list[float]]:
     if len(names) < 2:
         return {}
     labels = np.array(
-        [np.eye(len(CLASSES))[[CLASSES.index(one) for one in votes]].mean(0) for votes in read.pictures.votes]
+        [np.eye(len(CLASSES))[[CLASSES.index(label) for label in votes]].mean(0) for votes in read.pictures.votes]
     )
     heads = np.array([_head(each) for each in read.pictures])
     errors = {}
