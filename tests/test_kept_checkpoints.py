@@ -56,7 +56,7 @@ def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
         assert again.reused
         assert again.values == first.values
         assert again.provenance == first.provenance
-    assert "retrained" not in capsys.readouterr().err
+    assert "it is retrained" not in capsys.readouterr().err
 
 
 def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject, capsys):
@@ -165,6 +165,6 @@ def test_parallel_jobs_drop_no_weights_that_another_job_needs(capsys, shared, tm
     code, values, captured = reported(capsys, ["run", "--jobs", 2], shared, tmp_path, "--keep-checkpoints", "none")
     assert sizes(tmp_path) == []
     assert len(re.findall("deleted the weights of .*-s1: ", captured.err)) == 2  # each as soon as it was measured
-    assert "retrained" not in captured.err
+    assert "it is retrained" not in captured.err
     assert len(values) == 2
     assert code in (0, 1)

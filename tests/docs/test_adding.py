@@ -21,7 +21,10 @@ from tiny import LAYERS, save_tokenizer
 pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-PARTS = ("bertsecrets", "expected", "params.yaml", "benchmarks/conftest.py", "benchmarks/test_claims.py")
+PARTS = (
+    *("bertsecrets", "expected", "docs/sources.md", "params.yaml"),
+    *("benchmarks/conftest.py", "benchmarks/test_claims.py"),
+)
 # Runs the commands given as JSON, each [program, words, allowed exit codes], and prints their outputs as JSON.
 RUN = """
 import contextlib, io, json, sys
