@@ -48,7 +48,12 @@ Ends = tuple[float, float]
 
 
 def judge(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, checkpoint: bool = False
+    case: Case,
+    by_seed: Sequence[Mapping[str, Needed]],
+    settings: JudgeParams,
+    *,
+    checkpoint: bool = False,
+    p_values: bool = True,
 ) -> Verdict:
     """Return the verdict on a claim from the measurements of each seed.
 
@@ -56,17 +61,20 @@ def judge(
         by_seed: For each seed, the measurements that the claim's quantity needs, by name (`requirements.measure_case`).
         checkpoint: Whether to judge a single checkpoint instead of the training procedure. The interval then accounts
             only for the sampling of examples.
+        p_values: Whether to compute the p-values, which take most of the time and do not affect the outcome.
     """
     readings = under_readings(case)
     if readings:
-        verdicts = {name: _judge(read_case, by_seed, settings, checkpoint) for name, read_case in readings.items()}
+        verdicts = {name: _judge(read_case, by_seed, settings, checkpoint, p_values) for name, read_case in readings.items()}
         verdict = combined_readings(case, verdicts)
     else:
-        verdict = _judge(case, by_seed, settings, checkpoint)
+        verdict = _judge(case, by_seed, settings, checkpoint, p_values)
     return replace(verdict, interim="this checkpoint") if checkpoint and not case.claim.seedless else verdict
 
 
-def _judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool) -> Verdict:
+def _judge(
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool, p_values: bool
+) -> Verdict:
     """Judge a claim, under the reading given by its arguments if it depends on one."""
     claim = case.claim
     assert claim.quantity is not None
@@ -92,7 +100,7 @@ def _judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeP
     )
     weighed = Weighed(case, estimands, observed, at_published_size(case, observed, measurements), settings.confidence)
     outcome, reason = weighed.outcome
-    against, in_favour = weighed.p_values
+    against, in_favour = weighed.p_values if p_values else (None, None)
     if claim.existence:
         against = None  # the claim cannot deviate, so it cannot be a false alarm
         if outcome == "deviates":

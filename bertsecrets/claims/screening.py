@@ -1,7 +1,8 @@
 """Checks before a verdict: whether a claim applies to a model, and which seeds are usable.
 
 Seeds that collapsed or learned nothing are uninformative about the training procedure, so they are excluded and listed
-in the verdict. Duplicate seeds are rejected because they would make the seed variance look too small.
+in the verdict. Claims about the score itself exclude only collapsed seeds, since excluding low scores would select the
+better seeds. Duplicate seeds are rejected because they would make the seed variance look too small.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ GIVEN = ("target", "errors", "cluster")  # samples that do not come from the sub
 MANY = 100  # examples; fewer are not enough to detect a model that learned nothing, or a copy
 LEARNED = 1.645  # standard errors above chance that count as having learned (5 %, one-sided)
 VARIED = 0.05  # minimum fraction of predictions outside the most frequent class for non-constant output
+COLLAPSED = 0.1  # the same, for seeds that predict no better than chance
 SHARED_ERRORS = 50  # errors per differing prediction that indicate a copy; real seeds have far fewer
 DUST = 1e-5  # in standard deviations of a sample; real seeds differ by more
 
@@ -35,19 +37,22 @@ class Usable:
     Args:
         by_seed: Measurements of each usable seed.
         left_out: Reason for each excluded seed.
+        counted: Reason for each seed that learned nothing and is not excluded.
         problem: Why these seeds cannot be judged; empty if they can.
         more: Whether more seeds could solve the problem.
     """
 
     by_seed: Sequence[Mapping[str, Needed]]
     left_out: Sequence[str] = ()
+    counted: Sequence[str] = ()
     problem: str = ""
     more: bool = False
 
     @property
     def notes(self) -> list[str]:
-        """A note for the verdict that lists the excluded seeds."""
-        return [f"{len(self.left_out)} left out: {', '.join(self.left_out)}"] if self.left_out else []
+        """Notes for the verdict that list the excluded seeds, and those that learned nothing but count."""
+        seeds = {"left out": self.left_out, "counted": self.counted}
+        return [f"{len(reasons)} {what}: {', '.join(reasons)}" for what, reasons in seeds.items() if reasons]
 
 
 def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
@@ -56,22 +61,27 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
     Args:
         by_seed: For each seed, the measurements that the claim's quantity needs, by name.
     """
-    problems = [seed_problem(needed) for needed in by_seed]
-    informative = [needed for needed, problem in zip(by_seed, problems, strict=True) if not problem]
-    left_out = [problem for problem in problems if problem]
-    if len(informative) < FEWEST_SEEDS and len(left_out) > len(informative):
-        several = f"{len(left_out)} of {len(by_seed)} seeds cannot be judged: " if len(by_seed) > 1 else ""
-        more = bool(informative) or len(by_seed) < FEWEST_SEEDS
-        return Usable(informative, left_out, several + ", ".join(left_out), more)
-    for seed, other in combinations(informative, 2):
+    used: list[Mapping[str, Needed]] = []
+    problems: dict[bool, list[str]] = {True: [], False: []}  # by whether the seed counts
+    for needed in by_seed:
+        counts = not (problem := seed_problem(needed)) or is_result(needed)
+        used += [needed] if counts else []
+        problems[counts] += [problem] if problem else []
+    left_out, counted = problems[False], problems[True]
+    learned = len(used) - len(counted)
+    if learned < FEWEST_SEEDS and learned < len(by_seed) - learned:
+        several = f"{len(by_seed) - learned} of {len(by_seed)} seeds cannot be judged: " if len(by_seed) > 1 else ""
+        more = bool(learned) or len(by_seed) < FEWEST_SEEDS
+        return Usable(used, left_out, counted, several + ", ".join([*left_out, *counted]), more)
+    for seed, other in combinations(used, 2):
         for first, second in zip(all_of(seed), all_of(other), strict=True):
             if first.examples != second.examples:
                 problem = f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
-                return Usable(informative, left_out, problem)
+                return Usable(used, left_out, counted, problem)
             if first.subject != second.subject and is_copy(first, second):
                 problem = f"{first.subject} and {second.subject} give the same numbers: the seed has no effect"
-                return Usable(informative, left_out, problem)
-    return Usable(informative, left_out)
+                return Usable(used, left_out, counted, problem)
+    return Usable(used, left_out, counted)
 
 
 def seed_problem(needed: Mapping[str, Needed]) -> str:
@@ -81,6 +91,16 @@ def seed_problem(needed: Mapping[str, Needed]) -> str:
         if problem:
             return f"{measurement.subject}: {problem}"
     return ""
+
+
+def is_result(needed: Mapping[str, Needed]) -> bool:
+    """Return whether a seed counts even if it learned nothing: only scores are judged, and its predictions vary."""
+    return all(
+        measurement.measure == "scores"
+        and not get_measure("scores").degenerate(measurement)
+        and (not not_learned(measurement) or _varied(measurement.samples["predicted"], COLLAPSED))
+        for measurement in all_of(needed)
+    )
 
 
 def not_learned(measurement: Measurement) -> str:
@@ -167,9 +187,9 @@ def _spread(sample: np.ndarray) -> float:
     return float(np.nanstd(sample.astype(np.float64))) if not np.isnan(sample).all() else 0.0
 
 
-def _varied(answers: np.ndarray) -> bool:
+def _varied(answers: np.ndarray, least: float = VARIED) -> bool:
     _, counts = np.unique(answers, return_counts=True)
-    return bool(1 - counts.max() / answers.size >= VARIED)
+    return bool(1 - counts.max() / answers.size > least)
 
 
 def model_problem(case: Case, measurement: Measurement) -> str | None:

@@ -54,6 +54,13 @@ def test_a_prediction_interval_by_hand():
     assert band(made_up(figure=FIVE_SEEDS), 0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
 
 
+def test_seeds_with_the_same_score_do_not_make_a_band_of_no_width():
+    """A score on 277 rows is known to one answer, whose rounding has the standard deviation 100 / 277 / sqrt(12)."""
+    low, high = band(made_up(sampling="score"), 0.95, seen(spread=0.0, seeds=3))
+    half = 2.776 * 100 / 277 / math.sqrt(12) * math.sqrt(1 + 1 / 3)
+    assert (low, high) == pytest.approx((60 - half, 60 + half), abs=0.001)
+
+
 def test_rounding_comes_on_top_and_alone_where_nothing_is_trained():
     figure = {"published": 0.2, "rounding": 0.005}
     sentences = made_up("frame-heads-lead", "all", figure=figure)
@@ -508,6 +515,17 @@ def test_seeds_that_learned_nothing_are_left_out_and_named(few):
     assert "1 left out: m-rte-pretrained-s2: " in found.reason
     without = judge(above, [needed("score", one) for one in seeds if one is not seeds[1]], SETTINGS)
     assert (found.observed, found.interval) == (without.observed, without.interval)
+
+
+def test_a_claim_about_the_score_counts_seeds_with_varied_answers_that_learned_nothing():
+    """Leaving them out would leave the better half of a model that scores near chance."""
+    rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
+    seeds = [learned(0.65, 1, rng), learned(0.5, 2, rng), *(learned(0.65, seed, rng) for seed in (3, 4))]
+    found = judge(above, [needed("score", one) for one in seeds], SETTINGS)
+    assert found.seeds == (1, 2, 3, 4)
+    right = [(one.sample("predicted") == one.sample("target")).mean() for one in seeds]
+    assert found.observed == pytest.approx(100 * np.mean(right))
+    assert "1 counted: m-rte-pretrained-s2: has learned nothing" in found.reason
 
 
 def test_a_training_that_mostly_collapses_fails():
