@@ -8,6 +8,7 @@ import argparse
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -32,7 +33,7 @@ from bertsecrets.benchmarks.output import (
     uncaptured,
     write_report,
 )
-from bertsecrets.benchmarks.selection import LEFT_OUT, case_of, leave_out, marks, names_claim
+from bertsecrets.benchmarks.selection import case_of, collection_lines, leave_out, marks, names_claim
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import (
@@ -141,7 +142,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for case in cases():
         if options.checkpoint_task not in (None, case.task):
             continue
-        if case.claim.on_request and not names_claim(metafunc.config, case.claim.id):
+        case = replace(case, named=names_claim(metafunc.config, case.claim.id))
+        if case.claim.on_request and not case.named:
             continue
         applied = [getattr(pytest.mark, name) for name in marks(case)]
         if options.whole and (known := case.known_deviation(model)):
@@ -156,9 +158,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     leave_out(config, items)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Return the line about deselected claims over several tasks."""
-    return [config.stash[LEFT_OUT]] if LEFT_OUT in config.stash else []
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    """Return the lines about deselected claims over several tasks, and about claims that the data cannot decide."""
+    return collection_lines(config, items)
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,7 +1,7 @@
 """Selection of benchmarks by `-k` and `-m`: marks, and claims over several tasks."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -25,9 +25,9 @@ def marks(case: Case) -> list[str]:
 
 def names_claim(config: pytest.Config, claim: str) -> bool:
     """Return whether a claim is named by `-k` (case-insensitive, as in pytest), `-m` or an argument."""
-    return claim.lower() in config.option.keyword.lower() or any(
-        claim in word for word in (config.option.markexpr, *config.args)
-    )
+    name = rf"(?<![^\W_]){re.escape(claim)}(?![^\W_])"  # G1 names G1-rte, but not G11
+    words = " ".join((config.option.markexpr, *config.args))
+    return bool(re.search(name, config.option.keyword, re.IGNORECASE) or re.search(name, words))
 
 
 def case_of(item: pytest.Item) -> Case | None:
@@ -63,3 +63,11 @@ def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[
     if left_out:
         config.stash[LEFT_OUT] = left_out_line(left_out)
     return list(left_out)
+
+
+def collection_lines(config: pytest.Config, items: Iterable[pytest.Item]) -> list[str]:
+    """Return the lines about deselected claims over several tasks, and about claims that the data cannot decide."""
+    from bertsecrets.claims.requirements import not_judged_line
+
+    lines = [config.stash.get(LEFT_OUT, ""), not_judged_line(case for item in items if (case := case_of(item)))]
+    return [line for line in lines if line]

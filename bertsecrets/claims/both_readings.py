@@ -37,7 +37,7 @@ def reading_of(case: Case) -> str:
 def under(case: Case, reading: str) -> Case:
     """Return a case that is judged under only one reading."""
     arguments = {**case.claim.arguments, ARGUMENT: reading}
-    return Case(case.claim.model_copy(update={"arguments": arguments}), case.task)
+    return replace(case, claim=case.claim.model_copy(update={"arguments": arguments}))
 
 
 def combined_readings(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict":

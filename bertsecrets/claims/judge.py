@@ -65,7 +65,9 @@ def judge(
     """
     readings = under_readings(case)
     if readings:
-        verdicts = {name: _judge(read_case, by_seed, settings, checkpoint, p_values) for name, read_case in readings.items()}
+        verdicts = {
+            name: _judge(read_case, by_seed, settings, checkpoint, p_values) for name, read_case in readings.items()
+        }
         verdict = combined_readings(case, verdicts)
     else:
         verdict = _judge(case, by_seed, settings, checkpoint, p_values)

@@ -8,13 +8,15 @@ from functools import cache
 from pydantic import ValidationError
 
 from bertsecrets.claims.figure import P20
-from bertsecrets.claims.schema import Case
+from bertsecrets.claims.schema import Case, claims_folder
 from bertsecrets.errors import UserError
 from bertsecrets.reading import read_text
-from bertsecrets.settings import Section, first_problem, project_path
+from bertsecrets.settings import Section, first_problem
+from bertsecrets.texts.tasks import TASKS
 
 FILE = "as-published.json"
 LIMIT = 2**22  # bytes
+DECIDED = 0.5  # minimum fraction of worlds that are decided in a case that the task's examples can decide
 
 
 class Prospect(Section):
@@ -23,7 +25,8 @@ class Prospect(Section):
     `truth` is the true value of the quantity in these worlds, and `contradicted` is True if it contradicts the claim.
     `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `1` and `5` seeds). Under
     `auto`, `seeds` is the mean number of seeds, and `decided_by` the proportion of worlds decided with at most 1, 2,
-    ... seeds.
+    ... seeds. `examples` is the number of examples without which most worlds stay undecided however many seeds there
+    are, if the task has fewer.
     """
 
     worlds: int
@@ -32,6 +35,7 @@ class Prospect(Section):
     outcomes: dict[str, dict[str, float]]
     seeds: float
     decided_by: tuple[float, ...]
+    examples: int | None = None
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the proportion of worlds with an outcome."""
@@ -65,7 +69,7 @@ def prospects() -> Prospects | None:
     Raises:
         UserError: The file is malformed.
     """
-    file = project_path("expected") / FILE
+    file = claims_folder() / FILE
     if not file.is_file():
         return None
     try:
@@ -79,6 +83,20 @@ def prospect(case: Case) -> Prospect | None:
     """Return a case's prospect; None if it was not simulated."""
     recorded = prospects()
     return None if recorded is None else recorded.cases.get(str(case))
+
+
+def too_few_examples(case: Case) -> str:
+    """Return how many examples a case needs, as text, if its task has too few to decide it; otherwise empty.
+
+    These are cases that stay undecided in most simulated worlds in which the model is as published, because of the
+    sampling error of the examples.
+    """
+    found = prospect(case)
+    if found is None or found.examples is None or found.contradicted:
+        return ""
+    if found.share("reproduced") + found.share("deviates") >= DECIDED:
+        return ""
+    return f"cannot be decided on {TASKS[case.task].title} (needs about {float(f'{found.examples:.2g}'):,.0f} examples)"
 
 
 def prospect_text(case: Case) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 from bertsecrets.claims.band import undecidable
+from bertsecrets.claims.prospects import too_few_examples
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case
@@ -152,10 +153,26 @@ def needed(
 
 def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
     """Return why a case cannot be judged for a model, if that is known before measuring; otherwise None."""
-    if no_data := undecidable(case):
+    if no_data := not_judged(case):
         return no_data
     by_weights = weights_problem(case, bench.weights(model)) if case.claim.needs_weights else None
     return by_weights or (shape_problem(case, bench.shape(model)) if case.claim.needs_shape else None)
+
+
+def not_judged(case: Case) -> str:
+    """Return why a case is not judged on any model: no data, or too few examples, can decide it. Otherwise empty.
+
+    Named cases are judged even if there are too few examples.
+    """
+    return undecidable(case) or ("" if case.named else too_few_examples(case))
+
+
+def not_judged_line(cases: Iterable[Case]) -> str:
+    """Return a line about the cases that are not judged because of their data; empty if there are none."""
+    reasons = [f"{case} {reason}" for case in cases if (reason := not_judged(case))]
+    plural = "" if len(reasons) == 1 else "s"
+    advice = "name one to judge it if it has too few examples"
+    return f"{len(reasons)} claim{plural} not judged: {'; '.join(reasons)} ({advice})" if reasons else ""
 
 
 def _subjects(

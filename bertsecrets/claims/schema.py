@@ -6,7 +6,7 @@ A claim is one YAML entry. A `Case` is a claim on one task: one benchmark, and o
 import functools
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -192,10 +192,14 @@ class Claim(Section):
 
 @dataclass(frozen=True, repr=False)
 class Case:
-    """A claim on one task."""
+    """A claim on one task.
+
+    `named` cases were requested by name; they are judged even if the task has too few examples to decide them.
+    """
 
     claim: Claim
     task: str
+    named: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return "-".join(filter(None, (self.claim.id, self.task, self.claim.variant)))
@@ -239,16 +243,22 @@ class Case:
         return next((known for known in deviations if known.model in (full_name(model), ANY_MODEL)), None)
 
 
+def claims_folder() -> Path:
+    """Return the folder of the claims. The environment variable `BERTSECRETS_EXPECTED` overrides the default."""
+    return Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
+
+
 @functools.cache
 def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     """Return all claims, in the order of file names and entries.
 
-    The environment variable `BERTSECRETS_EXPECTED` overrides the default folder.
+    Args:
+        folder: Defaults to `claims_folder()`.
 
     Raises:
         UserError: A file is malformed (with its line), an id is duplicated, or a reference does not exist.
     """
-    folder = folder or Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
+    folder = folder or claims_folder()
     files = sorted(folder.glob("*.yaml"))
     if not files:
         raise UserError(f"no claims in {folder}: expected YAML files such as C-change.yaml")
@@ -320,6 +330,8 @@ def cases(measure: str | None = None) -> list[Case]:
 def find_cases(wanted: str) -> list[Case]:
     """Return the cases that a name refers to, in any form printed in tables and messages; case-insensitive.
 
+    They are marked as named, except for those of a family.
+
     The name can be the id of a case (`D1-rte-pretrained`), the id (`D1`, for all variants) or name (`D1-pretrained`) of
     a claim, either of them with a task at the end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`, for all its claims
     except those judged on request).
@@ -342,7 +354,7 @@ def find_cases(wanted: str) -> list[Case]:
     if not selected:
         hint = near_matches(wanted, dict.fromkeys([*(case.claim.id for case in every), *map(str, every), *named]))
         raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
-    return selected
+    return selected if len(name) == 1 else [replace(case, named=True) for case in selected]
 
 
 def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
@@ -356,10 +368,11 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
     Raises:
         UserError: A claim or task is unknown.
     """
-    named = {str(case) for name in claims for case in find_cases(name)}
+    found = [case for name in claims for case in find_cases(name)]
+    named = {str(case): case for case in sorted(found, key=lambda case: case.named)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
     return [
-        case
+        named.get(str(case), case)
         for case in cases()
         if (not of_tasks or case.belongs_to(of_tasks)) and (str(case) in named if named else not case.claim.on_request)
     ]

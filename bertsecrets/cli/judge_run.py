@@ -86,7 +86,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     Raises:
         UserError: If nothing can be judged, or a named task has no data.
     """
-    from bertsecrets.claims.requirements import reads_model, reads_rows
+    from bertsecrets.claims.requirements import not_judged_line, reads_model, reads_rows
     from bertsecrets.judging import JudgedRun
     from bertsecrets.session import Session
 
@@ -107,6 +107,8 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     possible, lacking = session.possible(requested)
     for reason, names in lacking.items():
         print(skipped(names, reason))
+    if line := not_judged_line(possible):
+        print(line)
     if not possible:
         raise UserError(
             f"nothing to judge for {session.model}: no implemented claim matches --task and --claim, "

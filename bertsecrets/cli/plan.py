@@ -71,6 +71,7 @@ def plan(options: argparse.Namespace) -> None:
     Raises:
         UserError: If a task or claim is unknown, or there is nothing to plan.
     """
+    from bertsecrets.claims.requirements import not_judged, not_judged_line
     from bertsecrets.jobs.estimates import estimate_jobs, within
     from bertsecrets.jobs.plan import PlanningSession, plan_for
     from bertsecrets.jobs.prepare import with_share
@@ -82,9 +83,13 @@ def plan(options: argparse.Namespace) -> None:
     session = PlanningSession(given)
     chosen = joined(session, chosen, tasks, log.info)  # standard output may be the script
     possible, lacking = session.possible(chosen)
+    line = not_judged_line(possible)
+    possible = [case for case in possible if not not_judged(case)]
     if not possible:
-        reason = next(iter(lacking), "no implemented claim matches --task and --claim")
+        reason = next(iter(lacking), line or "no implemented claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
+    if line and not options.json:
+        (log.info if options.shell or options.slurm else print)(line)
     estimates = estimate_jobs(session, plan_for(session, possible, session.model, session.seeds))
     if options.decides:
         _print_decided(session, possible, estimates, options.jobs)
@@ -98,6 +103,7 @@ def plan(options: argparse.Namespace) -> None:
     facts["without_data"] = sorted(name for name in {c.task for c in possible} if session.resources.rows.missing(name))
     facts["decided_if_as_published"] = _decided(possible, len(facts["seeds"]), adds_seeds=session.adds_seeds)
     facts["skipped"] = lacking
+    facts["not_judged"] = line
     if options.json:
         from bertsecrets.jobs.plan_table import as_json
 

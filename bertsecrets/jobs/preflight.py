@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from bertsecrets.claims.requirements import reads_rows
+from bertsecrets.claims.requirements import not_judged, reads_rows
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.estimates import announcement, estimate_jobs, total_seconds
@@ -37,6 +37,7 @@ def preflight(
     Raises:
         RunError: If there is not enough disk space.
     """
+    cases = [case for case in cases if not not_judged(case)]
     trains, seconds = session.options.checkpoint is None, None
     lines = [f"{len(cases)} claims to judge on {session.model}"]
     if trains:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from bertsecrets.claims.band import examples_needed, format_number, smallest_effect
+from bertsecrets.claims.band import format_number, smallest_effect
 from bertsecrets.claims.both_readings import under_readings
-from bertsecrets.claims.prospects import prospect_text
+from bertsecrets.claims.prospects import prospect_text, too_few_examples
 from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.report.text import band_text, cite, kept_line, status, task_title
 from bertsecrets.settings import project_path
@@ -57,9 +57,8 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
         parts[0] += " (a constant answer)"
     if case.claim.implemented:
         parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
-        if (examples := examples_needed(case)) is not None:
-            parts.append(f"an effect of the published size needs about {examples} examples")
-    return parts + [text for text in (figure.second, figure.note, prospect_text(case)) if text]
+    texts = figure.second, figure.note, too_few_examples(case), prospect_text(case)
+    return parts + [text for text in texts if text]
 
 
 def _source_rows(claim: Claim) -> list[tuple[str, str]]:

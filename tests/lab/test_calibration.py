@@ -14,7 +14,7 @@ from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.lab.calibration import cells as counted
-from bertsecrets.lab.calibration.cells import Cell, count, find_setting, least, only_outcomes, stored_rates, true_value
+from bertsecrets.lab.calibration.cells import Cell, count, find_setting, least, stored_rates, true_value, without_luck
 from bertsecrets.lab.calibration.rates_table import wrong
 from bertsecrets.lab.calibration.worlds import MODEL, Setting, SimulatedModel, find_world
 from bertsecrets.settings import JudgeParams
@@ -96,8 +96,8 @@ def test_skipping_p_values_changes_no_outcome(name):
     case = find_case(name)
     by_seed = measure_case(SimulatedModel(find_world("as-published"), PUBLISHED, 1, 0), case, MODEL, [1, 2, 3])
     whole = judge(case, by_seed, FEW)
-    with only_outcomes():
-        short = judge(case, by_seed, FEW)
+    with without_luck():
+        short = judge(case, by_seed, FEW, p_values=False)
     assert (short.outcome, short.interval, short.band) == (whole.outcome, whole.interval, whole.band)
 
 
@@ -164,7 +164,7 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     assert cases["C1-rte"]["outcomes"]["5"] == {"reproduced": 1.0}
     from bertsecrets.claims import prospects
 
-    monkeypatch.setattr(prospects, "project_path", lambda name: tmp_path)
+    monkeypatch.setattr(prospects, "claims_folder", lambda: tmp_path)
     prospects.prospects.cache_clear()
     shown = run(capsys, "explain", "C1-rte")
     prospects.prospects.cache_clear()

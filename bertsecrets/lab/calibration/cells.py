@@ -5,7 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -14,13 +14,16 @@ from unittest import mock
 
 import numpy as np
 
-from bertsecrets.claims.band import smallest_effect
+from bertsecrets.claims.band import reach, smallest_effect
 from bertsecrets.claims.both_readings import under_readings
-from bertsecrets.claims.judge import ENOUGH, Weighed, judge
+from bertsecrets.claims.estimate import FEWEST_SEEDS, estimate
+from bertsecrets.claims.judge import ENOUGH, judge
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import Case, cases, find_case, find_cases
+from bertsecrets.claims.screening import usable
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_in_sequence
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError
@@ -30,12 +33,13 @@ from bertsecrets.lab.calibration.worlds import MODEL, PAPER, Setting, SimulatedM
 from bertsecrets.progress import log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.code import code_digest
-from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 
 PROCEDURES = ("auto", "1", "5")
 FAMILIES = "ABCDEFG"
 EXACT = 1e-3  # maximum distance of a truth that counts as on its threshold
 CLOSE = 0.05  # the same, as a fraction of the effect
+FEW_WORLDS = 20  # worlds in which the sampling error is estimated
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Rates:
         outcomes: Number of worlds with each outcome, by procedure.
         seeds: Mean number of seeds, by procedure.
         decided_by: Fraction of worlds that `auto` decides with at most 1, 2, ... seeds.
+        examples: Number of examples that are needed to decide half of the worlds, if the task has fewer.
     """
 
     cell: Cell
@@ -72,6 +77,7 @@ class Rates:
     outcomes: dict[str, dict[str, int]]
     seeds: dict[str, float]
     decided_by: list[float]
+    examples: int | None = None
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the fraction of worlds with an outcome."""
@@ -95,7 +101,7 @@ def count(cell: Cell, confidence: float) -> Rates:
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in PROCEDURES}
     seeds: dict[str, list[int]] = {name: [] for name in PROCEDURES}
     decided_with: list[int] = []
-    with only_outcomes():
+    with without_luck():
         for place in range(cell.worlds):
             model = SimulatedModel(world, setting, cell.seed, place, several=case.task == ALL_TASKS)
             for name, verdict in judged(case, model, settings):
@@ -103,7 +109,8 @@ def count(cell: Cell, confidence: float) -> Rates:
                 seeds[name].append(len(verdict.seeds) or 1)
                 if name == "auto" and verdict.status in ("reproduced", "deviates"):
                     decided_with.append(seeds[name][-1])
-    value = true_value(case, setting)
+        value = true_value(case, setting)
+        examples = examples_needed(case, cell, settings, value) if cell.world == "as-published" else None
     return Rates(
         cell,
         value,
@@ -111,6 +118,7 @@ def count(cell: Cell, confidence: float) -> Rates:
         {name: dict(sorted(counts.items())) for name, counts in outcomes.items()},
         {name: round(float(np.mean(counts)), 3) for name, counts in seeds.items()},
         [round(sum(count <= most for count in decided_with) / cell.worlds, 4) for most in range(1, ANALYSES[-1] + 1)],
+        examples,
     )
 
 
@@ -120,12 +128,12 @@ def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
     try:
-        yield "auto", judge_in_sequence(case, by_seed, settings)
+        yield "auto", judge_in_sequence(case, by_seed, settings, p_values=False)
     except NotApplicableError as error:  # no data can decide the case
         yield from ((name, Verdict(case, "not applicable", str(error))) for name in PROCEDURES)
         return
-    yield "1", judge(case, by_seed[:1], settings)
-    yield "5", judge(case, by_seed[: ANALYSES[-1]], settings)
+    yield "1", judge(case, by_seed[:1], settings, p_values=False)
+    yield "5", judge(case, by_seed[: ANALYSES[-1]], settings, p_values=False)
 
 
 class OnDemand(Sequence[Mapping[str, Needed]]):
@@ -157,6 +165,35 @@ def with_paper(case: Case, model: SimulatedModel) -> Case:
     return Case(case.claim.model_copy(update={"tasks": tasks}), case.task)
 
 
+def examples_needed(case: Case, cell: Cell, settings: JudgeParams, truth: float | None) -> int | None:
+    """Return the number of examples that an order needs in half of all worlds, if its task has fewer.
+
+    With fewer, the median interval around the true value includes the limit however many seeds there are. The sampling
+    error is the median of a few worlds, and decreases with the square root of the number of examples.
+    """
+    expect = case.claim.expect
+    if truth is None or expect is None or expect.kind not in ("above", "below") or not holds(case, truth):
+        return None
+    if case.task == ALL_TASKS or case.claim.seedless:
+        return None
+    found = []
+    for place in range(min(cell.worlds, FEW_WORLDS)):
+        by_seed = OnDemand(SimulatedModel(find_world(cell.world), Setting(), cell.seed, place), case)
+        for reading in under_readings(case).values() or [case]:
+            assert reading.claim.quantity is not None
+            quantity = QUANTITIES[reading.claim.quantity]
+            counted = usable(by_seed[: ANALYSES[-1]]).by_seed
+            if len(counted) >= FEWEST_SEEDS:
+                read = [quantity.read(needed, **reading.claim.arguments) for needed in counted]
+                found.append(estimate(with_ceiling(read)[0], settings))
+    if not found:
+        return None
+    error = float(np.median([one.sampling_error for one in found]))
+    ratio = reach([(error, np.inf)], settings.confidence) / abs(truth - expect.value)
+    needed = int(np.ceil(found[0].examples * ratio**2))
+    return needed if needed > TASKS[case.task].dev_rows else None
+
+
 def _estimand(case: Case, model: SimulatedModel, seed: int = 1):
     chosen = next(iter(under_readings(case).values()), case)
     needed = measure_case(model, chosen, MODEL, [seed])[0]
@@ -167,7 +204,7 @@ def _estimand(case: Case, model: SimulatedModel, seed: int = 1):
 def true_value(case: Case, setting: Setting) -> float | None:
     """Return the noise-free value of a claim's quantity."""
     try:
-        with only_outcomes():
+        with without_luck():
             value = _estimand(case, SimulatedModel(find_world("as-published"), setting, 0, 0, noise=False)).value
     except NotApplicableError:
         return None
@@ -226,14 +263,9 @@ def find_setting(case: Case, truth: str) -> Setting:
     return Setting(_strength(str(case), target), AGAINST.get(case.claim.quantity or "", "nothing"))
 
 
-@contextmanager
-def only_outcomes() -> Iterator[None]:
-    """Skip slow computations that do not affect outcomes: p-values, and the best head's gain by luck, for a note."""
-    with (
-        mock.patch.object(Weighed, "p_values", (None, None)),
-        mock.patch("bertsecrets.claims.quantities.ablation_gains.largest_by_luck", return_value=np.zeros(1)),
-    ):
-        yield
+def without_luck() -> AbstractContextManager[Any]:
+    """Skip the best head's gain by luck, which is only for a note and slow."""
+    return mock.patch("bertsecrets.claims.quantities.ablation_gains.largest_by_luck", return_value=np.zeros(1))
 
 
 # ---------------------------------------------------------------------- many cells
