@@ -1,4 +1,4 @@
-"""Fixtures of the speed benchmarks: real rows, clocks, and a function that prints despite pytest's capture."""
+"""Fixtures for the speed benchmarks: real rows, timers, recorded ratios, and output that pytest does not capture."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from bertsecrets.texts.tasks import task
 
 
 class Seconds(NamedTuple):
-    """Elapsed time on the clock, and processor time, which other programs disturb less."""
+    """Wall-clock and processor time. Other programs disturb processor time less."""
 
     clock: float
     processor: float
@@ -51,8 +51,19 @@ def timed(benchmark) -> Callable:
 
 
 @pytest.fixture
+def record(benchmark) -> Callable[..., None]:
+    """Return a function that adds a row to the table in docs/performance.md: what is compared, ratio, goal, limit."""
+    rows = benchmark.extra_info.setdefault("rows", [])
+
+    def add(what: str, ratio: float, goal: float | None = None, limit: float | None = None) -> None:
+        rows.append({"what": what, "ratio": ratio, "goal": goal, "limit": limit})
+
+    return add
+
+
+@pytest.fixture
 def show(capsys) -> Callable[[str], None]:
-    """Return a function that prints despite pytest's capture."""
+    """Return a function that prints even though pytest captures output."""
 
     def write(text: str) -> None:
         with capsys.disabled():

@@ -1,17 +1,13 @@
-"""Measure how the cost of disabling every head grows with layers, heads, rows and sequence length; write a page.
+"""How the cost of disabling every head grows with layers, heads, rows and sequence length.
 
-    python benchmarks/speed/growth.py docs      # writes docs/lab/ablation-cost.md and docs/images/ablation-cost.svg
-
-At every point the results are first checked against plain passes. Times are processor time on one thread, which other
-programs disturb least.
+At every point, the results must equal those of plain passes before times are compared. Times are processor time, which
+other programs disturb least.
 """
 
 import io
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -25,7 +21,6 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.models.encoding import Encoded
 from bertsecrets.models.opening import OpenModel
-from bertsecrets.store.files import write_whole
 
 BASE = {"layers": 6, "heads": 6, "rows": 32, "tokens": 64}
 GROWTH = {"layers": [2, 4, 8, 12], "heads": [2, 4, 8, 12], "rows": [8, 16, 32, 64], "tokens": [16, 32, 64, 128]}
@@ -91,9 +86,9 @@ def seconds(function: Callable) -> tuple:
     return result, time.process_time() - began
 
 
-def table(axis: str, points: list[Point], form: str = "simple") -> str:
+def table(axis: str, points: list[Point]) -> str:
     """Return the points of an axis as a table."""
-    return tabulate([measured.row() for measured in points], [axis, *HEADINGS[1:]], floatfmt=".2f", tablefmt=form)
+    return tabulate([measured.row() for measured in points], [axis, *HEADINGS[1:]], floatfmt=".2f")
 
 
 def at_rest(axis: str) -> str:
@@ -120,25 +115,3 @@ def draw(measured: dict[str, list[Point]]) -> str:
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
-
-
-def main(folder: Path) -> None:
-    """Measure every axis and write the page and its picture."""
-    torch.set_num_threads(1)
-    measured = {axis: list(grow(axis)) for axis in GROWTH}
-    sections = [
-        "# What disabling every head costs",
-        "Processor time on one thread, of the engine and of one plain pass per head over batches of one length; random "
-        f"models of BERT's kind with heads of size {HEAD_SIZE}. The logits of both were equal to 1e-5 at every point. "
-        "*Counted ratio* is that of the multiply-adds; what lies above it comes from larger matrix products. "
-        "Made by `python benchmarks/speed/growth.py docs`.",
-        "![processor time against layers, heads, rows and tokens](../images/ablation-cost.svg)",
-    ]
-    for axis, points in measured.items():
-        sections += [f"## {axis} ({at_rest(axis)})", table(axis, points, "github")]
-    write_whole(folder / "images" / "ablation-cost.svg", draw(measured))
-    write_whole(folder / "lab" / "ablation-cost.md", "\n\n".join(sections) + "\n")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs"))

@@ -24,10 +24,10 @@ ORDERS = {"file order": in_file_order, "similar length": by_length, "one length"
 
 @pytest.mark.parametrize(
     ("make", "rows", "every", "goal"),
-    [pytest.param(minilm, 100, 1, 4.0, id="minilm"), pytest.param(bert_base, 32, 12, 3.5, id="bert_base")],
+    [pytest.param(minilm, 100, 1, 5.0, id="minilm"), pytest.param(bert_base, 32, 12, 3.5, id="bert_base")],
 )
-def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, benchmark, timed, show):
-    """Goal: 72 heads of MiniLM on 100 rows at least 4 times, 144 heads of BERT-base on 32 rows at least 3.5 times."""
+def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, benchmark, timed, show, record):
+    """Goal: at least 5 times as fast as passes in file order with MiniLM's 72 heads, 3.5 times with BERT-base's 144."""
     every = int(os.environ.get("BERTSECRETS_PLAIN_EVERY") or every)
     classifier = make()
     encoded = encode(rte_rows(rows), classifier.tokenizer, 128)
@@ -46,7 +46,8 @@ def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, bench
         np.testing.assert_array_equal(logits[::every].argmax(-1), plain.argmax(-1))
         ratio, processor = took.clock * every / own.clock, took.processor * every / own.processor
         allowed = plain_count(classifier.model.config, batches) * len(sets) / counted
-        benchmark.extra_info[order] = {"ratio": ratio, "processor": processor, "counted": allowed}
+        what = f"disabling each of {len(sets)} heads, {make.__name__}, {rows} rows, over one pass per head in {order}"
+        record(what, processor, goal if order == "file order" else None, allowed)
         table.append([order, took.clock * every, own.clock, ratio, processor, allowed, ratio / allowed])
     show(
         f"{len(sets)} heads, {rows} rows, {torch.get_num_threads()} threads, equal results; goal in file order {goal}\n"

@@ -45,8 +45,8 @@ def maps_of(model, batch) -> np.ndarray:
     return torch.stack(maps)[:, 0].numpy()  # layer, head, token, token
 
 
-def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show):
-    """Goal: the statistics of C and E in one pass at least 6 times as fast; a pass at most 1.5 times a plain one."""
+def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show, record):
+    """Goal: the statistics of C and E in one pass at least 8 times as fast; one pass at most 1.5 plain forward passes."""
     base = minilm()
     tuned = open_classifier(locate("minilm"), task("rte"), "random", 2)
     encoded = encode(rte_rows(ROWS), tuned.tokenizer, 200)
@@ -95,10 +95,10 @@ def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show):
     for kind in KINDS:
         np.testing.assert_allclose(after[kind], paid["after", kind], atol=1e-5)
         np.testing.assert_allclose(before[kind], paid["before", kind], atol=1e-5)
-    benchmark.extra_info.update(ratio=slow.clock / fast.clock, over_forward=fast.clock / bare.clock)
+    record(f"statistics of C and E in one pass, {ROWS} rows, over one pass per feature", slow.processor / fast.processor, 8)
     show(
         f"{ROWS} rows, {torch.get_num_threads()} threads, equal results: a pass per feature {slow.clock:.1f} s, "
-        f"one pass {fast.clock:.2f} s: ratio {slow.clock / fast.clock:.1f} (goal 6; CPU time "
+        f"one pass {fast.clock:.2f} s: ratio {slow.clock / fast.clock:.1f} (goal 8; CPU time "
         f"{slow.processor / fast.processor:.1f}); plain eager forward of both models {bare.clock:.2f} s: "
         f"the statistics cost {fast.clock / bare.clock:.2f} times that (goal 1.5; CPU time "
         f"{fast.processor / bare.processor:.2f})"

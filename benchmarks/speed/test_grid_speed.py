@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
     [pytest.param(minilm, 277, 1, id="minilm"), pytest.param(bert_base, 64, 24, id="bert_base")],
 )
 def test_grid_in_bfloat16_over_float32(
-    make: Callable[[], OpenModel], rows: int, every: int, rte_rows, benchmark, timed, show
+    make: Callable[[], OpenModel], rows: int, every: int, rte_rows, benchmark, timed, show, record
 ):
     """All heads of MiniLM on the whole validation set of RTE; every 24th head of BERT-base's shape on 64 rows."""
     split = rte_rows(rows)
@@ -61,9 +61,7 @@ def test_grid_in_bfloat16_over_float32(
     assert everywhere <= DIFFER
     (full_clock, full_processor), (clock, processor) = (np.min(taken[name], axis=0) for name in ("float32", "bfloat16"))
     ratio = full_clock / clock
-    benchmark.extra_info.update(
-        ratio=ratio, processor=full_processor / processor, sample_differs=differ, differs=everywhere
-    )
+    record(f"disabling {len(sets)} heads in bfloat16, {make.__name__}, {rows} rows, over float32", ratio)
     show(
         f"{len(sets)} heads, {make.__name__}, {rows} rows of RTE, {torch.get_num_threads()} threads: "
         f"{values['sample_differs']} of {values['sampled']} predictions of the sample differ ({differ:.2%}; of all "

@@ -26,8 +26,8 @@ class Nothing:
         return {}, {}
 
 
-def test_classes_of_all_maps_of_rte(rte_rows, benchmark, timed, show):
-    """Goal: classifying the 277 x 72 maps of MiniLM takes at most as long as computing them."""
+def test_classes_of_all_maps_of_rte(rte_rows, benchmark, timed, show, record):
+    """Goal: computing and classifying the 277 x 72 maps of MiniLM takes at most twice the time of computing them."""
     model = minilm()
     encoded, shape = encode(rte_rows(ROWS), model.tokenizer, 200), (ROWS, model.layers, model.heads)
     classifiers = {"special": PatternClassifier.load(SHIPPED, "special")}
@@ -39,7 +39,7 @@ def test_classes_of_all_maps_of_rte(rte_rows, benchmark, timed, show):
     classes = observer.predicted["special"]
     assert classes.min() >= 0
     ratio, processor = took.clock / forward.clock, took.processor / forward.processor
-    benchmark.extra_info.update(ratio=ratio, processor=processor, maps_per_second=classes.size / took.clock)
+    record(f"computing {classes.size} maps, over computing and classifying them", 1 / processor, 0.5)
     show(
         f"{classes.size} maps, {torch.get_num_threads()} threads: forward pass {forward.clock:.1f} s, with classes "
         f"{took.clock:.1f} s: ratio {ratio:.2f}, of processor time {processor:.2f} (goal 2)"
