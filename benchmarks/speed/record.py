@@ -1,7 +1,7 @@
 """Record the results of the speed benchmarks for docs/performance.md.
 
-    pytest benchmarks/speed --glue DIR --benchmark-json speed.json
-    python benchmarks/speed/record.py speed.json    # writes expected/evidence/speed.json and the figure of the page
+pytest benchmarks/speed --glue DIR --benchmark-json speed.json
+python benchmarks/speed/record.py speed.json    # writes expected/evidence/speed.json and the figure of the page
 """
 
 import json

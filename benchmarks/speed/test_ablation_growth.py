@@ -6,9 +6,19 @@ pytest benchmarks/speed/test_ablation_growth.py
 from dataclasses import asdict
 
 import pytest
+import torch
 from growth import GROWTH, at_rest, grow, table
 
 
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("axis", GROWTH)
 def test_growth_with(axis, benchmark, show):
     """Processor time and counted multiply-adds along one axis; results equal plain passes at every point."""

@@ -3,7 +3,7 @@
     pytest benchmarks/speed/test_training_speed.py --glue DIR -k minilm
 
 All sides start from the same weights, use the same rows and alternate. Losses must agree before times are compared. The
-timed steps are spread evenly over an epoch, so that their lengths are typical; each is repeated, and the fastest counts.
+timed steps are spread evenly over an epoch, so that lengths are typical; each is repeated, and the fastest counts.
 BERTSECRETS_STEPS sets how many steps are timed.
 """
 

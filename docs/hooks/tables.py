@@ -5,6 +5,7 @@ A page says where one goes: `<!-- table: measures -->`, `<!-- table: claims A --
 
 import argparse
 import inspect
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -236,6 +237,45 @@ def _rest(of: object) -> str:
     return " ".join((inspect.getdoc(of) or "").split())
 
 
+def ratios() -> str:
+    """Return a row for every ratio of the speed benchmarks on record."""
+    rows = [
+        (
+            row["what"],
+            f"{row['ratio']:.2f}",
+            *("" if row[key] is None else f"{row[key]:g}" for key in ("goal", "limit")),
+        )
+        for row in _speed()["ratios"]
+    ]
+    return _table(("operation, compared with", "ratio", "goal", "counted"), rows)
+
+
+def growth() -> str:
+    """Return a row for every size at which the cost of disabling all heads was measured."""
+    rows = [
+        (
+            axis,
+            str(point["value"]),
+            *(f"{value:.2f}" for value in (point["ours"], point["plain"], point["plain"] / point["ours"])),
+        )
+        for axis, points in _speed()["growth"].items()
+        for point in points
+    ]
+    return _table(("axis", "size", "engine (s)", "one pass per head (s)", "ratio"), rows)
+
+
+def machine() -> str:
+    """Return a sentence on where and when the speed benchmarks on record ran."""
+    speed = _speed()
+    versions = ", ".join(f"{name} {version}" for name, version in speed["software"].items())
+    where = f"{speed['processor']}, threads: {speed['threads']}, {versions}"
+    return f"Measured on {speed['made'][:10]} at commit {speed['commit'][:7]}: {where}."
+
+
+def _speed() -> dict[str, Any]:
+    return json.loads((project_path("expected") / "evidence" / "speed.json").read_text())
+
+
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return table(header, rows, "markdown")
 
@@ -250,4 +290,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "fields": fields,
     "models": models,
     "observed": observed,
+    "ratios": ratios,
+    "growth": growth,
+    "machine": machine,
 }

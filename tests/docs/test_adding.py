@@ -1,4 +1,4 @@
-"""The examples of extend.md, extend-measure.md and families.md work from end to end in a copy of the suite.
+"""The examples of extend.md, measures.md and families.md work from end to end in a copy of the suite.
 
 Each test adds exactly the files that its page names and compares their number with the table of extend.md.
 """
@@ -170,8 +170,8 @@ def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
 
 
 def test_a_quantity_is_one_function_and_one_entry(checkout):
-    checkout.add("extend-measure.md", "bertsecrets/claims/quantities/change_depth.py")
-    checkout.add("extend-measure.md", "expected/C-change.yaml")
+    checkout.add("measures.md", "bertsecrets/claims/quantities/change_depth.py")
+    checkout.add("measures.md", "expected/C-change.yaml")
     assert len(checkout.touched) == 2
     assert files_said("a quantity\\]") == "2"
     measure = ("bertsecrets", "measure", "attention-change", "--task", "rte", "--json", "change.json")
@@ -182,7 +182,7 @@ def test_a_quantity_is_one_function_and_one_entry(checkout):
 
 
 def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(checkout, as_documented):
-    checkout.add("extend-measure.md", "bertsecrets/measures/attention_entropy.py")
+    checkout.add("measures.md", "bertsecrets/measures/attention_entropy.py")
     assert checkout.touched == ["bertsecrets/measures/attention_entropy.py"]
     assert files_said("a measure\\]") == "1"
     measure = ("bertsecrets", "measure", "attention-entropy", "--task", "rte", "--json", "entropy.json")
@@ -192,13 +192,13 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     assert 0 < entropy.min() < entropy.max() < np.log2(60)
     assert "it takes rows" in refused
 
-    checkout.add("extend-measure.md", "bertsecrets/claims/quantities/entropy.py")
-    checkout.add("extend-measure.md", "expected/E-tokens.yaml")
+    checkout.add("measures.md", "bertsecrets/claims/quantities/entropy.py")
+    checkout.add("measures.md", "expected/E-tokens.yaml")
     assert len(checkout.touched) == 3
     assert files_said("a measure that a claim judges") == "3"
     (checkout.root / "tests" / "measures").mkdir(parents=True)
-    checkout.add("extend-measure.md", "tests/measures/test_attention_entropy.py")
-    (code,) = (b.text for b in blocks(PROJECT / "docs/extend-measure.md") if b.language == "python" and not b.title)
+    checkout.add("measures.md", "tests/measures/test_attention_entropy.py")
+    (code,) = (b.text for b in blocks(PROJECT / "docs/measures.md") if b.language == "python" and not b.title)
     tests = ("pytest", "tests", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
     collected, _, tested, judged = checkout.run(
         collect("E9"), report("E9", "rte"), tests, ("python", as_documented(code))
@@ -217,7 +217,7 @@ def own_measure():
     from bertsecrets.measures import registry
 
     names: dict[str, object] = {"__name__": "own_measure"}
-    exec(titled("extend-measure.md", "bertsecrets/measures/attention_entropy.py"), names)
+    exec(titled("measures.md", "bertsecrets/measures/attention_entropy.py"), names)
     yield names
     del registry._REGISTERED["attention-entropy"]
 

@@ -27,7 +27,7 @@ COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in bloc
 CONTAINERS = ("podman", "apptainer")
 # Options of these and of Docker that pages name in passing.
 OF_CONTAINERS = {"--volume", "--userns", "--user", "--gpus"}
-EXTENDING = ("extend.md", "extend-measure.md")
+EXTENDING = ("extend.md", "measures.md")
 RUN_FOR_REAL = [  # except claims that a page adds, which tests/docs/test_adding.py runs
     (block, command)
     for block, command in COMMANDS
