@@ -14,6 +14,7 @@ TEXT_LIMIT = 512 * 2**20  # bytes of a text file, several times the size of GLUE
 YAML_LIMIT = 8 * 2**20  # bytes of settings or claims
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
 MERGE = "tag:yaml.org,2002:merge"
+DEEPEST = 100  # levels of a YAML document; libyaml crashes on tens of thousands
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is eight times as fast
 
 
@@ -100,6 +101,7 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
     Raises:
         YamlError: If the text is not YAML, or a mapping has a duplicate key.
     """
+    _check_depth(text)
     loader = LOADER(text)
     try:
         node = loader.get_single_node()
@@ -121,6 +123,25 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         RecursionError,
     ) as error:  # a date 2019-99-99
         raise YamlError(1, f"a value cannot be read: {excerpt(error)}") from error
+    finally:
+        loader.dispose()
+
+
+def _check_depth(text: str) -> None:
+    """Check that a document is not nested too deeply. Syntax errors are left to the parser.
+
+    Raises:
+        YamlError: If it is.
+    """
+    loader, depth = LOADER(text), 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise YamlError(event.start_mark.line + 1, f"more than {DEEPEST} levels of lists or mappings")
+    except yaml.YAMLError:
+        return
     finally:
         loader.dispose()
 

@@ -30,8 +30,9 @@ Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 # Limits far above usual values, to catch typos.
 MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 100_000
+MIN_TOKENS = 8  # a pair has three special tokens; below that, tokenizers do not truncate
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
-Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
+Tokens = Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)]
 
 
 def _checked_time(text: str) -> str:
@@ -122,7 +123,7 @@ class StageOptions(Section):
 
 
 class PipelineParams(Section):
-    """Settings for the DVC pipeline: the model, the data, the grid, and files of sentences with frames by name."""
+    """Settings for the DVC pipeline: model, data, grid, files of sentences with frames by name, spaCy pipelines."""
 
     model: str
     model_files: str
@@ -130,13 +131,14 @@ class PipelineParams(Section):
     glue_files: str
     grid: GridParams
     frames: dict[str, str] = Field(default_factory=dict)
+    spacy: list[str] = Field(default_factory=list)
     options: StageOptions
 
 
 class Params(Section):
     """All settings in `params.yaml`."""
 
-    model: str
+    model: str = Field(min_length=1)
     seeds: Annotated[list[Seed], Field(min_length=1), WrapValidator(_or_auto)]  # or `auto`
     budget: Annotated[str, AfterValidator(_checked_time)] | None = None
     finetune: FinetuneParams
@@ -165,9 +167,10 @@ def project_options() -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        options = tomllib.loads(read_text(file, YAML_LIMIT)).get("tool", {}).get("bertsecrets", {})
+        tool = tomllib.loads(read_text(file, YAML_LIMIT)).get("tool", {})
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{file}: {error}") from error
+    options = tool.get("bertsecrets", {}) if isinstance(tool, dict) else None
     if not isinstance(options, dict):
         raise UserError(f"{file}: tool.bertsecrets must be a table")
     return {name.replace("-", "_"): value for name, value in options.items()}

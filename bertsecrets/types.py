@@ -153,7 +153,7 @@ class Measurement:
 
     def _incomplete(self, name: str) -> UserError:
         place = self.origin or f"the measurement {self.measure} of {self.subject}"
-        return UserError(f"{place} is incomplete or from another version (no {name!r}): make it again")
+        return UserError(f"{place} is incomplete or from another version (no {name!r}): recreate it")
 
     def as_json(self) -> dict[str, Any]:
         """Return the public JSON form; scripts rely on its first five keys."""

@@ -174,14 +174,13 @@ def _documented(*words: str) -> list[list[str]]:
     return found
 
 
-def test_documented_values_can_be_set_in_the_parameter_files(tmp_path):
+def test_documented_values_can_be_set_in_the_parameter_file(tmp_path):
     from dvc.utils.cli_parse import to_path_overrides
     from dvc.utils.hydra import apply_overrides
 
     quick = {}
     for command in _documented("dvc", "exp", "run"):
-        for name in ("params.yaml", "spacy.yaml"):
-            shutil.copy(PROJECT / name, tmp_path / name)
+        shutil.copy(PROJECT / "params.yaml", tmp_path / "params.yaml")
         values = [word for option, word in pairwise(command) if option == "-S"]
         for name, overrides in to_path_overrides(values).items():
             apply_overrides(str(tmp_path / name), overrides)
@@ -220,15 +219,14 @@ def test_an_interrupted_experiment_continues_or_is_undone_as_documented(tmp_path
 
 def test_frames_and_spacy_pipelines_are_parameters_and_dependencies(tmp_path):
     """An entry adds stages that read and watch its path; without entries there are none."""
-    for name in ("dvc.yaml", "params.yaml", "spacy.yaml"):
+    for name in ("dvc.yaml", "params.yaml"):
         shutil.copy(PROJECT / name, tmp_path / name)
     params = yaml.safe_load((tmp_path / "params.yaml").read_text())
     params["pipeline"]["grid"] = {"task": ["rte"], "init": ["frozen"], "seed": [3]}
 
     def stages(frames: dict[str, str], spacy: list[str]) -> dict[str, tuple[str, str]]:
-        params["pipeline"]["frames"] = frames
+        params["pipeline"] |= {"frames": frames, "spacy": spacy}
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
-        (tmp_path / "spacy.yaml").write_text(yaml.safe_dump({"spacy": spacy}))
         with Repo.init(tmp_path, no_scm=True, force=True) as repo:
             added = [stage for stage in repo.index.stages if stage.name.startswith(("frames", "words"))]
         return {stage.name: (stage.deps[0].def_path, stage.cmd) for stage in added}

@@ -8,6 +8,8 @@ from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.texts.tasks import task
 
+TITLES = {"minilm": "MiniLM", "bert_base": "BERT-base's shape"}
+
 
 def minilm(name: str = "rte", attention: str = "eager") -> OpenModel:
     """Return MiniLM, six layers of twelve heads, pretrained, with a new classifier for a task."""

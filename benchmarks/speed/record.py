@@ -2,10 +2,13 @@
 
 pytest benchmarks/speed --glue DIR --benchmark-json speed.json
 python benchmarks/speed/record.py speed.json    # writes expected/evidence/speed.json and the figure of the page
+
+Several files are merged.
 """
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -17,20 +20,21 @@ from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import write_whole
 
 
-def record(results: Path) -> None:
-    """Write the ratios and the figure from a pytest-benchmark JSON file."""
-    data = json.loads(results.read_text())
-    infos = [benchmark["extra_info"] for benchmark in data["benchmarks"]]
+def record(files: Sequence[Path]) -> None:
+    """Write the ratios and the figure from pytest-benchmark's JSON files."""
+    runs = [json.loads(file.read_text()) for file in files]
+    benchmarks = [benchmark for run in runs for benchmark in run["benchmarks"]]
+    infos = [benchmark["extra_info"] for benchmark in benchmarks]
     growth = {axis: points for info in infos for axis, points in info.get("growth", {}).items()}
     evidence = {
-        "made": data["datetime"],
-        "commit": data["commit_info"]["id"],
-        "processor": data["machine_info"]["cpu"]["brand_raw"],
+        "made": runs[-1]["datetime"],
+        "commit": runs[-1]["commit_info"]["id"],
+        "processor": runs[-1]["machine_info"]["cpu"]["brand_raw"],
         "threads": torch.get_num_threads(),
         "software": {"torch": torch.__version__, "transformers": transformers.__version__},
         "ratios": [
             {**row, "command": benchmark["fullname"]}
-            for benchmark in data["benchmarks"]
+            for benchmark in benchmarks
             for row in benchmark["extra_info"].get("rows", [])
         ],
         "growth": growth,
@@ -41,4 +45,4 @@ def record(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    record(Path(sys.argv[1]))
+    record([Path(name) for name in sys.argv[1:]])

@@ -11,7 +11,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from bert import bert_base, minilm
+from bert import TITLES, bert_base, minilm
 from plain import by_length, engine_count, in_file_order, of_one_length, plain_count, plain_passes
 from tabulate import tabulate
 
@@ -19,7 +19,7 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.models.encoding import encode
 
-ORDERS = {"file order": in_file_order, "similar length": by_length, "one length": of_one_length}
+ORDERS = {"file order": in_file_order, "order of length": by_length, "batches of one length": of_one_length}
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, bench
         np.testing.assert_array_equal(logits[::every].argmax(-1), plain.argmax(-1))
         ratio, processor = took.clock * every / own.clock, took.processor * every / own.processor
         allowed = plain_count(classifier.model.config, batches) * len(sets) / counted
-        what = f"disabling each of {len(sets)} heads, {make.__name__}, {rows} rows, over one pass per head in {order}"
-        record(what, processor, goal if order == "file order" else None, allowed)
+        what = f"disabling each of {len(sets)} heads, {TITLES[make.__name__]}, {rows} rows"
+        record(f"{what}, over a pass per head in {order}", processor, goal if order == "file order" else None, allowed)
         table.append([order, took.clock * every, own.clock, ratio, processor, allowed, ratio / allowed])
     show(
         f"{len(sets)} heads, {rows} rows, {torch.get_num_threads()} threads, equal results; goal in file order {goal}\n"

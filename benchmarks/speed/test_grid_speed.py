@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from bert import bert_base, minilm
+from bert import TITLES, bert_base, minilm
 
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.measures.base.ablation_measure import set_ablation
@@ -61,7 +61,7 @@ def test_grid_in_bfloat16_over_float32(
     assert everywhere <= DIFFER
     (full_clock, full_processor), (clock, processor) = (np.min(taken[name], axis=0) for name in ("float32", "bfloat16"))
     ratio = full_clock / clock
-    record(f"disabling {len(sets)} heads in bfloat16, {make.__name__}, {rows} rows, over float32", ratio)
+    record(f"disabling {len(sets)} heads in bfloat16, {TITLES[make.__name__]}, {rows} rows, over float32", ratio)
     show(
         f"{len(sets)} heads, {make.__name__}, {rows} rows of RTE, {torch.get_num_threads()} threads: "
         f"{values['sample_differs']} of {values['sampled']} predictions of the sample differ ({differ:.2%}; of all "

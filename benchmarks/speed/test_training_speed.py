@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from bert import bert_base, minilm
+from bert import TITLES, bert_base, minilm
 from trainings import run_glue
 
 from bertsecrets.models.encoding import encode
@@ -82,7 +82,7 @@ def test_bfloat16_over_float32(make, training_rows, benchmark, show, record):
         benchmark.pedantic(turns, rounds=1)
     assert np.mean(np.abs(np.subtract(full.losses, half.losses))) < CLOSE
     ratio = full.mean / half.mean
-    record(f"training step on RTE in bfloat16, {make.__name__}, over float32", ratio)
+    record(f"training step on RTE in bfloat16, {TITLES[make.__name__]}, over float32", ratio)
     show(
         f"a step of RTE, {make.__name__}, {torch.get_num_threads()} threads, equal batches, losses within {CLOSE}: "
         f"float32 {1000 * full.mean:.0f} ms, bfloat16 {1000 * half.mean:.0f} ms: ratio {ratio:.2f}"

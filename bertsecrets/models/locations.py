@@ -208,7 +208,26 @@ def check_folder(folder: Path) -> None:
         pickled = [p for p in PICKLES if (folder / p).exists()]
         held = f"only {pickled[0]}, which is never opened" if pickled else "no weights"
         raise RunError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
+    _check_shards(folder)
     checked_manifest(folder)
+
+
+def _check_shards(folder: Path) -> None:
+    """Check that an index names files of its own folder: the identity of a model covers no others.
+
+    Raises:
+        UserError: If it names another file, or is not an index.
+    """
+    index = folder / WEIGHT_FILES[1]
+    if not index.is_file():
+        return
+    try:
+        shards = set(json.loads(index.read_bytes())["weight_map"].values())
+        foreign = next((shard for shard in shards if not (folder / shard).is_file() or Path(shard).name != shard), None)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(f"{index} is not an index of weights: download or save the model again") from error
+    if foreign is not None:
+        raise RunError(f"{index} names {foreign[:100]!r}, which is not a file of its folder: save the model again")
 
 
 @functools.cache

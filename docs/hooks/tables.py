@@ -243,7 +243,7 @@ def ratios() -> str:
         (
             row["what"],
             f"{row['ratio']:.2f}",
-            *("" if row[key] is None else f"{row[key]:g}" for key in ("goal", "limit")),
+            *("" if row[key] is None else f"{row[key]:.3g}" for key in ("goal", "limit")),
         )
         for row in _speed()["ratios"]
     ]

@@ -29,6 +29,8 @@ CHANGES = {
         "finetune: epochs must be a number or a string",
     ),
     "a billion rows": ("train_rows: 1600", "train_rows: 1000000000", "corpus.train_rows"),
+    "an input shorter than its special tokens": ("max_length: 128", "max_length: 2", "max_length"),
+    "nested too deeply": ("epochs: 3", "epochs: " + "[" * 50_000, "more than 100 levels"),
     "Python code": ("epochs: 3", "epochs: !!python/object/apply:os.system ['true']", "not valid YAML"),
 }
 DOCUMENTS = {

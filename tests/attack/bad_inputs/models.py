@@ -53,6 +53,8 @@ MODELS = [
                  corrupted("tokenizer_config.json", lambda data, length=length: data.update(model_max_length=length)))
         for length in ("x", 0)
     ),
+    BadInput("an index of weights that names a file of another folder", SCORES, ("{model}", "not a file of its folder"),
+             written("model.safetensors.index.json", b'{"weight_map": {"w": "../w.safetensors"}}')),
     BadInput("a list as manifest", CHECKPOINT, "manifest.json is not a JSON object", written("manifest.json", b"[]")),
     BadInput("weights of no bytes", SCORES, "model.safetensors is damaged", written("model.safetensors", b"")),
 ]  # fmt: skip
