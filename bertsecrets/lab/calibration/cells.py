@@ -168,8 +168,8 @@ def with_paper(case: Case, model: SimulatedModel) -> Case:
 def examples_needed(case: Case, cell: Cell, settings: JudgeParams, truth: float | None) -> int | None:
     """Return the number of examples that an order needs in half of all worlds, if its task has fewer.
 
-    With fewer, the median interval around the true value includes the limit however many seeds there are. The sampling
-    error is the median of a few worlds, and decreases with the square root of the number of examples.
+    With fewer, the median interval around the true value includes the limit however many seeds there are. Their
+    sampling error, without that of a classifier, is the median of a few worlds.
     """
     expect = case.claim.expect
     if truth is None or expect is None or expect.kind not in ("above", "below") or not holds(case, truth):
@@ -188,7 +188,7 @@ def examples_needed(case: Case, cell: Cell, settings: JudgeParams, truth: float 
                 found.append(estimate(with_ceiling(read)[0], settings))
     if not found:
         return None
-    error = float(np.median([one.sampling_error for one in found]))
+    error = float(np.median([one.examples_error for one in found]))
     ratio = reach([(error, np.inf)], settings.confidence) / abs(truth - expect.value)
     needed = int(np.ceil(found[0].examples * ratio**2))
     return needed if needed > TASKS[case.task].dev_rows else None
