@@ -353,8 +353,8 @@ def find_cases(wanted: str) -> list[Case]:
     selected = [case for case in every if str(case).lower() == name] or named.get(spelt.get(name, ""))
     if not selected:
         families = sorted({case.claim.family for case in every})
-        family = [spelling for spelling in named if spelling[0].lower() == name[:1]]
-        hint = near_matches(wanted, family) if family else f"families are {', '.join(families)}"
+        near = [spelling for spelling in named if spelling[0].lower() == name[:1]]
+        hint = near_matches(wanted, near) if near else f"families are {', '.join(families)}"
         raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
     return selected if len(name) == 1 else [replace(case, named=True) for case in selected]
 
