@@ -7,6 +7,7 @@ from functools import cache
 
 from pydantic import ValidationError
 
+from bertsecrets.claims.band import examples_needed
 from bertsecrets.claims.figure import P20
 from bertsecrets.claims.schema import Case, claims_folder
 from bertsecrets.errors import UserError
@@ -25,8 +26,7 @@ class Prospect(Section):
     `truth` is the true value of the quantity in these worlds, and `contradicted` is True if it contradicts the claim.
     `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `1` and `5` seeds). Under
     `auto`, `seeds` is the mean number of seeds, and `decided_by` the proportion of worlds decided with at most 1, 2,
-    ... seeds. `examples` is the number of examples without which most worlds stay undecided however many seeds there
-    are, if the task has fewer.
+    ... seeds.
     """
 
     worlds: int
@@ -35,7 +35,6 @@ class Prospect(Section):
     outcomes: dict[str, dict[str, float]]
     seeds: float
     decided_by: tuple[float, ...]
-    examples: int | None = None
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the proportion of worlds with an outcome."""
@@ -88,15 +87,15 @@ def prospect(case: Case) -> Prospect | None:
 def too_few_examples(case: Case) -> str:
     """Return how many examples a case needs, as text, if its task has too few to decide it; otherwise empty.
 
-    These are cases that stay undecided in most simulated worlds in which the model is as published, because of the
-    sampling error of the examples.
+    These are cases that most simulated runs of a model as published leave undecided, and whose published effect needs
+    more examples (`band.examples_needed`).
     """
-    found = prospect(case)
-    if found is None or found.examples is None or found.contradicted:
+    recorded, examples = prospect(case), examples_needed(case)
+    if recorded is None or examples is None or recorded.contradicted:
         return ""
-    if found.share("reproduced") + found.share("deviates") >= DECIDED:
+    if recorded.share("reproduced") + recorded.share("deviates") >= DECIDED:
         return ""
-    return f"cannot be decided on {TASKS[case.task].title} (needs about {float(f'{found.examples:.2g}'):,.0f} examples)"
+    return f"cannot be decided on {TASKS[case.task].title} (needs about {float(f'{examples:.2g}'):,.0f} examples)"
 
 
 def prospect_text(case: Case) -> str:

@@ -14,16 +14,13 @@ from unittest import mock
 
 import numpy as np
 
-from bertsecrets.claims.band import reach, smallest_effect
+from bertsecrets.claims.band import smallest_effect
 from bertsecrets.claims.both_readings import under_readings
-from bertsecrets.claims.estimate import FEWEST_SEEDS, estimate
 from bertsecrets.claims.judge import ENOUGH, judge
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import Case, cases, find_case, find_cases
-from bertsecrets.claims.screening import usable
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_in_sequence
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError
@@ -33,13 +30,12 @@ from bertsecrets.lab.calibration.worlds import MODEL, PAPER, Setting, SimulatedM
 from bertsecrets.progress import log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.code import code_digest
-from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
+from bertsecrets.texts.tasks import ALL_TASKS, task
 
 PROCEDURES = ("auto", "1", "5")
 FAMILIES = "ABCDEFG"
 EXACT = 1e-3  # maximum distance of a truth that counts as on its threshold
 CLOSE = 0.05  # the same, as a fraction of the effect
-FEW_WORLDS = 20  # worlds in which the sampling error is estimated
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,6 @@ class Rates:
         outcomes: Number of worlds with each outcome, by procedure.
         seeds: Mean number of seeds, by procedure.
         decided_by: Fraction of worlds that `auto` decides with at most 1, 2, ... seeds.
-        examples: Number of examples that are needed to decide half of the worlds, if the task has fewer.
     """
 
     cell: Cell
@@ -77,7 +72,6 @@ class Rates:
     outcomes: dict[str, dict[str, int]]
     seeds: dict[str, float]
     decided_by: list[float]
-    examples: int | None = None
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the fraction of worlds with an outcome."""
@@ -110,7 +104,6 @@ def count(cell: Cell, confidence: float) -> Rates:
                 if name == "auto" and verdict.status in ("reproduced", "deviates"):
                     decided_with.append(seeds[name][-1])
         value = true_value(case, setting)
-        examples = examples_needed(case, cell, settings, value) if cell.world == "as-published" else None
     return Rates(
         cell,
         value,
@@ -118,7 +111,6 @@ def count(cell: Cell, confidence: float) -> Rates:
         {name: dict(sorted(counts.items())) for name, counts in outcomes.items()},
         {name: round(float(np.mean(counts)), 3) for name, counts in seeds.items()},
         [round(sum(count <= most for count in decided_with) / cell.worlds, 4) for most in range(1, ANALYSES[-1] + 1)],
-        examples,
     )
 
 
@@ -163,35 +155,6 @@ def with_paper(case: Case, model: SimulatedModel) -> Case:
         published = figure.published + figure.doubt * float(model.rng("paper").standard_t(figure.doubt_degrees))
     tasks = {case.task: figure.model_copy(update={"published": published})}
     return Case(case.claim.model_copy(update={"tasks": tasks}), case.task)
-
-
-def examples_needed(case: Case, cell: Cell, settings: JudgeParams, truth: float | None) -> int | None:
-    """Return the number of examples that an order needs in half of all worlds, if its task has fewer.
-
-    With fewer, the median interval around the true value includes the limit however many seeds there are. Their
-    sampling error, without that of a classifier, is the median of a few worlds.
-    """
-    expect = case.claim.expect
-    if truth is None or expect is None or expect.kind not in ("above", "below") or not holds(case, truth):
-        return None
-    if case.task == ALL_TASKS or case.claim.seedless:
-        return None
-    found = []
-    for place in range(min(cell.worlds, FEW_WORLDS)):
-        by_seed = OnDemand(SimulatedModel(find_world(cell.world), Setting(), cell.seed, place), case)
-        for reading in under_readings(case).values() or [case]:
-            assert reading.claim.quantity is not None
-            quantity = QUANTITIES[reading.claim.quantity]
-            counted = usable(by_seed[: ANALYSES[-1]]).by_seed
-            if len(counted) >= FEWEST_SEEDS:
-                read = [quantity.read(needed, **reading.claim.arguments) for needed in counted]
-                found.append(estimate(with_ceiling(read)[0], settings))
-    if not found:
-        return None
-    error = float(np.median([one.examples_error for one in found]))
-    ratio = reach([(error, np.inf)], settings.confidence) / abs(truth - expect.value)
-    needed = int(np.ceil(found[0].examples * ratio**2))
-    return needed if needed > TASKS[case.task].dev_rows else None
 
 
 def _estimand(case: Case, model: SimulatedModel, seed: int = 1):

@@ -137,5 +137,4 @@ def _as_data(rates: Rates) -> dict[str, Any]:
         "outcomes": shares,
         "seeds": rates.seeds["auto"],
         "decided_by": rates.decided_by,
-        "examples": rates.examples,
     }
