@@ -76,7 +76,7 @@ REFUSALS = {
     "connection cut": (Fault("GET model.safetensors", cut=True), "cannot download model someone/tiny-bert: "),
     "altered weights": (
         Fault("GET model.safetensors", altered=True),
-        "is not the published model.safetensors of model someone/tiny-bert (damaged or altered): delete it and run",
+        "is not the published model.safetensors of model someone/tiny-bert (damaged or modified): delete it and run",
     ),
     "altered vocabulary": (Fault("GET tokenizer.json", altered=True), "is not the published tokenizer.json"),
 }

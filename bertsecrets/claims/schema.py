@@ -353,7 +353,8 @@ def find_cases(wanted: str) -> list[Case]:
     selected = [case for case in every if str(case).lower() == name] or named.get(spelt.get(name, ""))
     if not selected:
         families = sorted({case.claim.family for case in every})
-        near = [spelling for spelling in named if spelling[0].lower() == name[:1]]
+        spellings = dict.fromkeys([*(case.claim.id for case in every), *map(str, every), *named])
+        near = [spelling for spelling in spellings if spelling[0].lower() == name[:1]]
         hint = near_matches(wanted, near) if near else f"families are {', '.join(families)}"
         raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
     return selected if len(name) == 1 else [replace(case, named=True) for case in selected]

@@ -76,9 +76,7 @@ def test_every_need_names_a_measure():
 
 
 def test_a_missing_value_is_reported_where_it_is_read():
-    with pytest.raises(
-        UserError, match=r"scores of m-rte-pretrained-s1 is incomplete .* \(no 'target'\): make it again"
-    ):
+    with pytest.raises(UserError, match=r"scores of m-rte-pretrained-s1 is incomplete .* \(no 'target'\): recreate it"):
         estimand("score", measured(values={"accuracy": 1.0}, samples={"predicted": [1]}))
     with pytest.raises(UserError, match=r"\(no 'lower_cases'\)"):
         estimand("cased-loss", measured(), measured())
