@@ -41,7 +41,7 @@ NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all val
 BRIEF = {  # parts of reasons of inconclusive verdicts -> at most eight words
     "a figure is reproduced only after": "a figure is reproduced only after all seeds",
     "whole validation set": "constant answers need the whole validation set",
-    "this model gives several": "the published figure is a constant answer's",
+    "this model gives several": "this model gives several answers",
     "also includes": "interval includes a model that learned nothing",
     "partly outside": "interval lies partly outside the band",
     "variation between runs": "variation between seeds is unknown",
