@@ -191,8 +191,8 @@ def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: V
         vectors: Replacement vectors of the rows. Dimensions of size 1 are broadcast.
     """
     rows = vectors.shape[0]
-    kept, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))
-    return torch.where(mask[..., None, None], vectors, kept).flatten(0, 1)
+    unchanged, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))
+    return torch.where(mask[..., None, None], vectors, unchanged).flatten(0, 1)
 
 
 class Skeleton:

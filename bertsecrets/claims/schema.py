@@ -371,8 +371,8 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
     Raises:
         UserError: A claim or task is unknown.
     """
-    found = [case for name in claims for case in find_cases(name)]
-    named = {str(case): case for case in sorted(found, key=lambda case: case.named)}
+    chosen = [case for name in claims for case in find_cases(name)]
+    named = {str(case): case for case in sorted(chosen, key=lambda case: case.named)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
     return [
         named.get(str(case), case)

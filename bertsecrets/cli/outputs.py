@@ -127,7 +127,7 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
     >>> without(["report", "--claim", "C1", "--html=x.html", "-v", "--offline"], CHOOSING)
     ['report', '--offline']
     """
-    kept, skipping = [], False
+    remaining, skipping = [], False
     for word in words:
         name, given, _ = word.partition("=")
         if skipping:
@@ -135,8 +135,8 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
         elif name in names:
             skipping = not given and name not in SWITCHES
         else:
-            kept.append(word)
-    return kept
+            remaining.append(word)
+    return remaining
 
 
 def conclude(options: argparse.Namespace, *runs: "JudgedRun") -> int:

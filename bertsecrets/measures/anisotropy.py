@@ -101,10 +101,10 @@ def same_class(
     >>> same_class([1, 0, 0], np.array([[0, 2]]), regression=False).tolist()
     [0.0, nan, nan]
     """
-    found, numbers = np.full(len(labels), np.nan), np.asarray(labels)
+    same, numbers = np.full(len(labels), np.nan), np.asarray(labels)
     if not regression:
-        found[pairs[:, 0]] = numbers[pairs[:, 0]] == numbers[pairs[:, 1]]
-    return found
+        same[pairs[:, 0]] = numbers[pairs[:, 0]] == numbers[pairs[:, 1]]
+    return same
 
 
 def row_directions(

@@ -87,7 +87,7 @@ class HeadPruning(Measure):
         heads = np.asarray(measurement.value("removed")).size
         left = [heads, *measurement.value("left")]
         scores = [measurement.value("baseline"), *measurement.value("score")]
-        line = [(100 * (1 - count / heads), 100 * one) for count, one in zip(left, scores, strict=True)]
+        line = [(100 * (1 - count / heads), 100 * score) for count, score in zip(left, scores, strict=True)]
         yield Lines(
             "The score with the least important heads removed, a tenth at a time: {who}",
             {measurement.subject.model: line},

@@ -132,7 +132,7 @@ class PatternObserver:
             }
             for kind, numbers in shares.items():
                 own |= {f"{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
-            values |= {f"{name}_{value}": found for value, found in own.items()}
+            values |= {f"{name}_{value}": number for value, number in own.items()}
             arrays: dict[str, np.ndarray] = {"predicted": predicted, "expected": expected, "errors": errors}
             samples |= {f"{name}_{sample}": array for sample, array in arrays.items()}
         return values, samples

@@ -97,11 +97,11 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     if identity is None:
         return tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
     key = (split.fingerprint, identity, max_length)
-    found = _encoded.pop(key, None) or tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
-    _encoded[key] = found  # the newest comes last
+    encoded = _encoded.pop(key, None) or tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
+    _encoded[key] = encoded  # the newest comes last
     while len(_encoded) > KEPT:
         del _encoded[next(iter(_encoded))]
-    return found
+    return encoded
 
 
 def _identity(tokenizer: Any) -> str | None:
@@ -237,9 +237,9 @@ def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") ->
     logits: np.ndarray | None = None
     with torch.inference_mode():
         for batch in batches(encoded):
-            found = model(**batch.to(device).inputs()).logits.float()
-            check_finite(found)
-            out = found.cpu().numpy()
+            output = model(**batch.to(device).inputs()).logits.float()
+            check_finite(output)
+            out = output.cpu().numpy()
             if logits is None:
                 logits = np.empty((len(encoded), out.shape[1]), dtype=np.float32)
             logits[batch.indices] = out

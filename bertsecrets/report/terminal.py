@@ -150,7 +150,7 @@ def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
         return ""
     if len(table(header, rows).split("\n", 2)[1]) > screen.width:
         rows = [[cell.replace(" ", "") for cell in row] for row in rows]
-    styles = {look.sign: look.style for look in OUTCOMES.values()}
+    styles = {shown.sign: shown.style for shown in OUTCOMES.values()}
     painted = [
         [name, *(screen.paint(cell, styles[cell[0]]) if cell else "" for cell in cells)] for name, *cells in rows
     ]

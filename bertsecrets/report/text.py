@@ -241,7 +241,7 @@ def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
 def grid_legend(rows: Sequence[Sequence[str]]) -> str:
     """Return a legend for the symbols in a grid."""
     signs = {cell[:1] for row in rows for cell in row[1:]}
-    return ", ".join(label(outcome) for outcome, look in OUTCOMES.items() if look.sign in signs)
+    return ", ".join(label(outcome) for outcome, shown in OUTCOMES.items() if shown.sign in signs)
 
 
 def count_line(verdicts: Sequence[Verdict]) -> str:

@@ -62,8 +62,8 @@ def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple
     >>> p20_score("rte", "accuracy")
     (63.249, 2.772)
     """
-    found = p20()[setting].get(task_name, {}).get(metric)
-    return None if found is None else (round(100 * found[0], 3), round(100 * found[1], 3))
+    mean_and_std = p20()[setting].get(task_name, {}).get(metric)
+    return None if mean_and_std is None else (round(100 * mean_and_std[0], 3), round(100 * mean_and_std[1], 3))
 
 
 def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
@@ -98,8 +98,8 @@ def p20_pruned_scores(task_name: str) -> dict[float, float] | None:
     >>> p20_pruned_scores("rte")
     {0.2: 62.4, 0.5: 58.6, 0.7: 49.0}
     """
-    found = p20()["scores_of_pruned_weights"].get(task_name)
-    return None if found is None else {float(share): round(100 * one, 1) for share, one in found.items()}
+    scores = p20()["scores_of_pruned_weights"].get(task_name)
+    return None if scores is None else {float(share): round(100 * score, 1) for share, score in scores.items()}
 
 
 def p20_heads_left(task_name: str) -> tuple[float, float]:

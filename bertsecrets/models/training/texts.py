@@ -32,8 +32,8 @@ class Reading:
     @torch.no_grad()
     def features(self, outputs: Any, batch: Batch) -> Float[torch.Tensor, "rows hidden"]:
         """Extract what the classifier reads for each text in a batch (float32) from the encoder's outputs."""
-        found = outputs[self.output].float()
-        return found if self.output == POOLED else found[torch.arange(len(found)), self.places(batch)]
+        states = outputs[self.output].float()
+        return states if self.output == POOLED else states[torch.arange(len(states)), self.places(batch)]
 
     def classified(
         self,
@@ -63,11 +63,11 @@ class EncodedTexts:
         for batch in batches(encoded):
             here = batch.to(device)
             with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=half):
-                found = reading.features(encoder_output(model, here), here)
+                features = reading.features(encoder_output(model, here), here)
             if not self.features.numel():
-                self.features = found.new_empty(len(encoded), found.shape[1])
+                self.features = features.new_empty(len(encoded), features.shape[1])
             rows = torch.from_numpy(batch.indices).to(device)
-            self.features[rows] = found
+            self.features[rows] = features
             self.tokens[rows] = here.input_ids.gather(1, reading.places(here)[:, None])
 
     @classmethod
@@ -116,13 +116,13 @@ def reading_of(model: Any, batch: Batch) -> Reading | None:
     if encoder is model or getattr(model.config, "is_encoder_decoder", False):
         return None
     with torch.no_grad():
-        found = encoder_output(model, batch)
-    if not isinstance(found, ModelOutput):
+        states = encoder_output(model, batch)
+    if not isinstance(states, ModelOutput):
         return None
-    outputs = {name: found[name].requires_grad_() for name in (HIDDEN, POOLED) if found.get(name) is not None}
+    outputs = {name: states[name].requires_grad_() for name in (HIDDEN, POOLED) if states.get(name) is not None}
     if HIDDEN not in outputs:
         return None
-    logits = _with_encoder_output(model, type(found)(**{**found, **outputs}), **batch.inputs()).logits
+    logits = _with_encoder_output(model, type(states)(**{**states, **outputs}), **batch.inputs()).logits
     if not logits.requires_grad:
         return None
     weights = torch.arange(1.0, logits.shape[1] + 1, device=logits.device)
@@ -132,7 +132,7 @@ def reading_of(model: Any, batch: Batch) -> Reading | None:
         return None
     (output,) = read
     tokens: tuple[Literal["first", "last"], ...] = ("first", "last")
-    for reading in (Reading(output, type(found), token) for token in tokens):
+    for reading in (Reading(output, type(states), token) for token in tokens):
         with torch.no_grad():
             ids = batch.input_ids.gather(1, reading.places(batch)[:, None])
             short = reading.classified(model, reading.features(outputs, batch), ids).logits
