@@ -95,8 +95,8 @@ def test_links_pair_linked_spans_only(tokenizer):
     text = "the cat sat on the unhappiness"
     _, alignment = encode_words(tokenizer, [text, text])
     pairs = alignment.links([[], [((4, 7), (19, 30)), ((8, 11), (4, 7))]])
-    found = list(zip(pairs.example.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
-    assert found == [(1, 2, 6), (1, 2, 7), (1, 2, 8), (1, 3, 2)]
+    links = list(zip(pairs.example.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
+    assert links == [(1, 2, 6), (1, 2, 7), (1, 2, 8), (1, 3, 2)]
     back = pairs.reverse
     assert sorted(zip(back.source.tolist(), back.target.tolist(), strict=True)) == [(2, 3), (6, 2), (7, 2), (8, 2)]
 

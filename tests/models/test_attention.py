@@ -24,17 +24,17 @@ def inputs_for(name, examples=7, **more):
 
 def special_naively(model, inputs, ids):
     """[CLS] and [SEP] attention by loops: mean over rows of a column, the largest and the sum over [SEP]s."""
-    found = {kind: np.zeros((len(inputs), *SHAPE)) for kind in ("cls", "sep", "sep_sum", "brightest")}
+    measures = {kind: np.zeros((len(inputs), *SHAPE)) for kind in ("cls", "sep", "sep_sum", "brightest")}
     for i, row in enumerate(inputs.input_ids):
         maps = plain_maps(model, inputs, i).double().numpy()
         for layer in range(LAYERS):
             for head in range(HEADS):
                 columns = [sum(maps[layer, head, q, k] for q in range(len(row))) / len(row) for k in range(len(row))]
                 seps = [columns[k] for k, token in enumerate(row) if token == ids["sep"]]
-                found["cls"][i, layer, head] = max(columns[k] for k, token in enumerate(row) if token == ids["cls"])
-                found["sep"][i, layer, head], found["sep_sum"][i, layer, head] = max(seps), sum(seps)
-                found["brightest"][i, layer, head] = row[int(np.argmax(columns))] in ids.values()
-    return found
+                measures["cls"][i, layer, head] = max(columns[k] for k, token in enumerate(row) if token == ids["cls"])
+                measures["sep"][i, layer, head], measures["sep_sum"][i, layer, head] = max(seps), sum(seps)
+                measures["brightest"][i, layer, head] = row[int(np.argmax(columns))] in ids.values()
+    return measures
 
 
 @pytest.mark.parametrize("name", ["bert", "albert", "mpnet", "gpt2"])

@@ -169,7 +169,7 @@ def test_a_special_token_in_a_text_is_text(made, second, tmp_path):
     tokenizer = made(tmp_path / "tokenizer")
     before = json.loads(tokenizer.backend_tokenizer.to_str())
     texts = ["ada sold two books", *(f"{typed} ada {typed}sold {typed} {typed}" for typed in TYPED)]
-    seconds = None if second is None else [second.format("ada", "leo"), *(second.format(one, one) for one in TYPED)]
+    seconds = None if second is None else [second.format("ada", "leo"), *(second.format(tag, tag) for tag in TYPED)]
     encoded, alignment = encode_words(tokenizer, texts, seconds, 256)
     roles = {*special_ids(tokenizer).values(), tokenizer.pad_token_id, tokenizer.mask_token_id} - {None}
     counts = [sum(token in roles for token in ids) for ids in encoded.input_ids]

@@ -31,11 +31,11 @@ def device(request) -> str:
 def test_maps_equal_those_of_single_examples_on_a_cpu(device, name):
     model, inputs = family(name), some_inputs(segments=name in SEGMENTED)
     expected = [plain_maps(model, inputs, i) for i in range(len(inputs))]
-    kept = KeptMaps()
-    Pass(opened(model.to(device))).feed(inputs, [kept])
-    for (i, layer), maps in kept.maps.items():
+    observer = KeptMaps()
+    Pass(opened(model.to(device))).feed(inputs, [observer])
+    for (i, layer), maps in observer.maps.items():
         torch.testing.assert_close(maps, expected[i][layer], atol=1e-5, rtol=1e-4)
-    assert len(kept.maps) == len(inputs) * LAYERS
+    assert len(observer.maps) == len(inputs) * LAYERS
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "gpt2"])
@@ -75,7 +75,7 @@ def test_the_same_seed_gives_the_same_weights(device, precision, quick, tiny_ber
 def test_a_frozen_encoder_is_unchanged(device, quick, tiny_bert, tiny_glue, tmp_path):
     before = load_file(tiny_bert / "model.safetensors")
     after, _ = trained(tiny_bert, tiny_glue, tmp_path, device, "frozen")
-    for name in (one for one in before if "encoder" in one):
+    for name in (key for key in before if "encoder" in key):
         assert torch.equal(before[name], after[name]), name
 
 

@@ -181,8 +181,8 @@ def test_models_without_sdpa_use_eager_attention(tiny_bert, tmp_path, name, kern
     model.resize_token_embeddings(len(tokenizer))
     model.save_pretrained(tmp_path)
     for attention, expected in (("sdpa", kernel), ("eager", "eager")):
-        found = opening.open_checkpoint(tmp_path, task("rte"), attention=attention)
-        assert found.model.config._attn_implementation == expected
+        opened = opening.open_checkpoint(tmp_path, task("rte"), attention=attention)
+        assert opened.model.config._attn_implementation == expected
 
 
 def test_a_model_opened_with_sdpa_has_no_readable_attention():

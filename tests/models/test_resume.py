@@ -99,8 +99,8 @@ MANY = [("cleaning", 0), *sorted(MANY, key=lambda kill: (kill[1], kill[0] == "st
 
 @pytest.mark.parametrize("kills", [[("step", 7)], pytest.param(MANY, marks=pytest.mark.slow)], ids=["once", "often"])
 def test_a_killed_training_equals_an_uninterrupted_one(params, tiny_bert, tiny_glue, tmp_path, kills):
-    told = trained(params, tiny_bert, tiny_glue, tmp_path / "killed", *kills)
-    said = [line for line in told.replace("\r", "\n").splitlines() if "resumed at step" in line]
+    output = trained(params, tiny_bert, tiny_glue, tmp_path / "killed", *kills)
+    said = [line for line in output.replace("\r", "\n").splitlines() if "resumed at step" in line]
     assert len(said) >= len(kills) - 2
     assert said[-1].endswith(f"of {STEPS}")
     assert not list((tmp_path / "killed" / "training").iterdir())
@@ -189,9 +189,9 @@ def test_the_older_state_is_used_if_the_newer_is_damaged(
     shutil.copytree(begun / "step-000000005", newer)
     (newer / "facts.json").unlink()
     run(tiny_bert, tiny_glue, tmp_path / "again", begun, monkeypatch)
-    told = capsys.readouterr().err
-    assert "facts.json is missing" in told
-    assert f"resumed at step 5 of {STEPS}" in told
+    messages = capsys.readouterr().err
+    assert "facts.json is missing" in messages
+    assert f"resumed at step 5 of {STEPS}" in messages
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
 
 

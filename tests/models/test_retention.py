@@ -42,9 +42,9 @@ def test_everything_but_the_weights_remains_with_their_identity(entry, record):
     assert (has_weights(entry), has_weights(record)) == (True, False)
     assert {path.name: path.read_bytes() for path in record.iterdir() if path.name != "manifest.json"} == others
     assert ModelRef.in_folder(record).identity() == identity
-    kept = read_manifest(record)
+    manifest = read_manifest(record)
     assert damage(record, KEY) is None
-    assert all(kept[name] == facts[name] for name in ("subject", "training", "key", "made"))
+    assert all(manifest[name] == facts[name] for name in ("subject", "training", "key", "made"))
 
 
 def test_damaged_weights_are_not_dropped(entry, record):

@@ -22,11 +22,11 @@ EXACT = {  # families with something unusual, and what is exact
 @pytest.mark.slow
 @pytest.mark.parametrize("family", EXACT)
 def test_a_family_is_measured_exactly_or_refused(family):
-    found = run([family])
-    assert not failures(found)
-    assert {name for name, (outcome, _) in found[family].items() if outcome == "exact"} == {*EXACT[family]}
+    outcomes = run([family])
+    assert not failures(outcomes)
+    assert {name for name, (outcome, _) in outcomes[family].items() if outcome == "exact"} == {*EXACT[family]}
     if family in FURTHER:
         (row,) = (
-            line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| {exact(found[family])} |")
+            line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| {exact(outcomes[family])} |")
         )
         assert family in row.split("|")[2].strip().split(", ")

@@ -178,9 +178,9 @@ def test_running_out_of_memory_in_training_is_one_line(tiny_bert, tiny_glue, tmp
 
 def test_a_larger_model_or_batch_needs_more_memory():
     model = AutoModelForSequenceClassification.from_config(CONFIGS["bert"])
-    one = memory.training_bytes(model, 8, 32)
-    assert memory.training_bytes(model, 16, 32) > one
-    assert memory.training_bytes(model, 8, 64) > 2 * one - memory.training_bytes(model, 0, 0)
+    needed = memory.training_bytes(model, 8, 32)
+    assert memory.training_bytes(model, 16, 32) > needed
+    assert memory.training_bytes(model, 8, 64) > 2 * needed - memory.training_bytes(model, 0, 0)
     assert memory.training_bytes(model, 0, 0) == 12 * sum(weight.numel() for weight in model.parameters())
     freeze_encoder(model)
     assert memory.training_bytes(model, 8, 32) == 12 * sum(weight.numel() for weight in model.classifier.parameters())

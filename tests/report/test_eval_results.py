@@ -77,8 +77,8 @@ def test_only_accuracies_of_fine_tuned_models_are_written(name):
 )
 def test_a_report_writes_scores_or_the_reason(capsys, tmp_path, rows, said):
     right = [i % 3 > 0 for i in range(rows)]
-    kept = replace(scored(right, [1] * rows), subject=Subject("m", "rte"))
-    keep(replace(kept, values={"accuracy": sum(right) / rows, "constant": False}), tmp_path / "kept")
+    measurement = replace(scored(right, [1] * rows), subject=Subject("m", "rte"))
+    keep(replace(measurement, values={"accuracy": sum(right) / rows, "constant": False}), tmp_path / "kept")
     call = ("report", "--model", "m", "--claim", "D1-rte-pretrained", "--measurements", tmp_path / "kept")
     assert said in run(capsys, *call, "--eval-results", tmp_path / "to")
     assert (tmp_path / "to" / "glue-rte.yaml").exists() == (rows == 277)

@@ -68,8 +68,8 @@ def test_files_with_every_outcome_follow_the_schema(check, tmp_path):
     write_json(tmp_path / "v.json", filed().model_dump(mode="json"))
     data = read_json(tmp_path / "v.json")
     check(data)
-    by_id = {one["id"]: one for one in data["verdicts"]}
-    assert {one["verdict"] for one in by_id.values()} == {*get_args(Outcome), None}
+    by_id = {entry["id"]: entry for entry in data["verdicts"]}
+    assert {entry["verdict"] for entry in by_id.values()} == {*get_args(Outcome), None}
     assert by_id["D2-rte"]["band"] == [0.0, None]
     assert by_id["D2-mnli"]["interval"] == [None, 30.0]
     assert (by_id["G7-rte"]["observed"], by_id["D3-rte"]["p_for"]) == (None, None)
@@ -119,8 +119,8 @@ def test_the_precision_is_that_of_the_trained_checkpoints():
     verdict = beats("D2-rte", 80, 20)
     assert filed([verdict]).settings["finetune"]["precision"] == load_settings().finetune.precision == "float32"
     trained = [
-        replace(one, provenance=replace(one.provenance, training={"precision": "bfloat16", "steps": 3}))
-        for one in verdict.measurements
+        replace(measurement, provenance=replace(measurement.provenance, training={"precision": "bfloat16", "steps": 3}))
+        for measurement in verdict.measurements
     ]
     shown = filed([replace(verdict, measurements=tuple(trained))])
     assert shown.settings["finetune"]["precision"] == "bfloat16"

@@ -21,14 +21,14 @@ def summarised(verdicts, **facts) -> str:
 
 def tables(text: str) -> list[list[str]]:
     """The cells of each table, as a reader sees them."""
-    found: list[list[str]] = []
+    cells: list[list[str]] = []
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
     for token, after in pairwise(tokens):
         if token.type == "table_open":
-            found.append([])
+            cells.append([])
         if token.type in ("td_open", "th_open"):
-            found[-1].append("".join(inner.content for inner in after.children or ()))
-    return found
+            cells[-1].append("".join(inner.content for inner in after.children or ()))
+    return cells
 
 
 def test_a_summary_begins_with_counts_and_the_run():
@@ -91,8 +91,11 @@ def test_a_huge_summary_stays_below_githubs_limit():
 def test_a_report_writes_summary_and_badge(capsys, tmp_path):
     for seed in (1, 2, 3):
         for init, right in {"pretrained": 90 + seed, "untrained": 45}.items():
-            kept = beats("D2-rte", right, 45).measurements[0]
-            keep(replace(kept, subject=replace(kept.subject, initialisation=init, seed=seed)), tmp_path / "kept")
+            measurement = beats("D2-rte", right, 45).measurements[0]
+            keep(
+                replace(measurement, subject=replace(measurement.subject, initialisation=init, seed=seed)),
+                tmp_path / "kept",
+            )
     (tmp_path / "s.md").write_text("an earlier one")
     run(
         capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path / "kept",

@@ -75,16 +75,16 @@ def test_evidence_of_all_seeds_is_one_line(shown):
 def test_open_ends_are_cut_on_the_axis_of_a_claim():
     card = next(card for card in cards_of({MODEL: verdicts()}) if str(card.verdict.case) == "C1p-rte")
     rows = {
-        kind: [one for one in card.strip if one["kind"] == kind]
+        kind: [row for row in card.strip if row["kind"] == kind]
         for kind in ("published", "band", "interval", "seed", "extent")
     }
-    assert [one["low"] for one in rows["published"]] == [-0.251]
-    assert [(one["low"], one["high"]) for one in rows["interval"]] == [(-0.3, -0.1)]
-    assert [one["low"] for one in rows["seed"]] == [-0.21, -0.19]
-    ((low, high),) = [(one["low"], one["high"]) for one in rows["band"]]
-    assert low == min(one["low"] for one in rows["extent"]) < -0.3
+    assert [row["low"] for row in rows["published"]] == [-0.251]
+    assert [(row["low"], row["high"]) for row in rows["interval"]] == [(-0.3, -0.1)]
+    assert [row["low"] for row in rows["seed"]] == [-0.21, -0.19]
+    ((low, high),) = [(row["low"], row["high"]) for row in rows["band"]]
+    assert low == min(row["low"] for row in rows["extent"]) < -0.3
     assert high == 0.0
-    assert [one["row"] for one in rows["extent"]][::2] == ["published", "observed", "seeds"]
+    assert [row["row"] for row in rows["extent"]][::2] == ["published", "observed", "seeds"]
     assert strip_rows(Verdict(of_id("G7-rte"), "not applicable", "why", observed=float("nan"))) == []
 
 
@@ -98,8 +98,8 @@ def test_markup_in_texts_is_escaped():
     name = "</script><b>x</b>"
     measured = of("attention-change", {"cosine": GRID})
     measured = replace(measured, subject=replace(measured.subject, model=name))
-    one = Verdict(of_id("C1-rte"), "inconclusive", name, 0.1, (0.0, 0.2), (float("-inf"), 0.0), (measured,))
-    shown = page({name: [one]}, SETTINGS)
+    verdict = Verdict(of_id("C1-rte"), "inconclusive", name, 0.1, (0.0, 0.2), (float("-inf"), 0.0), (measured,))
+    shown = page({name: [verdict]}, SETTINGS)
     assert "<b>x</b>" not in shown
     assert str(escape(name)) in shown
 
@@ -107,10 +107,12 @@ def test_markup_in_texts_is_escaped():
 def test_unofficial_data_and_incomplete_runs_have_a_banner(shown):
     assert "say nothing about the paper" not in shown
     verdict = beats("D2-rte", 80, 20)
-    made_up = tuple(replace(one, provenance=Provenance(official_data=False)) for one in verdict.measurements)
-    told = page({MODEL: [replace(verdict, measurements=made_up)]}, SETTINGS, note="3 of 9 claims were judged")
-    assert "The verdicts say nothing about the paper" in told
-    assert "3 of 9 claims were judged" in told
+    made_up = tuple(
+        replace(measurement, provenance=Provenance(official_data=False)) for measurement in verdict.measurements
+    )
+    html = page({MODEL: [replace(verdict, measurements=made_up)]}, SETTINGS, note="3 of 9 claims were judged")
+    assert "The verdicts say nothing about the paper" in html
+    assert "3 of 9 claims were judged" in html
 
 
 def test_several_models_are_shown_side_by_side():
@@ -141,10 +143,10 @@ def test_several_models_are_shown_side_by_side():
 
 
 def test_every_figure_of_the_paper_is_next_to_ours():
-    figures = {one.paper.number: one for one in paper_figures([*of_figures(1), *of_figures(2)], SETTINGS)}
+    figures = {figure.paper.number: figure for figure in paper_figures([*of_figures(1), *of_figures(2)], SETTINGS)}
     assert list(figures) == ["2", "3", "5", "6", "7", "8", "9"]
-    for number, one in figures.items():
-        captions = " ".join(chart.caption for on_task in one.on_tasks for chart in on_task.panels)
+    for number, figure in figures.items():
+        captions = " ".join(chart.caption for on_task in figure.on_tasks for chart in on_task.panels)
         assert "K19" in captions
         assert ("m, RTE, mean of seeds 1, 2" in captions) is (number != "3")
     theirs, padded, cropped = figures["5"].on_tasks[0].panels

@@ -165,12 +165,12 @@ def weights(page, side: str) -> list[list[str]]:
 
 def test_a_head_is_chosen_by_keyboard(visit):
     page = visit("#attention")
-    found = expect(page.locator("#attention .found"))
-    found.to_contain_text("Layer 2, head 2 of m on RTE, seed 1")  # the head that has changed most
-    found.to_contain_text("a mean similarity of 0.4")
+    description = expect(page.locator("#attention .found"))
+    description.to_contain_text("Layer 2, head 2 of m on RTE, seed 1")  # the head that has changed most
+    description.to_contain_text("a mean similarity of 0.4")
     page.locator("select[name=head]").focus()
     page.keyboard.press("ArrowDown")
-    found.to_contain_text("Layer 2, head 3")
+    description.to_contain_text("Layer 2, head 3")
     assert page.locator("#attention figcaption").all_inner_texts()[:2] == [
         "Pretrained: layer 2, head 3",
         "Fine-tuned: layer 2, head 3",
@@ -252,12 +252,12 @@ def test_print_unfolds_everything_and_draws_every_chart(visit):
 
 @pytest.mark.parametrize(("colours", "rules"), [("light", None), ("dark", ["color-contrast"])])
 def test_the_page_is_accessible(visit, colours, rules):
-    found = importlib.util.find_spec("axe_playwright_python")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("axe_playwright_python")
+    if spec is None or spec.origin is None:
         pytest.skip("no axe: pip install axe-playwright-python")
     page = visit(color_scheme=colours)
     draw_all(page)
-    page.evaluate((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
+    page.evaluate((Path(spec.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
     options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
     faults = page.evaluate("(options) => axe.run({ exclude: ['.chart > *'] }, options)", options)["violations"]
-    assert [f"{one['impact']}: {one['id']}: {one['nodes'][0]['html'][:120]}" for one in faults] == []
+    assert [f"{fault['impact']}: {fault['id']}: {fault['nodes'][0]['html'][:120]}" for fault in faults] == []

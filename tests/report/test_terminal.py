@@ -97,16 +97,16 @@ def test_colours_add_no_information(verdicts):
     assert COLOUR.search(coloured)
     plain = COLOUR.sub("", coloured)
     assert [line.rstrip() for line in plain.splitlines()] == verdict_table(verdicts).splitlines()
-    for one in verdicts:
-        assert label(one.status) in plain
-    assert len({look.sign for look in OUTCOMES.values()}) == len(OUTCOMES)
+    for judgement in verdicts:
+        assert label(judgement.status) in plain
+    assert len({appearance.sign for appearance in OUTCOMES.values()}) == len(OUTCOMES)
 
 
 def test_verbose_tables_begin_with_details(verdicts):
     shown = " ".join(verdict_table(verdicts, verbose=True).split())
-    for one in verdicts:
-        assert " ".join(describe(one).split()) in shown
-        assert one.case.claim.statement not in verdict_table(verdicts)
+    for judgement in verdicts:
+        assert " ".join(describe(judgement).split()) in shown
+        assert judgement.case.claim.statement not in verdict_table(verdicts)
 
 
 class Terminal(io.StringIO):
@@ -149,7 +149,7 @@ def test_the_table_of_all_claims_fits_eighty_columns():
 
 
 def test_verbose_tables_of_claims_add_source_and_tasks():
-    (claim,) = [one for one in load_claims() if one.name == "C1"]
+    (claim,) = [candidate for candidate in load_claims() if candidate.name == "C1"]
     assert "attention-change" not in claim_table([claim])
     shown = claim_table([claim], Screen(200), verbose=True)
     assert "section 4.3, figure 5; attention-change, last-two-layers\n" in shown
@@ -157,7 +157,7 @@ def test_verbose_tables_of_claims_add_source_and_tasks():
 
 
 def test_a_verdict_in_one_line(verdicts):
-    lines = [verdict_line(one) for one in verdicts]
+    lines = [verdict_line(judgement) for judgement in verdicts]
     assert lines[1] == "B1-all: – not applicable"
     assert lines[2] == "D1-mrpc-untrained-f1: ✗ deviates, 52.7 [-104.6, 104.6] points, 1 seed"
 
@@ -201,9 +201,9 @@ def test_a_known_deviation_is_marked_unless_the_run_is_limited():
     assert "1 deviates (1 known)" in verdict_table([whole])
     assert "known" not in verdict_table([limited])
     exit_codes = []
-    for one in (whole, limited):
-        run = JudgedRun("m", [one.case])
-        run.collect([one])
+    for judgement in (whole, limited):
+        run = JudgedRun("m", [judgement.case])
+        run.collect([judgement])
         exit_codes.append(run.exit_code())
     assert exit_codes == [0, 1]
 

@@ -82,8 +82,8 @@ def test_synthetic_data_are_reported_last(run):
 
 
 def test_json_and_page_report_the_same_statistics(run):
-    found = as_file(run, "m", load_settings()).together
-    assert (found.surviving, found.not_surviving) == (["C1-mrpc"], ["C1-stsb"])
+    statistics = as_file(run, "m", load_settings()).together
+    assert (statistics.surviving, statistics.not_surviving) == (["C1-mrpc"], ["C1-stsb"])
     written = json.loads(json.dumps(metrics(run, 0.95)))
     assert written["together"]["surviving"] == ["C1-mrpc"]
     assert written["over_tasks"]["C1"]["verdict"] == "deviates"
@@ -144,13 +144,13 @@ def test_a_deviation_names_a_model_other_than_the_papers():
 
 
 def test_the_contradicted_source_is_part_of_the_outcome():
-    found = verdict("E1-rte", "deviates", 0.001, 1.0, observed=-0.1, interval=(-0.2, -0.05), band=(0, float("inf")))
-    assert verdict_row(found)[-1] == "deviates from the paper's text (made by other code)"
-    assert "\n  against   the paper's text\n  because   why" in describe(found)
-    assert found.as_json()["against"] == "the paper's text"
-    small = replace(found, observed=0.001, interval=(-0.003, 0.004), reason="too small")
+    deviation = verdict("E1-rte", "deviates", 0.001, 1.0, observed=-0.1, interval=(-0.2, -0.05), band=(0, float("inf")))
+    assert verdict_row(deviation)[-1] == "deviates from the paper's text (made by other code)"
+    assert "\n  against   the paper's text\n  because   why" in describe(deviation)
+    assert deviation.as_json()["against"] == "the paper's text"
+    small = replace(deviation, observed=0.001, interval=(-0.003, 0.004), reason="too small")
     assert verdict_row(small)[-1].startswith("deviates from the size of the published effect: too small")
-    assert replace(found, outcome="reproduced").against == ""
+    assert replace(deviation, outcome="reproduced").against == ""
 
 
 def test_the_reason_is_shown_if_the_interval_does_not_explain_the_outcome():
@@ -178,8 +178,11 @@ def test_the_width_of_a_band_is_explained():
 def test_a_band_with_nearly_all_values_is_not_shown():
     target = [1] * 100 + [0] * 100
     seeds = [scored([1] * right + [0] * (200 - right), target) for right in (10, 100, 190)]  # 55, 100 and 55 points
-    seeds = [replace(one, subject=replace(one.subject, initialisation="random", seed=n)) for n, one in enumerate(seeds)]
-    verdict = judge(made_up(), [{"scores": one} for one in seeds], SETTINGS)
+    seeds = [
+        replace(measurement, subject=replace(measurement.subject, initialisation="random", seed=n))
+        for n, measurement in enumerate(seeds)
+    ]
+    verdict = judge(made_up(), [{"scores": measurement} for measurement in seeds], SETTINGS)
     assert (verdict.outcome, verdict.power) == ("inconclusive", "")
     assert verdict.reason.startswith("not decidable: ")
     assert verdict_row(verdict)[4] == "not decidable"

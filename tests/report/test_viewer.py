@@ -90,15 +90,15 @@ def test_markup_in_texts_is_escaped():
 
 @pytest.mark.parametrize("made_up", [False, True])
 def test_the_page_warns_only_about_texts_of_the_data_set(made_up):
-    one = example_maps()
-    one = replace(one, provenance=replace(one.provenance, made_up_data=made_up))
-    shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=Examples([one], rows=1))
+    maps = example_maps()
+    maps = replace(maps, provenance=replace(maps.provenance, made_up_data=made_up))
+    shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=Examples([maps], rows=1))
     assert ("check its terms before publishing this page" in shown) is not made_up
 
 
 def test_a_page_without_examples_has_no_viewer_but_the_reason():
     assert 'id="attention"' not in page({MODEL: of_every_outcome()}, SETTINGS)
     without = Examples(problems=["m-rte-s1: its weights were not kept"])
-    told = page({MODEL: of_every_outcome()}, SETTINGS, examples=without)
-    assert "No maps of m-rte-s1: its weights were not kept." in told
-    assert 'id="maps"' not in told
+    html = page({MODEL: of_every_outcome()}, SETTINGS, examples=without)
+    assert "No maps of m-rte-s1: its weights were not kept." in html
+    assert 'id="maps"' not in html

@@ -107,8 +107,8 @@ def test_each_filter_refuses_its_own_case(corpus, case):
 
 
 def test_the_papers_words_alone_let_more_through(corpus):
-    found = open_frames(corpus, Filters(core="core_type", every_element=False)).sentences
-    assert [s.words() for s in found] == [
+    sentences = open_frames(corpus, Filters(core="core_type", every_element=False)).sentences
+    assert [s.words() for s in sentences] == [
         ("humming", ("Ann & Bo",)),
         ("humming", ("Ann",)),  # another element is near
         ("humming", ("To him",)),  # core by type, but in no core set

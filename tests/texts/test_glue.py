@@ -214,29 +214,29 @@ def hub_table(columns, names):
 
 def test_the_hubs_labels_are_taken_by_name_whatever_their_order(tmp_path):
     columns = {"sentence1": ["One.", "Two."], "sentence2": ["An one.", "Three."], "label": [1, 0]}
-    found = from_hub_table(task("rte"), "dev", hub_table(columns, ["not_entailment", "entailment"]))
-    assert found.labels == ["entailment", "not_entailment"]
-    assert found.targets() == [0, 1]
+    split = from_hub_table(task("rte"), "dev", hub_table(columns, ["not_entailment", "entailment"]))
+    assert split.labels == ["entailment", "not_entailment"]
+    assert split.targets() == [0, 1]
     write(tmp_path, "rte", ROWS["rte"])
-    assert found.fingerprint == load_folder(tmp_path, task("rte"), "dev").fingerprint
+    assert split.fingerprint == load_folder(tmp_path, task("rte"), "dev").fingerprint
     with pytest.raises(UserError, match=r"labels .* were expected"):
         from_hub_table(task("rte"), "dev", hub_table(columns, ["no", "yes"]))
 
 
 def test_the_hub_has_its_own_column_names():
     columns = {"premise": ["One."], "hypothesis": ["An one."], "label": [0]}
-    found = from_hub_table(task("mnli"), "dev", hub_table(columns, ["entailment", "neutral", "contradiction"]))
-    assert (found.sentence1, found.sentence2, found.labels) == (["One."], ["An one."], ["entailment"])
+    split = from_hub_table(task("mnli"), "dev", hub_table(columns, ["entailment", "neutral", "contradiction"]))
+    assert (split.sentence1, split.sentence2, split.labels) == (["One."], ["An one."], ["entailment"])
     single = hub_table({"sentence": ["fine "], "label": [1]}, ["negative", "positive"])
     assert from_hub_table(task("sst2"), "dev", single).sentence2 is None
 
 
 def test_the_hubs_scores_equal_the_files_though_stored_in_float32(tmp_path):
     columns = {"sentence1": ["One.", "Two."], "sentence2": ["An one.", "Three."], "label": [5.0, 0.4]}
-    found = from_hub_table(task("stsb"), "dev", hub_table(columns, None))
-    assert found.labels == [5.0, 0.4]
+    split = from_hub_table(task("stsb"), "dev", hub_table(columns, None))
+    assert split.labels == [5.0, 0.4]
     write(tmp_path, "stsb", ROWS["stsb"])
-    assert found.fingerprint == load_folder(tmp_path, task("stsb"), "dev").fingerprint
+    assert split.fingerprint == load_folder(tmp_path, task("stsb"), "dev").fingerprint
 
 
 def test_offline_mode_makes_no_request(monkeypatch):

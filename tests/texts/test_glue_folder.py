@@ -42,10 +42,10 @@ def test_files_are_copied_byte_for_byte_and_reproducibly(own_glue, tmp_path):
     source = Source(glue=own_glue, allow_unofficial=True)
     for name in ("one", "two", "two"):  # an earlier one is replaced
         write_tasks(source, [task("rte"), task("mnli")], tmp_path / name)
-    one = contents(tmp_path / "one")
-    assert one == contents(tmp_path / "two")
-    assert set(one) == {"RTE/train.tsv", "RTE/dev.tsv", "MNLI/train.tsv", "MNLI/dev_matched.tsv", FETCHED}
-    assert one["RTE/dev.tsv"] == (own_glue / "RTE" / "dev.tsv").read_bytes()
+    files = contents(tmp_path / "one")
+    assert files == contents(tmp_path / "two")
+    assert set(files) == {"RTE/train.tsv", "RTE/dev.tsv", "MNLI/train.tsv", "MNLI/dev_matched.tsv", FETCHED}
+    assert files["RTE/dev.tsv"] == (own_glue / "RTE" / "dev.tsv").read_bytes()
 
 
 def test_a_folder_appears_whole_or_not_at_all(own_glue, tmp_path):
@@ -115,7 +115,7 @@ def test_the_digests_of_a_model_change_with_its_weights_and_its_tokenizer_alone(
             file.write(" ")
         run(capsys, *words)
         after = json.loads((tmp_path / "model.json").read_text())["files"]
-        assert {one for one in after if after[one] != before[one]} == {name} - {"notes.txt"}
+        assert {path for path in after if after[path] != before[path]} == {name} - {"notes.txt"}
         before = after
 
 

@@ -78,17 +78,17 @@ def treebank(tmp_path):
 
 def test_function_tags_become_relations(treebank):
     first, second = read_treebank(treebank)
-    found = {w: (label, first.words[h]) for w, label, h in zip(first.words, first.labels, first.heads, strict=True)}
-    assert found["seen"] == ("ROOT", "seen")
-    assert found["was"] == ("aux", "seen")
-    assert found["cat"] == ("nsubjpass", "seen")
-    assert found["by"] == ("agent", "seen")
-    assert found["who"] == ("nsubj", "give")
-    assert found["will"] == ("aux", "give")
-    assert found["him"] == ("dative", "give")
-    assert found["milk"] == ("dobj", "give")
-    assert found["today"][0] == "dep"
-    assert found["."] == ("punct", "seen")
+    relations = {w: (label, first.words[h]) for w, label, h in zip(first.words, first.labels, first.heads, strict=True)}
+    assert relations["seen"] == ("ROOT", "seen")
+    assert relations["was"] == ("aux", "seen")
+    assert relations["cat"] == ("nsubjpass", "seen")
+    assert relations["by"] == ("agent", "seen")
+    assert relations["who"] == ("nsubj", "give")
+    assert relations["will"] == ("aux", "give")
+    assert relations["him"] == ("dative", "give")
+    assert relations["milk"] == ("dobj", "give")
+    assert relations["today"][0] == "dep"
+    assert relations["."] == ("punct", "seen")
     assert dict(zip(second.words, second.labels, strict=True))["cat"] == "attr"
 
 

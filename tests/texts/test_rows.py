@@ -93,9 +93,11 @@ def test_clusters_are_the_connected_parts(first, second):
                 if one is not other:
                     parts.remove(other)
                     one |= other
-    found = text_clusters(Split(task("rte"), "dev", first[:rows], second[:rows], [""] * rows, "here", True))
-    assert {frozenset(np.flatnonzero(found == number).tolist()) for number in set(found)} == set(map(frozenset, parts))
-    assert sorted(set(found.tolist())) == list(range(len(parts)))
+    groups = text_clusters(Split(task("rte"), "dev", first[:rows], second[:rows], [""] * rows, "here", True))
+    assert {frozenset(np.flatnonzero(groups == number).tolist()) for number in set(groups)} == set(
+        map(frozenset, parts)
+    )
+    assert sorted(set(groups.tolist())) == list(range(len(parts)))
 
 
 # ---------------------------------------------------------------------- quoting
@@ -139,10 +141,10 @@ def test_quoting_changes_only_fields_that_begin_with_a_mark(tmp_path):
 @given(st.lists(st.text("ab .", max_size=30), min_size=1, max_size=6), st.integers(1, 9))
 def test_shuffled_texts_keep_their_words_and_labels(texts, draw):
     split = Split(task("rte"), "dev", texts, texts[::-1], ["entailment"] * len(texts), "own", True)
-    found = shuffled(split, draw)
-    for before, after in ((split.sentence1, found.sentence1), (split.sentence2, found.sentence2)):
+    permuted = shuffled(split, draw)
+    for before, after in ((split.sentence1, permuted.sentence1), (split.sentence2, permuted.sentence2)):
         assert [sorted(text.split()) for text in after] == [sorted(text.split()) for text in before]
-    assert found.labels == split.labels
+    assert permuted.labels == split.labels
     assert shuffled(replace(split, sentence2=None), draw).sentence2 is None
 
 
