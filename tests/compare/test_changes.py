@@ -115,7 +115,7 @@ def hostile(words: str) -> VerdictsFile:
 @pytest.mark.parametrize("words", [HOSTILE, "`", "``", "|", "\\", "\\|`", "", " ", "x" * 10_000, "<!--", "\0"])
 def test_nothing_in_a_file_is_active_in_a_comment(words):
     old = hostile(words)
-    worse = [one.model_copy(update={"verdict": "reproduced", "seeds": [7], "data": []}) for one in old.verdicts]
+    worse = [verdict.model_copy(update={"verdict": "reproduced", "seeds": [7], "data": []}) for verdict in old.verdicts]
     for changes in (
         Changes(old.model_copy(update={"verdicts": worse, "model": "m", "settings": {}}), old),
         Changes(of(), old),

@@ -45,7 +45,7 @@ def test_drift_is_reported_by_head_in_every_format(capsys, models, rest, tmp_pat
     assert "special-tokens on RTE has drifted (24 examples, one seed each; se: standard errors over examples):" in said
     assert "attention to [CLS] in " in said
     data = json.loads(files["json"].read_text())
-    assert (data["drift"], [one["measure"] for one in data["measures"]]) == (True, ["special-tokens"])
+    assert (data["drift"], [measure["measure"] for measure in data["measures"]]) == (True, ["special-tokens"])
     assert "has drifted" in files["html"].read_text()
     assert files["markdown"].read_text().startswith("### drift in ")
 
@@ -102,7 +102,7 @@ def pinned(pin, tmp_path):
 
 def test_a_pin_has_means_and_spreads_by_head_and_no_text(pinned, models, tiny_glue):
     data = yaml.safe_load(pinned.read_text())
-    assert (data["model"], [one["reason"] for one in data["reasons"]]) == (str(models[2]), ["The first."])
+    assert (data["model"], [entry["reason"] for entry in data["reasons"]]) == (str(models[2]), ["The first."])
     assert {"weights", "tokenizer", "device", "precision", "software", "commit", "official_data"} <= data.keys()
     heads = data["measures"][0]
     assert (heads["measure"], heads["seeds"], heads["examples"]) == ("special-tokens", [1, 2, 3], 24)
@@ -129,7 +129,7 @@ def test_a_pin_is_replaced_only_for_a_new_reason(pin, pinned, tmp_path):
     assert "use --seeds 2 or more" in pin(pinned, "one seed", "--seeds", 1, command=told)
     assert pinned.read_bytes() == before
     pin(pinned, "Trained on new data.")
-    assert [one.reason for one in read_pin(pinned).reasons] == ["Trained on new data.", "The first."]
+    assert [entry.reason for entry in read_pin(pinned).reasons] == ["Trained on new data.", "The first."]
     (tmp_path / "notes.yaml").write_text("mine: 1\n")
     assert "is not a pin" in pin(tmp_path / "notes.yaml", "x", command=told)
     assert (tmp_path / "notes.yaml").read_text() == "mine: 1\n"
@@ -163,7 +163,7 @@ def test_a_damaged_pin_is_one_line(capsys, models, rest, tmp_path, change, line)
 def test_a_pin_of_the_repository_is_readable_small_and_of_the_published_files(place, tmp_path):
     read, side = read_pin(place), side_of_pin(place)
     assert all(len(part.seeds) == 5 for part in read.measures)
-    assert all(one.equal for one in compare(side, side, load_settings().judge).measures)
+    assert all(measure.equal for measure in compare(side, side, load_settings().judge).measures)
     write_pin(tmp_path / place.name, read)
     assert (tmp_path / place.name).read_bytes() == place.read_bytes()
     assert (place.stat().st_size < 100_000, read.official_data) == (True, True)

@@ -23,11 +23,11 @@ def side(name: str, *parts: list[Measurement]) -> Side:
     for part in parts:
         seeds = [
             replace(
-                one,
-                subject=Subject("m", one.subject.task, "pretrained", number),
-                provenance=one.provenance if one.provenance.data_fingerprint else FACTS,
+                measurement,
+                subject=Subject("m", measurement.subject.task, "pretrained", number),
+                provenance=measurement.provenance if measurement.provenance.data_fingerprint else FACTS,
             )
-            for number, one in enumerate(part, start=1)
+            for number, measurement in enumerate(part, start=1)
         ]
         made.append(part_of(MeasureOnTask(part[0].measure, part[0].subject.task), seeds))
     return Side(name, f"{len(parts[0])} seeds", tuple(made))
@@ -42,12 +42,12 @@ def attention(rng: np.random.Generator, seeds: int, *, spread=0.02, moved=None) 
     examples = np.random.default_rng(1).normal(0, 0.05, (EXAMPLES, LAYERS, HEADS))
     heads = np.linspace(0.1, 0.6, LAYERS * HEADS).reshape(LAYERS, HEADS) + (0 if moved is None else moved)
     own_spread = spread * np.random.default_rng(2).lognormal(0, 0.7, (LAYERS, HEADS))
-    found = []
+    measurements = []
     for _ in range(seeds):
         seed = own_spread * (0.7 * rng.normal() + 0.7 * rng.normal(size=(LAYERS, HEADS)))
         sample = heads + seed + examples + rng.normal(0, 0.01, examples.shape)
-        found.append(gridded("special-tokens", cls=sample, sep=sample[:, ::-1]))
-    return found
+        measurements.append(gridded("special-tokens", cls=sample, sep=sample[:, ::-1]))
+    return measurements
 
 
 def answers(rng: np.random.Generator, seeds: int, rate: float, rows: int = 300) -> list[Measurement]:
@@ -57,8 +57,8 @@ def answers(rng: np.random.Generator, seeds: int, rate: float, rows: int = 300) 
 
 
 def test_a_side_equals_itself_exactly():
-    one = side("a", attention(np.random.default_rng(0), 3), answers(np.random.default_rng(0), 3, 0.7))
-    comparison = compare(one, one, SETTINGS)
+    checkpoint = side("a", attention(np.random.default_rng(0), 3), answers(np.random.default_rng(0), 3, 0.7))
+    comparison = compare(checkpoint, checkpoint, SETTINGS)
     assert not comparison.drifted
     assert all(measure.equal and measure.outcome == "same" for measure in comparison.measures)
     assert "exactly equal" in drift_findings(comparison).text()
@@ -90,9 +90,9 @@ def test_retrainings_raise_no_more_false_alarms_than_the_nominal_rate():
 
 
 def test_a_significant_change_below_the_smallest_effect_of_interest_is_the_same():
-    one = attention(np.random.default_rng(0), 5, spread=1e-5)
-    moved = [replace(of, samples={name: sample + 0.001 for name, sample in of.samples.items()}) for of in one]
-    (measure,) = compare(side("a", one), side("b", moved), SETTINGS).measures
+    before = attention(np.random.default_rng(0), 5, spread=1e-5)
+    moved = [replace(of, samples={name: sample + 0.001 for name, sample in of.samples.items()}) for of in before]
+    (measure,) = compare(side("a", before), side("b", moved), SETTINGS).measures
     assert measure.outcome == "same"
     assert not measure.equal
 
@@ -151,17 +151,19 @@ def test_a_spread_of_zero_over_seeds_is_not_taken_for_certainty():
 
 
 def test_different_examples_heads_or_settings_are_not_compared():
-    one = attention(np.random.default_rng(0), 2)
-    other_rows = [replace(of, provenance=Provenance(data_fingerprint="xyz")) for of in one]
+    measurements = attention(np.random.default_rng(0), 2)
+    other_rows = [replace(of, provenance=Provenance(data_fingerprint="xyz")) for of in measurements]
     with pytest.raises(UserError, match="not the same examples"):
-        compare(side("a", one), side("b", other_rows), SETTINGS)
-    fewer = [gridded("special-tokens", cls=of.samples["cls"][:, :3], sep=of.samples["sep"][:, :3]) for of in one]
+        compare(side("a", measurements), side("b", other_rows), SETTINGS)
+    fewer = [
+        gridded("special-tokens", cls=of.samples["cls"][:, :3], sep=of.samples["sep"][:, :3]) for of in measurements
+    ]
     with pytest.raises(UserError, match="different numbers of layers or heads: 6 x 12 and 3 x 12"):
-        compare(side("a", one), side("b", fewer), SETTINGS)
+        compare(side("a", measurements), side("b", fewer), SETTINGS)
     with pytest.raises(UserError, match="another max_length"):
         compare(
-            side("a", [replace(of, settings={"max_length": 128}) for of in one]),
-            side("b", [replace(of, settings={"max_length": 64}) for of in one]),
+            side("a", [replace(of, settings={"max_length": 128}) for of in measurements]),
+            side("b", [replace(of, settings={"max_length": 64}) for of in measurements]),
             SETTINGS,
         )
 
@@ -181,8 +183,8 @@ def test_gains_and_shares_are_compared_in_points_and_percent():
         for _ in range(2)
     ]
     maps = [measured("patterns", {}, {"predicted": rng.integers(0, 5, (40, 2, 3))}) for _ in range(2)]
-    one = side("a", grids, maps)
-    gains, shares = one.parts[0].quantities["gain"], one.parts[1].quantities
+    measured_side = side("a", grids, maps)
+    gains, shares = measured_side.parts[0].quantities["gain"], measured_side.parts[1].quantities
     expected = np.mean(
         [[100 * ((row == target).mean() - 1) for row in of.samples["predicted"]] for of in grids], axis=0
     )

@@ -58,14 +58,16 @@ def found(sessions, pin, tmp_path_factory):
 @pytest.mark.parametrize("damage", NOTICED)
 def test_damage_drifts_in_the_measures_that_it_affects(found, damage):
     base, measures = NOTICED[damage]
-    drifted = {one.wanted.measure: one for one in found[damage][base].measures if one.outcome == "drift"}
+    drifted = {
+        measure.wanted.measure: measure for measure in found[damage][base].measures if measure.outcome == "drift"
+    }
     assert set(measures) <= drifted.keys()
-    assert all("has drifted" in drift_message(one) for one in drifted.values())
+    assert all("has drifted" in drift_message(measure) for measure in drifted.values())
 
 
 @pytest.mark.parametrize("damage", SMALL)
 def test_small_damage_is_detected_or_shown_to_be_none(found, damage):
-    assert {one.outcome for one in found[damage]["itself"].measures} <= {"drift", "same"}
+    assert {measure.outcome for measure in found[damage]["itself"].measures} <= {"drift", "same"}
 
 
 def test_every_damage_is_covered(found):

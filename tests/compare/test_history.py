@@ -162,8 +162,8 @@ def test_a_move_is_marked_in_the_table_and_described_in_a_line():
         "commit abc1234 -> def5678 (modified), transformers 5.1 -> 5.2"
     )
     same = {"measurements": NEW}
-    told = history_findings([FIRST.model_copy(update=same), FIRST.model_copy(update=SECOND | same)]).lines[-1]
-    assert "; same measurements, so the judge has changed; commit " in told
+    move_line = history_findings([FIRST.model_copy(update=same), FIRST.model_copy(update=SECOND | same)]).lines[-1]
+    assert "; same measurements, so the judge has changed; commit " in move_line
 
 
 def test_a_verdict_without_value_interval_commit_and_band_has_a_row():
@@ -211,6 +211,6 @@ def test_a_history_is_narrowed_to_a_model_and_a_task(capsys, store):
 
 def test_a_history_as_data_has_verdicts_and_moves(capsys, store):
     series = json.loads(run(capsys, "history", "D2", "--model", "one", "--json", "--store", store))
-    assert [len(one["verdicts"]) for one in series] == [2, 1]
+    assert [len(entry["verdicts"]) for entry in series] == [2, 1]
     (move,) = series[0]["moves"]
     assert (move["after"]["observed"], move["differing"]) == (20.0, ["commit aaaaaaa -> bbbbbbb"])

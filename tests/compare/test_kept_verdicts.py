@@ -71,7 +71,7 @@ def test_every_verdict_is_kept_and_the_last_is_shown(keep, kept, history):
 
 def test_a_repeated_verdict_is_counted(tmp_path, verdict, keep, kept):
     path = rewritten(keep(), made="2026-11-02T00:00:00Z")
-    again = tuple(replace(one, reused=True) for one in verdict.measurements)
+    again = tuple(replace(measurement, reused=True) for measurement in verdict.measurements)
     assert keep(measurements=again) == path
     (repeated,) = kept()
     assert (repeated.made, repeated.times) == ("2026-11-02T00:00:00Z", 2)

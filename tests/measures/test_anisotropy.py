@@ -47,15 +47,15 @@ def test_the_value_of_a_pair_is_the_mean_cosine_of_its_words(opened, name):
         centred, _ = row_directions(model, ENCODED, mean)
     every = [vectors(model.model, i) for i in range(len(ENCODED))]
     np.testing.assert_allclose(mean, np.concatenate(every, axis=1).mean(1), atol=1e-4)
-    for less, found in ((0, paired(directions, pairs)), (mean.numpy()[:, None], paired(centred, pairs))):
-        assert np.isnan(found).all(1).sum() == 5  # the second of each pair, and the one that is left
+    for less, pair_cosines in ((0, paired(directions, pairs)), (mean.numpy()[:, None], paired(centred, pairs))):
+        assert np.isnan(pair_cosines).all(1).sum() == 5  # the second of each pair, and the one that is left
         for one, other in pairs:
             if not all(every[i].shape[1] for i in (one, other)):
                 continue
             a, b = ((every[i] - less) for i in (one, other))
             a, b = (part / np.linalg.norm(part, axis=-1, keepdims=True) for part in (a, b))
             cosines = np.einsum("siw,sjw->sij", a, b)
-            np.testing.assert_allclose(found[one], cosines.mean((1, 2)), atol=1e-4)
+            np.testing.assert_allclose(pair_cosines[one], cosines.mean((1, 2)), atol=1e-4)
 
 
 def test_each_row_is_in_one_pair_at_most():
@@ -69,23 +69,23 @@ def test_each_row_is_in_one_pair_at_most():
 def test_quantities_of_anisotropy_equal_hand_computed_values():
     cosine = np.full((200, 5), np.nan)
     cosine[::2] = np.array([0.9, 0.1, 0.2, 0.3, 0.6]) + np.random.default_rng(1).normal(0, 0.01, (100, 1))
-    found = measured("anisotropy", {}, {"cosine": cosine, "centred": cosine * 0.01}, initialisation="untrained")
-    assert read("anisotropy", found) == pytest.approx(0.3, abs=0.01)
-    assert read("anisotropy-rise", found) == pytest.approx(0.3, abs=0.01)
-    assert verdict("I2-rte", found).outcome == "reproduced"
-    assert verdict("I2-rte-rises", found).outcome == "reproduced"
+    measurement = measured("anisotropy", {}, {"cosine": cosine, "centred": cosine * 0.01}, initialisation="untrained")
+    assert read("anisotropy", measurement) == pytest.approx(0.3, abs=0.01)
+    assert read("anisotropy-rise", measurement) == pytest.approx(0.3, abs=0.01)
+    assert verdict("I2-rte", measurement).outcome == "reproduced"
+    assert verdict("I2-rte-rises", measurement).outcome == "reproduced"
 
 
 def test_a_checkpoint_is_measured(session):
-    found = session.measure("anisotropy", task="rte", init="untrained")
-    assert found.values["cosine"].shape == (4,)
-    assert np.isfinite(found.values["centred"]).all()
-    assert found.samples["same_class"].shape == (found.examples,)
-    assert np.isfinite(found.samples["same_class"]).sum() == found.examples // 2
+    measurement = session.measure("anisotropy", task="rte", init="untrained")
+    assert measurement.values["cosine"].shape == (4,)
+    assert np.isfinite(measurement.values["centred"]).all()
+    assert measurement.samples["same_class"].shape == (measurement.examples,)
+    assert np.isfinite(measurement.samples["same_class"]).sum() == measurement.examples // 2
 
 
 def test_pairs_of_one_label_are_marked_unless_labels_are_scores():
     pairs = np.array([[3, 0], [1, 2]])
-    found = same_class([0, 1, 1, 2, 0], pairs, regression=False)
-    np.testing.assert_equal(found, [np.nan, 1, np.nan, 0, np.nan])
+    marks = same_class([0, 1, 1, 2, 0], pairs, regression=False)
+    np.testing.assert_equal(marks, [np.nan, 1, np.nan, 0, np.nan])
     assert np.isnan(same_class([0.5, 0.5, 1.0, 1.0, 2.0], pairs, regression=True)).all()

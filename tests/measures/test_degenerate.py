@@ -71,8 +71,8 @@ def test_nothing_is_stored_of_a_model_that_ignores_its_mask(tiny_bert, tiny_glue
     peaked = save_bert(tmp_path / "peaked", initializer_range=0.3)
     with pytest.raises(MisreadError, match="the padding of its batch was not masked"):
         session.measure("scores", "rte", checkpoint=peaked)
-    kept = tmp_path / "runs" / "measurements"
-    assert not [path for path in kept.iterdir() if path.is_dir()]
+    measurements_folder = tmp_path / "runs" / "measurements"
+    assert not [path for path in measurements_folder.iterdir() if path.is_dir()]
 
 
 # ---------------------------------------------------------------------- answers that are not numbers
@@ -132,9 +132,9 @@ def test_features_that_inputs_lack_are_not_missing_numbers():
 def test_claims_about_change_are_degenerate_if_nothing_changed(claim):
     """Whatever is left of rounding; a change of one head that can be seen is judged."""
     dust = gridded("attention-change", cosine=1 + 4e-8 * np.random.default_rng(1).normal(size=(40, LAYERS, HEADS)))
-    found = verdict(claim, dust)
-    assert found.outcome == "degenerate"
-    assert found.reason.endswith("its attention maps equal the pretrained model's: training changed none of them")
+    judged = verdict(claim, dust)
+    assert judged.outcome == "degenerate"
+    assert judged.reason.endswith("its attention maps equal the pretrained model's: training changed none of them")
     slight = gridded("attention-change", cosine=with_head(dust.samples["cosine"], 5, 3, 1 - 1e-6))
     assert verdict(claim, slight).outcome != "degenerate"
 
@@ -197,8 +197,8 @@ def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_pat
     with pytest.raises(UserError, match=r"is not finite|answers with (nan|-?inf)") as error:
         session.measure(measure, task="rte", checkpoint=folder)
     assert "\n" not in str(error.value)
-    kept = tmp_path / "runs" / "measurements"
-    assert not kept.exists() or not [path for path in kept.iterdir() if path.is_dir()]
+    measurements_folder = tmp_path / "runs" / "measurements"
+    assert not measurements_folder.exists() or not [path for path in measurements_folder.iterdir() if path.is_dir()]
 
 
 # ---------------------------------------------------------------------- remarks
@@ -206,10 +206,10 @@ def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_pat
 
 @pytest.mark.parametrize(("model", "checked"), [("minilm", True), ("mpnet", True), ("other", False)])
 def test_models_with_annotated_maps_are_recognised_by_every_name(model, checked):
-    found = measured("patterns")
-    found = replace(
-        found,
-        subject=replace(found.subject, model=model),
+    measurement = measured("patterns")
+    measurement = replace(
+        measurement,
+        subject=replace(measurement.subject, model=model),
         settings={"annotated_models": ["all-mpnet-base-v2", "minilm"]},
     )
-    assert (get_measure("patterns").remarks(found) == []) == checked
+    assert (get_measure("patterns").remarks(measurement) == []) == checked

@@ -23,8 +23,8 @@ def session(store, glue, **more) -> Session:
 def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
     main(["measure", "example-sentence", "--model", str(tiny_bert), "--store", str(tmp_path / "runs"), "--offline",
           "--device", "cpu", "--json", str(tmp_path / "x.json")])  # fmt: skip
-    found = json.loads((tmp_path / "x.json").read_text())
-    assert (found["task"], found["examples"]) == ("all", 1)
+    measurement = json.loads((tmp_path / "x.json").read_text())
+    assert (measurement["task"], measurement["examples"]) == ("all", 1)
 
     from transformers import AutoModel, AutoTokenizer
 
@@ -38,14 +38,14 @@ def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
     for name, word in {"was": 1, "becoming": 2, "agitated": 3}.items():
         columns = [i for i, other in enumerate(words) if other == word]
         expected = maps[:, :, rows][..., columns].max((2, 3))
-        np.testing.assert_allclose(found["values"][name], expected, atol=1e-6)
-    np.testing.assert_allclose(found["values"]["sep"], maps[:, :, rows, len(words) - 1].max(2), atol=1e-6)
+        np.testing.assert_allclose(measurement["values"][name], expected, atol=1e-6)
+    np.testing.assert_allclose(measurement["values"]["sep"], maps[:, :, rows, len(words) - 1].max(2), atol=1e-6)
     target = [i for i, word in enumerate(words) if word == 3]
     np.testing.assert_allclose(
-        found["values"]["he_from_agitated"], maps[:, :, target][..., rows].max((2, 3)), atol=1e-6
+        measurement["values"]["he_from_agitated"], maps[:, :, target][..., rows].max((2, 3)), atol=1e-6
     )
     others = np.stack([np.delete(maps[:, :, i], [*rows, i], axis=-1).max(-1) for i in target]).max(0)
-    np.testing.assert_allclose(found["values"]["rest_from_agitated"], others, atol=1e-6)
+    np.testing.assert_allclose(measurement["values"]["rest_from_agitated"], others, atol=1e-6)
 
 
 def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):

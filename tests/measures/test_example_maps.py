@@ -29,8 +29,8 @@ def test_maps_equal_those_of_the_pretrained_model_and_the_checkpoint(session, ma
         texts, length = (rows.sentence1[row], rows.sentence2[row]), made.sample("lengths")[place]
         for side, folder in (("before", tiny_bert), ("after", checkpoint)):
             expected = plain_maps(folder, texts)
-            kept = made.sample(f"maps_{side}")[place][..., :length, :length]
-            np.testing.assert_allclose(kept, expected, atol=1e-3)  # in 16 bits
+            stored_maps = made.sample(f"maps_{side}")[place][..., :length, :length]
+            np.testing.assert_allclose(stored_maps, expected, atol=1e-3)  # in 16 bits
         assert made.value("texts")[place] == " / ".join(texts)
 
 

@@ -59,12 +59,12 @@ def test_streamed_statistics_equal_those_of_single_examples(name, monkeypatch):
         maps = plain_maps(model, ENCODED, i)
         np.testing.assert_allclose(samples["entropy"][i], entropy(maps.numpy(), base=2, axis=-1).mean(-1), atol=1e-4)
         if i in compared:
-            found = divergences(maps.flatten(0, 1))
-            total += found
-            blocks = found.reshape(3, 4, 3, 4)
+            distances = divergences(maps.flatten(0, 1))
+            total += distances
+            blocks = distances.reshape(3, 4, 3, 4)
             within = sum(blocks[layer, :, layer].sum() for layer in range(3))
             assert samples["within"][i] == pytest.approx(within / (3 * 4 * 3), abs=1e-5)
-            assert samples["between"][i] == pytest.approx((found.sum() - within) / (12 * 8), abs=1e-5)
+            assert samples["between"][i] == pytest.approx((distances.sum() - within) / (12 * 8), abs=1e-5)
     np.testing.assert_allclose(values["divergence"], total / 4, atol=1e-5)
 
 
@@ -112,11 +112,11 @@ def test_norms_are_refused_for_architectures_unlike_bert():
 def test_gradients_do_not_depend_on_the_batch(name):
     model, loss = family(name), loss_of(False)
     targets = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1, 1])
-    together = attention_slopes(model, batch := collate(ENCODED, np.arange(9)), targets, loss)
+    batched = attention_slopes(model, batch := collate(ENCODED, np.arange(9)), targets, loss)
     for i in (0, 4):
         alone = attention_slopes(model, collate(ENCODED, np.array([i])), targets[i : i + 1], loss)
         length = int(batch.lengths[i])
-        for one, other in zip(together, alone, strict=True):
+        for one, other in zip(batched, alone, strict=True):
             torch.testing.assert_close(one[i, :, :length, :length], other[0], rtol=1e-3, atol=1e-5)
 
 
@@ -124,7 +124,7 @@ def test_gradients_equal_finite_differences():
     """In the last layer, by finite differences: a hook adds a little to one weight before it meets the values."""
     model = family("bert")
     batch, target, loss = collate(ENCODED, np.array([3])), torch.tensor([1]), loss_of(False)
-    found = attention_slopes(model, batch, target, loss)[-1][0]
+    slopes = attention_slopes(model, batch, target, loss)[-1][0]
     attention = model.bert.encoder.layer[-1].attention
     heads, step = 4, 1e-2
     for head, i, j in ((0, 0, 0), (1, 0, 2), (3, 0, int(batch.lengths[0]) - 1)):
@@ -150,7 +150,7 @@ def test_gradients_equal_finite_differences():
                 losses.append(float(loss(model(**batch.inputs()).logits, target)))
             for handle in handles:
                 handle.remove()
-        assert float(found[head, i, j]) == pytest.approx(abs(losses[0] - losses[1]) / (2 * step), rel=0.05, abs=1e-4)
+        assert float(slopes[head, i, j]) == pytest.approx(abs(losses[0] - losses[1]) / (2 * step), rel=0.05, abs=1e-4)
 
 
 def test_padding_is_neither_special_nor_another_token():
@@ -191,6 +191,6 @@ def test_heads_are_compared_on_the_examples_that_have_them():
 
 @pytest.mark.parametrize(("name", "count"), [("head-statistics", 2), ("norm-attention", 1), ("attention-gradients", 1)])
 def test_a_checkpoint_is_measured_and_its_figures_drawn(name, count, session):
-    found = session.measure(name, task="rte")
-    assert len(figures_of(found, load_settings().judge)) == count
-    assert all(np.isfinite(value).all() for value in found.values.values())
+    measurement = session.measure(name, task="rte")
+    assert len(figures_of(measurement, load_settings().judge)) == count
+    assert all(np.isfinite(value).all() for value in measurement.values.values())

@@ -88,13 +88,13 @@ shapes = st.tuples(st.integers(0, 999), st.lists(st.integers(2, 6), min_size=1, 
 def test_pair_attention_equals_a_loop(shape, triples):
     seed, lengths = shape
     maps, batch = random_maps(seed, lengths, 3, 6)
-    kept = [(e, s, t) for e, s, t in triples if e < len(lengths) and max(s, t) < lengths[e]]
-    pairs = TokenPairs.of(*np.array(kept, dtype=np.int64).reshape(-1, 3).T)
-    found = max_weight(maps, batch, pairs).numpy()
+    valid_triples = [(e, s, t) for e, s, t in triples if e < len(lengths) and max(s, t) < lengths[e]]
+    pairs = TokenPairs.of(*np.array(valid_triples, dtype=np.int64).reshape(-1, 3).T)
+    maxima = max_weight(maps, batch, pairs).numpy()
     for row in range(len(lengths)):
         for head in range(3):
-            weights = [maps[row, head, s, t].item() for e, s, t in kept if e == row]
-            assert found[row, head] == pytest.approx(max(weights, default=np.nan), nan_ok=True)
+            weights = [maps[row, head, s, t].item() for e, s, t in valid_triples if e == row]
+            assert maxima[row, head] == pytest.approx(max(weights, default=np.nan), nan_ok=True)
 
 
 @settings(deadline=None, max_examples=40)

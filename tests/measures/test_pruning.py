@@ -43,7 +43,9 @@ def test_the_smallest_weights_of_all_layers_together_become_zero(name):
     assert int((after == 0).sum()) == round(0.3 * len(before))
     assert before[after == 0].max() <= before[after != 0].min()
     assert torch.equal(after[after != 0], before[after != 0])
-    pruned = {name for name, weight in model.named_parameters() if any(weight is one for one in weights)}
+    pruned = {
+        name for name, weight in model.named_parameters() if any(weight is layer_weight for layer_weight in weights)
+    }
     assert set(model.state_dict()) == set(others)
     assert all(torch.equal(value, others[key]) for key, value in model.state_dict().items() if key not in pruned)
     assert not any("embed" in key or "classifier" in key or "score" in key or "pooler" in key for key in pruned)
@@ -79,13 +81,13 @@ def test_a_model_without_weights_in_layers_has_nothing_to_prune():
 
 @pytest.mark.parametrize("name", fast_tier([*FAMILIES, *EAGER], "Bert", "Albert", "GPT2", "MPNet"))
 def test_closed_gates_equal_ablation_by_zero_and_open_gates_the_model(name):
-    kept = np.ones((3, 4), dtype=bool)
-    kept[0, 1] = kept[1, 2] = kept[2, 0] = False
+    open_heads = np.ones((3, 4), dtype=bool)
+    open_heads[0, 1] = open_heads[1, 2] = open_heads[2, 0] = False
     model = tiny(name)
     engine = Engine.open(model, ablation=Ablation("zero"))
     whole, pruned = ablate(engine, ENCODED, [frozenset(), frozenset({(0, 1), (1, 2), (2, 0)})])
     model.model.requires_grad_(False)
-    for gates, expected in ((np.ones((3, 4), dtype=bool), whole), (kept, pruned)):
+    for gates, expected in ((np.ones((3, 4), dtype=bool), whole), (open_heads, pruned)):
         logits, importance = gated(engine.skeleton, ENCODED, ANSWERS, gates, loss_of(False))
         np.testing.assert_allclose(logits, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
         assert (importance > 0).all()
@@ -109,9 +111,9 @@ def test_importance_is_the_slope_of_each_examples_loss(regression):
                 logits = layers.gated(torch.tensor([ids]), None, gates).double()
                 moved.append(float(loss(logits, truth[i : i + 1])))
             slopes[head] += abs(moved[0] - moved[1]) / (2 * step)
-    found = gated(layers, ENCODED, ANSWERS, np.ones((3, 4), dtype=bool), loss)[1]
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(found, slopes / np.linalg.norm(slopes, axis=1, keepdims=True), atol=0.02)
+    importance = gated(layers, ENCODED, ANSWERS, np.ones((3, 4), dtype=bool), loss)[1]
+    np.testing.assert_allclose(np.linalg.norm(importance, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(importance, slopes / np.linalg.norm(slopes, axis=1, keepdims=True), atol=0.02)
 
 
 def test_each_step_removes_the_least_important_of_the_heads_that_are_left():
@@ -119,10 +121,10 @@ def test_each_step_removes_the_least_important_of_the_heads_that_are_left():
     path = prune_heads(layers, ENCODED, task("mnli"), truth)
     assert sorted(path.removed.flat) == list(range(1, 13))  # a tenth of 12 heads is one
     for step in (0, 1, 7):
-        kept = path.removed > step
-        logits, importance = gated(layers, ENCODED, truth, kept, loss_of(False))
+        open_heads = path.removed > step
+        logits, importance = gated(layers, ENCODED, truth, open_heads, loss_of(False))
         np.testing.assert_array_equal(path.predicted[step], logits.argmax(1))
-        next_one = np.where(kept, importance, np.inf).argmin()
+        next_one = np.where(open_heads, importance, np.inf).argmin()
         assert path.removed.flat[next_one] == step + 1
     assert heads_left(12)[-1] == 0
 

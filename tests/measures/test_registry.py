@@ -10,12 +10,12 @@ from bertsecrets.measures.registry import SEEDLESS, get_measure, measure, measur
 
 @pytest.mark.parametrize("name", measure_names())
 def test_every_measure_is_named_after_its_file_and_has_title_and_source(name):
-    found = get_measure(name)
-    assert isinstance(found, Measure)
-    assert found.name == name
-    assert found.title
-    assert found.source
-    assert found.check_options({}).given() == {}
+    registered = get_measure(name)
+    assert isinstance(registered, Measure)
+    assert registered.name == name
+    assert registered.title
+    assert registered.source
+    assert registered.check_options({}).given() == {}
 
 
 def test_a_second_measure_of_the_same_name_is_refused():

@@ -24,26 +24,28 @@ def test_accuracy_and_f1_equal_scikit_learns(pairs):
     from sklearn import metrics as reference
 
     predicted, truth = pairs.T
-    found = metrics(task("mrpc"), predicted, truth)
-    assert found["accuracy"] == pytest.approx(reference.accuracy_score(truth, predicted))
-    assert found["f1"] == pytest.approx(reference.f1_score(truth, predicted, zero_division=0.0))
+    values = metrics(task("mrpc"), predicted, truth)
+    assert values["accuracy"] == pytest.approx(reference.accuracy_score(truth, predicted))
+    assert values["f1"] == pytest.approx(reference.f1_score(truth, predicted, zero_division=0.0))
 
 
 @given(numbers)
 def test_correlations_equal_scipys(pairs):
     predicted, truth = pairs.T
-    found = metrics(task("stsb"), predicted, truth)
+    values = metrics(task("stsb"), predicted, truth)
     if np.ptp(predicted) == 0 or np.ptp(truth) == 0:
-        assert found == {"pearson": 0.0, "spearman": 0.0}
+        assert values == {"pearson": 0.0, "spearman": 0.0}
     else:
-        assert found["pearson"] == pytest.approx(np.corrcoef(predicted, truth)[0, 1], abs=1e-9)
+        assert values["pearson"] == pytest.approx(np.corrcoef(predicted, truth)[0, 1], abs=1e-9)
         ranks = np.corrcoef(stats.rankdata(predicted), stats.rankdata(truth))[0, 1]
-        assert found["spearman"] == pytest.approx(ranks, abs=1e-9)
+        assert values["spearman"] == pytest.approx(ranks, abs=1e-9)
 
 
 def test_only_tasks_that_k19_scores_by_f1_have_one():
-    one = np.array([1, 0])
-    assert {name for name in ("rte", "mrpc", "qqp", "sst2", "qnli") if "f1" in metrics(task(name), one, one)} == {
+    answers = np.array([1, 0])
+    assert {
+        name for name in ("rte", "mrpc", "qqp", "sst2", "qnli") if "f1" in metrics(task(name), answers, answers)
+    } == {
         "mrpc",
         "qqp",
     }
@@ -53,9 +55,9 @@ def test_the_constant_answers_of_mrpc_score_as_in_table_1():
     truth = np.array([0] * 129 + [1] * 279)
     negative, positive = np.zeros(408, dtype=int), np.ones(408, dtype=int)
     assert metrics(task("mrpc"), negative, truth) == {"accuracy": 129 / 408, "f1": 0.0}
-    found = metrics(task("mrpc"), positive, truth)
-    assert round(100 * found["accuracy"], 1) == 68.4
-    assert round(100 * found["f1"], 1) == 81.2
+    values = metrics(task("mrpc"), positive, truth)
+    assert round(100 * values["accuracy"], 1) == 68.4
+    assert round(100 * values["f1"], 1) == 81.2
     assert majority_share(truth) == 279 / 408
 
 

@@ -28,10 +28,10 @@ def characters(alignment, example, token):
 
 def test_equal_words_are_found_only_across_texts(encoded):
     _, alignment = encoded
-    found = equal_words(alignment, [FIRST, SECOND])
+    pairs = equal_words(alignment, [FIRST, SECOND])
     links = [
         (int(i), *(characters(alignment, i, token) for token in (source, target)))
-        for i, source, target in zip(found.example, found.source, found.target, strict=True)
+        for i, source, target in zip(pairs.example, pairs.source, pairs.target, strict=True)
     ]
     expected = {(0, (0, "the"), (1, "the")), (0, (0, "cat"), (1, "cat"))}
     assert set(links) == expected | {(i, target, source) for i, source, target in expected}
@@ -135,8 +135,8 @@ def test_heads_are_selected_by_the_cost_of_disabling_them():
     harmful = np.zeros((2, 3))
     harmful[0, 0] = harmful[1, 2] = 0.1
     words = surface("rte", equal=0.05 + harmful, expected=0.05)
-    found = estimand("equal-word-attention", words, grids)
-    assert found.value == pytest.approx(0.1)
-    assert "33 % of all heads are above chance" in found.notes
+    quantity = estimand("equal-word-attention", words, grids)
+    assert quantity.value == pytest.approx(0.1)
+    assert "33 % of all heads are above chance" in quantity.notes
     assert verdict("J4-rte-own", words, grids).outcome == "reproduced"
     assert verdict("J4-rte-own", surface("rte", equal=0.02, expected=0.05), grids).outcome == "deviates"

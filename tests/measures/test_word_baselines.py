@@ -19,13 +19,13 @@ def answers(texts, others=None):
 
 
 def test_baselines_learn_from_the_training_rows(session, tiny_glue):
-    found = session.measure("word-baselines", task="rte")
+    measurement = session.measure("word-baselines", task="rte")
     train, dev = (load_folder(tiny_glue, task("rte"), part) for part in ("train", "dev"))
     for kind, columns in (("words", ("sentence1", "sentence2")), ("second", ("sentence2",))):
         of_train, of_dev = ([list(getattr(rows, column)) for column in columns] for rows in (train, dev))
         expected = learned(task("rte"), of_train, train.targets(), of_dev)
-        np.testing.assert_array_equal(found.sample(f"{kind}_predicted"), expected)
-        assert found.value(f"{kind}_accuracy") == (expected == dev.targets()).mean()
+        np.testing.assert_array_equal(measurement.sample(f"{kind}_predicted"), expected)
+        assert measurement.value(f"{kind}_accuracy") == (expected == dev.targets()).mean()
 
 
 def test_the_second_text_alone_reveals_answers_that_it_contains():
@@ -45,8 +45,8 @@ def test_word_order_does_not_matter():
 
 
 def test_scores_are_learned_by_regression():
-    found = learned(task("stsb"), [FIRST], [float(i % 4) for i in range(40)], [FIRST])
-    assert np.corrcoef(found, [i % 4 for i in range(40)])[0, 1] > 0.9
+    predictions = learned(task("stsb"), [FIRST], [float(i % 4) for i in range(40)], [FIRST])
+    assert np.corrcoef(predictions, [i % 4 for i in range(40)])[0, 1] > 0.9
 
 
 def baselines(**samples):

@@ -63,18 +63,18 @@ def test_every_choice_is_made_inside_the_training_folds(some, brief):
             assert not seen[-1] & set(data.groups)
             return np.full((len(data), len(CLASSES)), 0.2)
 
-    found = crossval.held_out(Spy(), some, 0)
+    held_out = crossval.held_out(Spy(), some, 0)
     assert len(seen) == crossval.FOLDS
-    assert found.confusions().sum() == len(some)
+    assert held_out.confusions().sum() == len(some)
 
 
 def test_all_three_classifiers_learn_plain_maps_on_the_same_folds(some, brief):
     methods = [TreesAndRegression(), LogisticFeatures(), PaperCnn(epochs=2, patience=2, canvas=16)]
-    figures, found = quality.compare(methods, some, 1)
+    figures, answers = quality.compare(methods, some, 1)
     assert figures["classifiers"]["bertsecrets"]["macro_f1"] > 0.9
     assert figures["classifiers"]["features-logistic"]["macro_f1"] > 0.9
     assert set(figures["advantage"]) == {"features-logistic", "paper-cnn"}
-    for each in found.values():
+    for each in answers.values():
         np.testing.assert_allclose(each.probabilities.sum(1), 1, atol=1e-5)
     low, high = figures["classifiers"]["bertsecrets"]["macro_f1_interval"]
     assert low <= figures["classifiers"]["bertsecrets"]["macro_f1"] <= high
@@ -98,8 +98,8 @@ def test_training_chooses_by_scikit_learns_macro_f1():
 
 def test_calibration_by_hand():
     sure = np.array([[0.9, 0.1, 0, 0, 0]] * 4 + [[0.55, 0.45, 0, 0, 0]] * 2)
-    found = crossval.HeldOut(np.array([0, 0, 0, 1, 0, 1]), np.array(list("abcdef")), np.ones(6, dtype=bool), sure)
-    figures = quality.calibration(found)
+    held_out = crossval.HeldOut(np.array([0, 0, 0, 1, 0, 1]), np.array(list("abcdef")), np.ones(6, dtype=bool), sure)
+    figures = quality.calibration(held_out)
     assert figures["expected_calibration_error"] == pytest.approx((4 * abs(0.9 - 0.75) + 2 * abs(0.55 - 0.5)) / 6)
 
 
@@ -171,10 +171,10 @@ def test_the_papers_classifier_has_the_papers_layers():
 
 def test_canvases_hold_small_maps_whole_and_large_ones_pooled():
     small, large = np.ones((4, 4)), np.ones((16, 16))
-    found = canvases((small, large), 8)
-    assert found[0, 0].sum() == 16
-    assert found[0, 0, 2:6, 2:6].all()
-    assert found[1, 0].mean() == pytest.approx(1)
+    pictures = canvases((small, large), 8)
+    assert pictures[0, 0].sum() == 16
+    assert pictures[0, 0, 2:6, 2:6].all()
+    assert pictures[1, 0].mean() == pytest.approx(1)
 
 
 def test_the_temperature_corrects_overconfidence():
@@ -191,10 +191,12 @@ def test_the_temperature_corrects_overconfidence():
 
 def test_trees_and_regression_are_multiplied_and_tempered():
     """By hand: one leaf, and a regression of its bias alone."""
-    one = torch.tensor
-    shares = one([[0.5, 0.2, 0.1, 0.1, 0.1]])
-    leaf = estimators.Trees(one([-1]), one([0.0]), one([0]), one([0]), shares.log(), one([0]), torch.zeros(5), 1)
-    bias = one([0.0, 1.0, 0.0, 0.0, 0.0])
+    tensor = torch.tensor
+    shares = tensor([[0.5, 0.2, 0.1, 0.1, 0.1]])
+    leaf = estimators.Trees(
+        tensor([-1]), tensor([0.0]), tensor([0]), tensor([0]), shares.log(), tensor([0]), torch.zeros(5), 1
+    )
+    bias = tensor([0.0, 1.0, 0.0, 0.0, 0.0])
     line = estimators.Softmax(*(part.double() for part in (torch.zeros(2), torch.ones(2), torch.zeros(5, 2), bias)))
     said = PatternClassifier(leaf, line, 2.0).of_features(torch.zeros(1, 2))[0]
     expected = (shares[0] * bias.softmax(0) ** 0.5) ** 0.5

@@ -15,8 +15,8 @@ from bertsecrets.patterns.map_stack import MapStack
 
 
 def named(one: np.ndarray, boundary: int | None = None) -> dict[str, float]:
-    found = features(MapStack.of([one], [len(one) if boundary is None else boundary]))
-    return dict(zip(feature_names(), found[0].tolist(), strict=True))
+    values = features(MapStack.of([one], [len(one) if boundary is None else boundary]))
+    return dict(zip(feature_names(), values[0].tolist(), strict=True))
 
 
 def random_map(tokens: int, seed: int) -> np.ndarray:
@@ -24,61 +24,61 @@ def random_map(tokens: int, seed: int) -> np.ndarray:
 
 
 def test_a_column_on_cls_is_all_special():
-    one = np.zeros((6, 6))
-    one[:, 0] = 1
-    found = named(one)
+    weights = np.zeros((6, 6))
+    weights[:, 0] = 1
+    feature = named(weights)
     for name in ("cls", "special", "top1", "row_max", "peak_special", "peak_one_column", "column_unbroken"):
-        assert found[name] == pytest.approx(1), name
+        assert feature[name] == pytest.approx(1), name
     for name in ("last_sep", "middle_sep", "band-1", "near", "row_entropy", "column_entropy", "row_information"):
-        assert found[name] == pytest.approx(1 / 6 if name == "band-1" else 0, abs=1e-6), name
+        assert feature[name] == pytest.approx(1 / 6 if name == "band-1" else 0, abs=1e-6), name
 
 
 def test_shares_of_special_places_by_hand():
-    one = np.tile([0.1, 0.2, 0.3, 0.15, 0.25], (5, 1))
-    found = named(one, 3)  # [CLS] a [SEP] b [SEP]
-    assert [found[name] for name in ("cls", "middle_sep", "last_sep")] == pytest.approx([0.1, 0.3, 0.25])
-    assert found["special"] == pytest.approx(0.65)
-    assert (found["top1"], found["top3"], found["inside_top3"]) == pytest.approx((0.3, 0.75, 0.35))
-    assert found["strong"] == pytest.approx(0.65)  # the special places together, which one column cannot match
-    alone = named(one)  # one text: the token before the last is not [SEP]
+    weights = np.tile([0.1, 0.2, 0.3, 0.15, 0.25], (5, 1))
+    feature = named(weights, 3)  # [CLS] a [SEP] b [SEP]
+    assert [feature[name] for name in ("cls", "middle_sep", "last_sep")] == pytest.approx([0.1, 0.3, 0.25])
+    assert feature["special"] == pytest.approx(0.65)
+    assert (feature["top1"], feature["top3"], feature["inside_top3"]) == pytest.approx((0.3, 0.75, 0.35))
+    assert feature["strong"] == pytest.approx(0.65)  # the special places together, which one column cannot match
+    alone = named(weights)  # one text: the token before the last is not [SEP]
     assert (alone["middle_sep"], alone["last_sep"], alone["two_texts"]) == pytest.approx((0, 0.25, 0))
 
 
 def test_the_previous_token_is_band_minus_one():
     tokens = 10
-    one = np.eye(tokens, k=-1)
-    one[0, 0] = 1
-    found = named(one)
-    assert found["band-1"] == pytest.approx(0.9)
-    assert found["band+0"] == pytest.approx(0.1)
+    weights = np.eye(tokens, k=-1)
+    weights[0, 0] = 1
+    feature = named(weights)
+    assert feature["band-1"] == pytest.approx(0.9)
+    assert feature["band+0"] == pytest.approx(0.1)
     # of the 8 inside rows the first gives to [CLS], which is not an inside token
-    assert found["near"] == pytest.approx(7 / 8)
-    assert found["near_of_inside"] == pytest.approx(1)
-    assert found["previous_of_inside"] == pytest.approx(1)
-    assert found["line_unbroken"] == pytest.approx(1)
+    assert feature["near"] == pytest.approx(7 / 8)
+    assert feature["near_of_inside"] == pytest.approx(1)
+    assert feature["previous_of_inside"] == pytest.approx(1)
+    assert feature["line_unbroken"] == pytest.approx(1)
     # row 1 looks at row 0's place, which is special, so at no inside token; the others one place back
-    assert found["peak_close"] == found["peak_near"] == pytest.approx(7 / 8)
-    assert found["gap"] == pytest.approx(1 / 8)
-    assert found["slope_light"] > 0.9
+    assert feature["peak_close"] == feature["peak_near"] == pytest.approx(7 / 8)
+    assert feature["gap"] == pytest.approx(1 / 8)
+    assert feature["slope_light"] > 0.9
 
 
 def test_a_uniform_map_has_full_entropy_and_no_contrast():
-    found = named(np.full((8, 8), 1 / 8), 4)
+    feature = named(np.full((8, 8), 1 / 8), 4)
     for name in ("row_entropy", "column_entropy", "haze", "column1_light"):
-        assert found[name] == pytest.approx(1, abs=1e-5), name
+        assert feature[name] == pytest.approx(1, abs=1e-5), name
     for name in ("own_text", "own_density", "corners", "square_over_corner", "row_information"):
-        assert found[name] == pytest.approx(0, abs=1e-5), name
+        assert feature[name] == pytest.approx(0, abs=1e-5), name
 
 
 def test_blocks_stay_in_their_text():
-    one = np.zeros((10, 10))
-    one[:5, :5] = one[5:, 5:] = 0.2
-    found = named(one, 5)
+    weights = np.zeros((10, 10))
+    weights[:5, :5] = weights[5:, 5:] = 0.2
+    feature = named(weights, 5)
     # inside: tokens 1-3 and 5-8; a uniform map would keep (9 + 16) / 49 of the mass
-    assert found["own_text"] == pytest.approx(1 - 25 / 49)
-    assert found["own_density"] > 5
-    assert found["square_over_corner"] == pytest.approx(1)
-    assert named(one)["own_text"] == 0  # with one text there is nothing to stay in
+    assert feature["own_text"] == pytest.approx(1 - 25 / 49)
+    assert feature["own_density"] > 5
+    assert feature["square_over_corner"] == pytest.approx(1)
+    assert named(weights)["own_text"] == 0  # with one text there is nothing to stay in
 
 
 def test_corners_are_dark_beside_squares_and_not_in_a_smear():
@@ -99,19 +99,19 @@ def test_corners_are_dark_beside_squares_and_not_in_a_smear():
 
 def test_corners_by_hand():
     """[CLS] a b c [SEP] d e f [SEP]: across the texts, c and d alone are as near as words of one text can be."""
-    one = np.zeros((9, 9))
+    weights = np.zeros((9, 9))
     words = [1, 2, 3, 5, 6, 7]
-    one[np.ix_(words, words)] = 0.1
-    one[3, 5], one[5, 3] = 0.05, 0
-    one[:, 0] = 1 - one.sum(1)
-    found = named(one, 5)
+    weights[np.ix_(words, words)] = 0.1
+    weights[3, 5], weights[5, 3] = 0.05, 0
+    weights[:, 0] = 1 - weights.sum(1)
+    feature = named(weights, 5)
     # rows of words made to sum to 1 among words: c gives 1/11 to d and 2/11 to the others, d nothing to c and 1/5
     ground = 0.05 / 6
     forward = np.log((1 / 11 + ground) / ((1 / 6 + 1 / 5) / 2 + ground))  # against a to c and d to f
     backward = np.log(ground / ((2 / 11 + 1 / 6) / 2 + ground))  # against c to a and f to d
-    assert (found["corner0"], found["corner1"]) == pytest.approx((forward, backward), abs=1e-3)
-    assert found["corners"] == pytest.approx(forward, abs=1e-3)
-    assert found["corners_close"] == 0  # no words of different texts within a fifth of six words
+    assert (feature["corner0"], feature["corner1"]) == pytest.approx((forward, backward), abs=1e-3)
+    assert feature["corners"] == pytest.approx(forward, abs=1e-3)
+    assert feature["corners_close"] == 0  # no words of different texts within a fifth of six words
 
 
 def test_slopes_tell_a_smear_from_squares():
@@ -131,17 +131,17 @@ def test_slopes_tell_a_smear_from_squares():
 
 
 def test_squares_are_lit_and_corners_dark():
-    one = np.zeros((10, 10))
-    one[:5, :5] = one[5:, 5:] = 0.2
-    found = named(one, 5)
+    weights = np.zeros((10, 10))
+    weights[:5, :5] = weights[5:, 5:] = 0.2
+    feature = named(weights, 5)
     for name in ("square_lit", "larger_square_over", "square_rest", "far_light", "far_over_corner", "border_step"):
-        assert found[name] == pytest.approx(1), name
-    assert (found["own_columns0"], found["own_columns1"], found["corner_lit"]) == pytest.approx((1, 1, 0))
+        assert feature[name] == pytest.approx(1), name
+    assert (feature["own_columns0"], feature["own_columns1"], feature["corner_lit"]) == pytest.approx((1, 1, 0))
     even = named(np.full((10, 10), 0.1), 5)
     for name in ("larger_square_over", "square_rest", "own_columns0", "far_over_corner", "border_step"):
         assert even[name] == pytest.approx(0, abs=1e-6), name
     assert even["corner_lit"] == even["square_lit"] == 1
-    assert not any(named(one)[name] for name in ("square_lit", "own_columns0", "far_light", "border_step"))
+    assert not any(named(weights)[name] for name in ("square_lit", "own_columns0", "far_light", "border_step"))
 
 
 def test_columns_explain_everything_if_rows_are_equal():
@@ -151,43 +151,43 @@ def test_columns_explain_everything_if_rows_are_equal():
 
 
 def test_the_longest_gap_in_a_line_is_counted_in_rows():
-    one = np.eye(14)
-    one[4:7, :] = one[9, :] = np.eye(14)[0]  # three rows, and one, that look at [CLS] alone
-    assert named(one, 14)["gap"] == pytest.approx(3 / 12)
+    weights = np.eye(14)
+    weights[4:7, :] = weights[9, :] = np.eye(14)[0]  # three rows, and one, that look at [CLS] alone
+    assert named(weights, 14)["gap"] == pytest.approx(3 / 12)
 
 
 def bent(tokens: int) -> np.ndarray:
     """A line that leaves the main diagonal by up to three columns, and comes back."""
-    one = np.full((tokens, tokens), 0.001)
+    weights = np.full((tokens, tokens), 0.001)
     for row in range(tokens):
-        one[row, min(tokens - 1, row + min(3, row // 4, (tokens - 1 - row) // 4))] = 1
-    return one / one.sum(1, keepdims=True)
+        weights[row, min(tokens - 1, row + min(3, row // 4, (tokens - 1 - row) // 4))] = 1
+    return weights / weights.sum(1, keepdims=True)
 
 
 def test_a_line_that_bends_is_followed():
-    found, straight = named(bent(40)), named(np.eye(40))
-    assert [found[f"seam_{name}"] for name in ("light", "quarter", "lit", "pink", "share")] == pytest.approx([1] * 5)
-    assert found["seam_gap"] == 0
-    assert found["seam_top"] == 1
-    assert found["seam_moves"] == pytest.approx(6 / 37)  # three columns out, three back, among 38 words
-    assert found["seam_over"] > 0.9
+    feature, straight = named(bent(40)), named(np.eye(40))
+    assert [feature[f"seam_{name}"] for name in ("light", "quarter", "lit", "pink", "share")] == pytest.approx([1] * 5)
+    assert feature["seam_gap"] == 0
+    assert feature["seam_top"] == 1
+    assert feature["seam_moves"] == pytest.approx(6 / 37)  # three columns out, three back, among 38 words
+    assert feature["seam_over"] > 0.9
     assert straight["seam_light"] == pytest.approx(1)
     assert straight["seam_moves"] == straight["seam_off"] == 0
 
 
 def test_the_seam_has_gaps_where_the_line_has():
-    one = np.eye(22)
-    one[8:13] = np.eye(22)[0]  # five of the 20 words look at [CLS] alone
-    found = named(one)
-    assert found["seam_gap"] == pytest.approx(5 / 20)
-    assert found["seam_lit"] == pytest.approx(15 / 20)
+    weights = np.eye(22)
+    weights[8:13] = np.eye(22)[0]  # five of the 20 words look at [CLS] alone
+    feature = named(weights)
+    assert feature["seam_gap"] == pytest.approx(5 / 20)
+    assert feature["seam_lit"] == pytest.approx(15 / 20)
 
 
 def test_the_seam_is_the_best_of_all_paths():
     """Against every path of a small map, tried one after the other."""
     tokens, words = 8, 6
-    one = random_map(tokens, 5)
-    light = stack_brightness(MapStack.of([one], [tokens]))[0, 1:-1, 1:-1].double().numpy()
+    weights = random_map(tokens, 5)
+    light = stack_brightness(MapStack.of([weights], [tokens]))[0, 1:-1, 1:-1].double().numpy()
     reach = 2  # a quarter of six words, at least two
 
     def walk(row: int, offset: int, taken: list[int]) -> tuple[float, list[int]]:
@@ -206,22 +206,22 @@ def test_the_seam_is_the_best_of_all_paths():
 
     _, path = max((walk(0, offset, []) for offset in range(-reach, reach + 1)), key=lambda each: each[0])
     value = [light[i, i + o] if 0 <= i + o < words else 0.0 for i, o in enumerate(path)]
-    found = named(one)
-    assert found["seam_light"] == pytest.approx(np.mean(value), abs=1e-5)
-    assert found["seam_half"] == pytest.approx(np.median(value), abs=1e-5)
-    assert found["seam_moves"] == pytest.approx(np.abs(np.diff(path)).mean(), abs=1e-6)
-    assert found["seam_off"] == pytest.approx(np.abs(path).mean() / words, abs=1e-6)
+    feature = named(weights)
+    assert feature["seam_light"] == pytest.approx(np.mean(value), abs=1e-5)
+    assert feature["seam_half"] == pytest.approx(np.median(value), abs=1e-5)
+    assert feature["seam_moves"] == pytest.approx(np.abs(np.diff(path)).mean(), abs=1e-6)
+    assert feature["seam_off"] == pytest.approx(np.abs(path).mean() / words, abs=1e-6)
 
 
 def test_rows_that_give_words_nothing_neither_follow_nor_peak():
     """Half the rows look at [CLS] alone; the others along the diagonal, so that all centres there are lie on a line."""
     tokens = 24
-    one = np.eye(tokens)
-    one[1::2] = np.eye(tokens)[0]
-    found = named(one)
-    assert found["follow_light"] == found["slope_light"] == pytest.approx(1)
-    assert found["peak_near"] == found["ridge1_top"] == pytest.approx(0.5, abs=0.05)
-    assert found["seam_top"] == pytest.approx(0.5, abs=0.05)
+    weights = np.eye(tokens)
+    weights[1::2] = np.eye(tokens)[0]
+    feature = named(weights)
+    assert feature["follow_light"] == feature["slope_light"] == pytest.approx(1)
+    assert feature["peak_near"] == feature["ridge1_top"] == pytest.approx(0.5, abs=0.05)
+    assert feature["seam_top"] == pytest.approx(0.5, abs=0.05)
 
 
 def test_quantiles_are_numpys():
@@ -229,18 +229,20 @@ def test_quantiles_are_numpys():
     table, over = rng.random((5, 9)).astype(np.float32), rng.random((5, 9)) < 0.6
     over[4] = False
     shares = (0.25, 0.5)
-    for share, found in zip(shares, quantiles(torch.from_numpy(table), torch.from_numpy(over), *shares), strict=True):
+    for share, quantile in zip(
+        shares, quantiles(torch.from_numpy(table), torch.from_numpy(over), *shares), strict=True
+    ):
         expected = [np.quantile(row[here], share) for row, here in zip(table[:4], over[:4], strict=True)]
-        assert found.tolist() == pytest.approx([*expected, 0])
+        assert quantile.tolist() == pytest.approx([*expected, 0])
 
 
 @pytest.mark.parametrize("tokens", [1, 3, 7, 20])
 def test_bands_are_numpys_diagonals(tokens):
     maps = torch.rand(2, tokens, tokens)
-    for one, found in zip(maps.numpy(), bands(maps).numpy(), strict=True):
+    for weights, diagonals in zip(maps.numpy(), bands(maps).numpy(), strict=True):
         for offset in range(-BANDS, BANDS + 1):
-            expected = [one[i, i + offset] if 0 <= i + offset < tokens else 0 for i in range(tokens)]
-            np.testing.assert_array_equal(found[BANDS + offset], expected)
+            expected = [weights[i, i + offset] if 0 <= i + offset < tokens else 0 for i in range(tokens)]
+            np.testing.assert_array_equal(diagonals[BANDS + offset], expected)
 
 
 def test_sums_of_diagonals_are_numpys_traces():
@@ -249,11 +251,11 @@ def test_sums_of_diagonals_are_numpys_traces():
     texts = both_texts(MapStack(maps, torch.tensor([9, 8, 9]), torch.tensor([5, 4, 9]))).float()
     room = Sheared(3, 9, maps.device)
     room.sums(torch.rand(3, 9, 9), texts, texts)
-    found = room.sums(maps, texts, texts).numpy()
-    for one, marks, sums in zip(maps.numpy(), texts.numpy(), found, strict=True):
+    traces = room.sums(maps, texts, texts).numpy()
+    for weights, marks, sums in zip(maps.numpy(), texts.numpy(), traces, strict=True):
         for rows in (0, 1):
             for columns in (0, 1):
-                part = one * marks[rows][:, None] * marks[columns]
+                part = weights * marks[rows][:, None] * marks[columns]
                 expected = [np.trace(part, offset) for offset in range(-8, 9)]
                 np.testing.assert_allclose(sums[rows, columns], expected, rtol=1e-5)
 
@@ -261,9 +263,9 @@ def test_sums_of_diagonals_are_numpys_traces():
 @given(st.integers(2, 30), st.integers(0, 1000))
 @settings(max_examples=15, deadline=None)
 def test_brightness_is_that_of_the_pictures(tokens, seed):
-    one = random_map(tokens, seed).astype(np.float32)
-    ours = stack_brightness(MapStack.of([one, random_map(31, seed)], [tokens, 31]))[0, :tokens, :tokens].numpy()
-    assert np.abs(ours - shades(one) / 255).max() <= 0.5 / 255 + 1e-3
+    weights = random_map(tokens, seed).astype(np.float32)
+    ours = stack_brightness(MapStack.of([weights, random_map(31, seed)], [tokens, 31]))[0, :tokens, :tokens].numpy()
+    assert np.abs(ours - shades(weights) / 255).max() <= 0.5 / 255 + 1e-3
 
 
 @given(st.lists(st.tuples(st.integers(1, 24), st.integers(0, 9)), min_size=1, max_size=6), st.integers(1, 9))
@@ -271,14 +273,12 @@ def test_brightness_is_that_of_the_pictures(tokens, seed):
 def test_padding_and_company_change_no_feature(sizes, wider):
     """Batched equals one by one, whatever the other maps; more padding changes nothing."""
     maps = [random_map(tokens, seed) for tokens, seed in sizes]
-    edges = [1 + seed % len(one) for one, (_, seed) in zip(maps, sizes, strict=True)]
-    together = MapStack.of(maps, edges)
-    alone = torch.cat([features(MapStack.of([one], [edge])) for one, edge in zip(maps, edges, strict=True)])
-    torch.testing.assert_close(features(together), alone, rtol=1e-4, atol=1e-4)
-    padded = torch.nn.functional.pad(together.maps, (0, wider, 0, wider))
-    torch.testing.assert_close(
-        features(MapStack(padded, together.lengths, together.boundary)), alone, rtol=1e-4, atol=1e-4
-    )
+    edges = [1 + seed % len(weights) for weights, (_, seed) in zip(maps, sizes, strict=True)]
+    stack = MapStack.of(maps, edges)
+    alone = torch.cat([features(MapStack.of([weights], [edge])) for weights, edge in zip(maps, edges, strict=True)])
+    torch.testing.assert_close(features(stack), alone, rtol=1e-4, atol=1e-4)
+    padded = torch.nn.functional.pad(stack.maps, (0, wider, 0, wider))
+    torch.testing.assert_close(features(MapStack(padded, stack.lengths, stack.boundary)), alone, rtol=1e-4, atol=1e-4)
     assert torch.isfinite(alone).all()
 
 

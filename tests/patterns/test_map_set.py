@@ -49,14 +49,14 @@ def corrupt(folder: Path, line: int, column: int, text: str) -> None:
 
 
 def test_a_set_comes_back_as_it_was_saved(saved):
-    made, found = pattern_set(), MapSet.load(saved)
-    assert found.labels == made.labels
-    assert found.second_labels == (None, "block", *[None] * 8)
-    for one, other in zip(found, made, strict=True):
+    made, loaded = pattern_set(), MapSet.load(saved)
+    assert loaded.labels == made.labels
+    assert loaded.second_labels == (None, "block", *[None] * 8)
+    for one, other in zip(loaded, made, strict=True):
         assert replace(one, values=other.values) == replace(other, values=other.values)
         np.testing.assert_array_equal(one.values, other.values)
         assert one.values.dtype == np.float16
-    save_set(found, saved.parent / "again")
+    save_set(loaded, saved.parent / "again")
     for name in (MAPS, ANNOTATIONS):
         assert (saved / name).read_bytes() == (saved.parent / "again" / name).read_bytes()
 
@@ -65,9 +65,9 @@ def test_rows_may_be_sorted_by_hand(saved):
     path = saved / ANNOTATIONS
     header, *rows = path.read_text().splitlines()
     path.write_text("\n".join([header, *reversed(rows)]) + "\n")
-    found = MapSet.load(saved)
-    assert [each.name for each in found] == [each.name for each in reversed(list(pattern_set()))]
-    for one, other in zip(found, reversed(list(pattern_set())), strict=True):
+    loaded = MapSet.load(saved)
+    assert [each.name for each in loaded] == [each.name for each in reversed(list(pattern_set()))]
+    for one, other in zip(loaded, reversed(list(pattern_set())), strict=True):
         np.testing.assert_array_equal(one.values, other.values)
 
 
@@ -246,7 +246,7 @@ def test_a_further_draw_rewrites_no_map(tmp_path):
     assert (tmp_path / MAPS).read_bytes() == first
     assert [path.name for path in shards(tmp_path)] == ["maps-0001.npz", "maps-0002.npz"]
     loaded = MapSet.load(tmp_path)
-    assert [one.name for one in loaded] == [one.name for one in whole]
+    assert [head_map.name for head_map in loaded] == [head_map.name for head_map in whole]
     assert loaded.labels == whole.labels
 
 

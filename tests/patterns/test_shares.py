@@ -82,11 +82,11 @@ def test_the_audit_detects_known_errors():
     groups = np.repeat(np.arange(40), 2).astype(str)
     labels = np.tile([0, 1], 40)
     said = np.where(np.arange(80) // 2 % 2, labels, 0)  # every other head: all class 0
-    found = audit_shares(labels, np.eye(5)[said], heads=groups, groups=groups, size=8, seed=0)
-    assert (found["heads"], found["covers"]["block"]) == (8, 1)
-    assert found["raw_error"]["vertical"] == pytest.approx(25, abs=3)
-    assert found["corrected_error"]["vertical"] == pytest.approx(100 * 0.25 / np.sqrt(8), rel=0.3)
-    assert found["covers"]["vertical"] > 0.85
+    audit = audit_shares(labels, np.eye(5)[said], heads=groups, groups=groups, size=8, seed=0)
+    assert (audit["heads"], audit["covers"]["block"]) == (8, 1)
+    assert audit["raw_error"]["vertical"] == pytest.approx(25, abs=3)
+    assert audit["corrected_error"]["vertical"] == pytest.approx(100 * 0.25 / np.sqrt(8), rel=0.3)
+    assert audit["covers"]["vertical"] > 0.85
     right = audit_shares(labels, np.eye(5)[labels], heads=groups, groups=groups, size=8, seed=0)
     assert right["corrected_error"]["diagonal"] == 0
 
@@ -174,11 +174,11 @@ def test_a_model_of_few_heads_leaves_more_doubt():
     errors = rng.normal(0, 0.1, (400, 5))
     spread = []
     for heads in (4, 64):
-        one = measurement(rng.integers(0, 5, (100, 1, heads)))
-        one = replace(
-            one, samples={**one.samples, "special_expected": np.full((100, 5), 0.2), "special_errors": errors}
+        patterns = measurement(rng.integers(0, 5, (100, 1, heads)))
+        patterns = replace(
+            patterns, samples={**patterns.samples, "special_expected": np.full((100, 5), 0.2), "special_errors": errors}
         )
-        share = estimand("class-share", one, classes=["block"])
+        share = estimand("class-share", patterns, classes=["block"])
         low, high = estimate([share], load_settings().judge).interval(0.95)
         spread.append(high - low)
     assert spread[0] / spread[1] == pytest.approx(np.sqrt(55 / 4), rel=0.1)
@@ -190,29 +190,32 @@ def test_the_audit_corrects_no_head_by_its_kin():
     kin = np.where(np.arange(8) < 4, "a", "b")
     labels = np.zeros(8, dtype=int)
     said = np.where(np.arange(8)[:, None] < 4, [1.0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0])
-    found = audit_shares(labels, said, heads=heads, groups=kin, size=1, seed=0)
-    assert found["corrected_error"]["diagonal"] > found["raw_error"]["diagonal"]
+    audit = audit_shares(labels, said, heads=heads, groups=kin, size=1, seed=0)
+    assert audit["corrected_error"]["diagonal"] > audit["raw_error"]["diagonal"]
 
 
 def test_the_band_does_not_widen_with_the_annotated_heads():
     """What examples alone contribute is what a published figure of other examples is off by."""
     rng = np.random.default_rng(8)
-    one = measurement(rng.integers(0, 5, (100, 2, 4)))
-    noisy = replace(one, samples={**one.samples, "special_errors": rng.normal(0, 0.1, (99, 5))})
-    found = [
-        estimate([estimand("class-share", each, classes=["block"])], load_settings().judge) for each in (one, noisy)
+    patterns = measurement(rng.integers(0, 5, (100, 2, 4)))
+    noisy = replace(patterns, samples={**patterns.samples, "special_errors": rng.normal(0, 0.1, (99, 5))})
+    estimates = [
+        estimate([estimand("class-share", each, classes=["block"])], load_settings().judge)
+        for each in (patterns, noisy)
     ]
-    assert found[1].sampling_error > 2 * found[0].sampling_error
-    assert found[1].examples_error == pytest.approx(found[0].examples_error, rel=0.1)
+    assert estimates[1].sampling_error > 2 * estimates[0].sampling_error
+    assert estimates[1].examples_error == pytest.approx(estimates[0].examples_error, rel=0.1)
 
 
 def test_errors_of_two_tasks_do_not_cancel_out():
     rng = np.random.default_rng(7)
     errors = rng.normal(0, 0.1, (99, 5))
     errors -= errors.mean(1, keepdims=True)
-    one = measurement(rng.integers(0, 5, (100, 2, 4)))
-    one = replace(one, samples={**one.samples, "special_expected": np.full((100, 5), 0.2), "special_errors": errors})
-    gap = estimand("class-share-gap", one, one)
+    patterns = measurement(rng.integers(0, 5, (100, 2, 4)))
+    patterns = replace(
+        patterns, samples={**patterns.samples, "special_expected": np.full((100, 5), 0.2), "special_errors": errors}
+    )
+    gap = estimand("class-share-gap", patterns, patterns)
     assert gap.value == pytest.approx(0)
     low, high = estimate([gap], load_settings().judge).interval(0.95)
     once = 100 * errors[:, CLASSES.index("heterogeneous")].std() / np.sqrt(8)
