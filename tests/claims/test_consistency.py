@@ -36,11 +36,11 @@ def verdict(case: Case, scores=FIGURE_8) -> Verdict:
 
 @pytest.mark.parametrize("case", OURS, ids=str)
 def test_published_numbers_are_as_on_record(case):
-    found = verdict(case)
+    judgement = verdict(case)
     known = case.known_deviation("whatever model")
-    assert found.outcome == ("reproduced" if known is None else "deviates")
+    assert judgement.outcome == ("reproduced" if known is None else "deviates")
     assert known is None or known.model == ANY_MODEL
-    assert found.interval == (found.observed, found.observed)  # nothing was sampled
+    assert judgement.interval == (judgement.observed, judgement.observed)  # nothing was sampled
 
 
 def test_figure_8_is_p20s_model_and_not_table_1s():
@@ -82,12 +82,12 @@ def test_luck_is_the_largest_of_half_normal_numbers():
     rng = np.random.default_rng(3)
     scores = rng.normal(0.8, 0.01, (30, 1, len(TASKS), 12, 12))
     case = find_case("G1-luck", "rte")
-    found = [verdict(case, one).observed for one in scores]
-    assert 0.25 < np.mean(found) < 0.75
+    p_values = [verdict(case, grids).observed for grids in scores]
+    assert 0.25 < np.mean(p_values) < 0.75
     drawn = np.abs(rng.normal(size=(20_000, 72))).max(1)
     gains = 100 * (scores[0, 0, list(TASKS).index("rte")].ravel() - np.median(scores[0, 0, list(TASKS).index("rte")]))
     scale = np.sqrt((gains[gains > 0] ** 2).mean())
-    assert found[0] == pytest.approx((drawn >= gains.max() / scale).mean(), abs=0.02)
+    assert p_values[0] == pytest.approx((drawn >= gains.max() / scale).mean(), abs=0.02)
 
 
 def test_another_seed_may_change_the_score_by_more_than_the_best_head_does():

@@ -63,17 +63,17 @@ def test_p_values_and_outcomes_say_the_same(of_estimands, confidence):
 def test_a_p_value_is_that_of_a_t_test_where_there_is_one(of_estimands):
     rows = np.random.default_rng(3).normal(-0.2, 1.0, (400, 1))
     case = made_up(kind="above", figure={}, unit="attention")
-    found = of_estimands(case, [Estimand((rows,), lambda mean: mean[..., 0])])
+    verdict = of_estimands(case, [Estimand((rows,), lambda mean: mean[..., 0])])
     exact = stats.ttest_1samp(rows[:, 0], 0).pvalue  # less than 500 draws can show
-    assert exact / 5 < found.p_against < 5 * exact < 0.006
-    assert found.p_for > 0.95
+    assert exact / 5 < verdict.p_against < 5 * exact < 0.006
+    assert verdict.p_for > 0.95
 
 
 def test_a_figures_p_value_is_that_of_its_prediction_interval():
     figure = {"published": 70.0, "seed_std": 3.0, "seed_source": "five seeds"}
-    found = judged(made_up(sampling="score", figure=figure), scored([1] * 167 + [0] * 110, [1] * 277))
-    gap = (70.0 - found.observed) / (3.0 * np.sqrt(2))
-    assert found.p_against == pytest.approx(2 * stats.t.sf(gap, 4), rel=0.06)
+    verdict = judged(made_up(sampling="score", figure=figure), scored([1] * 167 + [0] * 110, [1] * 277))
+    gap = (70.0 - verdict.observed) / (3.0 * np.sqrt(2))
+    assert verdict.p_against == pytest.approx(2 * stats.t.sf(gap, 4), rel=0.06)
 
 
 def test_a_tail_without_draws_falls_as_students_does():
@@ -93,8 +93,8 @@ def test_unjudged_claims_have_no_p_value():
 
 def test_claims_refuted_by_every_resample_have_the_smallest_p_value():
     samples = {"predicted": [1] * 100, "target": [1] * 60 + [0] * 40}
-    found = measured("scores", {"accuracy": 0.6, "constant": True}, samples, initialisation="random")
-    verdict = judged(made_up("score-over-majority", kind="above", figure={}), found)
+    scores = measured("scores", {"accuracy": 0.6, "constant": True}, samples, initialisation="random")
+    verdict = judged(made_up("score-over-majority", kind="above", figure={}), scores)
     assert (verdict.outcome, verdict.p_against, verdict.p_for) == ("deviates", LEAST, 1.0)
     assert "so the interval is not used" in verdict.reason
 

@@ -49,7 +49,7 @@ def test_fewer_than_three_seeds_have_an_interval_of_the_examples_alone(count):
 def test_the_doubt_of_seeds_and_that_of_examples_add_up():
     equal = [scored([1] * 70 + [0] * 30, [1] * 100)] * 3
     separate = [scored([1] * n + [0] * (100 - n), [1] * 100) for n in (60, 70, 80)]
-    one, other = (estimate([estimand("score", m) for m in found], SETTINGS) for found in (equal, separate))
+    one, other = (estimate([estimand("score", m) for m in seeds], SETTINGS) for seeds in (equal, separate))
     assert one.replicates.std() == pytest.approx(100 * np.sqrt(0.7 * 0.3 / 100), rel=0.06)
     assert np.diff(other.interval(0.95)) > 2 * np.diff(one.interval(0.95))
 
@@ -59,7 +59,9 @@ def test_the_effect_of_a_seed_on_single_examples_is_counted_once():
     rng = np.random.default_rng(8)
     worlds = [[Estimand.of(rng.normal(size=(100, 1)), lambda mean: mean[..., 0]) for _ in range(4)] for _ in range(60)]
     observed = [estimate(world, SETTINGS) for world in worlds]
-    of_examples = [one.replicates.var() - 3 * one.spread.std**2 / 4 for one in observed]  # t(3) has variance 3
+    of_examples = [
+        estimated.replicates.var() - 3 * estimated.spread.std**2 / 4 for estimated in observed
+    ]  # t(3) has variance 3
     assert np.mean(of_examples) < 0.25 * 0.05**2  # twice counted, it would be .05 squared more
 
 
@@ -80,9 +82,9 @@ def test_an_interval_contains_the_observed_value():
     def companion(mean):
         return np.where(mean[..., 0] > mean[..., 1], mean[..., 2], mean[..., 3])
 
-    found = estimate([Estimand.of(block, companion)], FEW)
-    low, high = found.interval(0.95)
-    assert found.value == 0
+    estimated = estimate([Estimand.of(block, companion)], FEW)
+    low, high = estimated.interval(0.95)
+    assert estimated.value == 0
     assert low <= 0 <= high
 
 
@@ -124,8 +126,8 @@ def test_rows_of_a_cluster_are_resampled_together():
     rng = np.random.default_rng(10)
     block = np.repeat(rng.normal(size=(100, 1)), 3, axis=0)
     separate = Estimand.of(block, lambda mean: mean[..., 0])
-    together = dataclasses.replace(separate, clusters=(np.repeat(np.arange(100), 3),))
-    narrow, wide = (estimate([one], SETTINGS).replicates.std() for one in (separate, together))
+    clustered = dataclasses.replace(separate, clusters=(np.repeat(np.arange(100), 3),))
+    narrow, wide = (estimate([quantity], SETTINGS).replicates.std() for quantity in (separate, clustered))
     assert wide / narrow == pytest.approx(np.sqrt(3), rel=0.06)
 
 
@@ -133,8 +135,8 @@ def test_skewed_examples_are_missed_on_neither_side():
     """Percentile intervals miss the mean of 100 exponential numbers three times as often above as below."""
     rng, low_misses, high_misses, worlds = np.random.default_rng(11), 0, 0, 400
     for _ in range(worlds):
-        found = Estimand.of(rng.exponential(size=(100, 1)), lambda mean: mean[..., 0])
-        low, high = estimate([found], FEW).interval(0.90)
+        quantity = Estimand.of(rng.exponential(size=(100, 1)), lambda mean: mean[..., 0])
+        low, high = estimate([quantity], FEW).interval(0.90)
         low_misses += low > 1
         high_misses += high < 1
     assert low_misses / worlds == pytest.approx(0.05, abs=0.035)

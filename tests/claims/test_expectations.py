@@ -37,8 +37,8 @@ def test_an_equality_has_the_smallest_effect_of_interest_around_it():
     ],
 )
 def test_an_equality_holds_where_the_whole_interval_is_of_no_interest(interval, outcome):
-    found, reason = decide_equal(interval, HALF, "half a point")
-    assert found == outcome
+    decision, reason = decide_equal(interval, HALF, "half a point")
+    assert decision == outcome
     assert "half a point" in reason
 
 
@@ -81,9 +81,9 @@ def test_an_effect_that_is_said_to_exist_is_not_refuted_by_one_choice():
     better = gains(600)
     worse = better[::-1]
     assert judged(made_up("score-difference", **settings), *worse).outcome == "deviates"
-    found = judged(made_up("score-difference", existence=True, **settings), *worse)
-    assert (found.outcome, found.p_against) == ("inconclusive", None)
-    assert "another head or layer" in found.reason
+    verdict = judged(made_up("score-difference", existence=True, **settings), *worse)
+    assert (verdict.outcome, verdict.p_against) == ("inconclusive", None)
+    assert "another head or layer" in verdict.reason
     assert judged(made_up("score-difference", existence=True, **settings), *better).outcome == "reproduced"
 
 
@@ -151,8 +151,8 @@ def test_the_column_without_fine_tuning_is_measured_in_two_ways():
 
 def frozen(answer: int, seed: int = 1):
     """Scores of a frozen encoder that gives every row of RTE the same answer."""
-    found = scored([answer] * 277, [1] * 146 + [0] * 131, constant=True)
-    return replace(found, subject=replace(found.subject, initialisation="frozen", seed=seed))
+    scores = scored([answer] * 277, [1] * 146 + [0] * 131, constant=True)
+    return replace(scores, subject=replace(scores.subject, initialisation="frozen", seed=seed))
 
 
 def by_answers(*answers: int) -> Verdict:
@@ -166,35 +166,39 @@ def test_a_constant_answer_is_reproduced_by_the_same_one_alone():
     assert by_answers(1, 1, 1).outcome == "reproduced"
     assert by_answers(1, 1, 1).band == pytest.approx((52.65, 52.75))
     for answers in ((0, 0, 0), (1, 0, 1), (1, 0, 1, 0, 1)):
-        found = by_answers(*answers)
-        assert (found.outcome, found.open) == ("inconclusive", answers == (0, 0, 0))
+        verdict = by_answers(*answers)
+        assert (verdict.outcome, verdict.open) == ("inconclusive", answers == (0, 0, 0))
     assert by_answers(1, 1).outcome == "inconclusive"  # two seeds decide nothing
 
 
 def test_another_constant_answer_deviates_once_chance_cannot_explain_it():
     """A training that ends in the published answer with chance q does so once, and N times not, in q (1 - q)^N."""
     largest = [max(q * (1 - q) ** seeds for q in np.linspace(0, 1, 1001)) for seeds in (5, 7)]
-    found = [by_answers(*[0] * seeds) for seeds in (5, 7)]
-    assert [verdict.p_against for verdict in found] == pytest.approx(largest, rel=1e-3)
-    assert [verdict.outcome for verdict in found] == ["inconclusive", "deviates"]
+    verdicts = [by_answers(*[0] * seeds) for seeds in (5, 7)]
+    assert [verdict.p_against for verdict in verdicts] == pytest.approx(largest, rel=1e-3)
+    assert [verdict.outcome for verdict in verdicts] == ["inconclusive", "deviates"]
 
 
 def test_table_1_truncates_the_constant_answer_of_random_weights_on_mrpc():
     """279 of 408 rows are paraphrases, 68.38 %, and table 1 has 68.3."""
     answers = scored([1] * 408, [1] * 279 + [0] * 129, "mrpc", constant=True)
     seeds = [replace(answers, subject=replace(answers.subject, initialisation="random", seed=n)) for n in range(1, 6)]
-    found = judge(find_case("D1-random", "mrpc"), [{"scores": one} for one in seeds], SETTINGS)
-    assert (found.outcome, round(found.observed, 2)) == ("reproduced", 68.38)
+    verdict = judge(find_case("D1-random", "mrpc"), [{"scores": scores} for scores in seeds], SETTINGS)
+    assert (verdict.outcome, round(verdict.observed, 2)) == ("reproduced", 68.38)
 
 
 def test_a_band_that_holds_nearly_everything_reproduces_nothing():
     target = [1] * 200 + [0] * 200
     answers = [[1] * n + [0] * (400 - n) for n in (0, 200, 400)]  # 50, 100 and 50 points
-    seeds = [replace(scored(one, target), subject=replace(scored(one, target).subject, initialisation="random", seed=n))
-             for n, one in enumerate(answers, start=1)]  # fmt: skip
-    found = judge(made_up(figure={"published": 60.0}), [{"scores": one} for one in seeds], SETTINGS)
-    assert found.outcome == "inconclusive"
-    assert "not decidable" in found.reason
+    seeds = [
+        replace(
+            scored(of_seed, target), subject=replace(scored(of_seed, target).subject, initialisation="random", seed=n)
+        )
+        for n, of_seed in enumerate(answers, start=1)
+    ]
+    verdict = judge(made_up(figure={"published": 60.0}), [{"scores": of_seed} for of_seed in seeds], SETTINGS)
+    assert verdict.outcome == "inconclusive"
+    assert "not decidable" in verdict.reason
 
 
 def test_stsb_is_the_task_on_which_random_weights_do_not_do_well():
@@ -202,10 +206,10 @@ def test_stsb_is_the_task_on_which_random_weights_do_not_do_well():
     rng = np.random.default_rng(1)
     target = rng.normal(size=1500)
     for noise, outcome in ((rng.normal(size=1500), "reproduced"), (target + rng.normal(size=1500), "deviates")):
-        found = correlated(noise, target)
-        found = replace(found, subject=replace(found.subject, initialisation="random"))
-        assert judged(case, found).outcome == outcome
-    assert "stsb" not in {one.task for one in cases() if one.claim.name == "D5"}
+        scores = correlated(noise, target)
+        scores = replace(scores, subject=replace(scores.subject, initialisation="random"))
+        assert judged(case, scores).outcome == outcome
+    assert "stsb" not in {entry.task for entry in cases() if entry.claim.name == "D5"}
 
 
 def test_all_printed_weights_of_the_example_sentence_are_judged():

@@ -177,8 +177,8 @@ def test_fewer_than_three_seeds_decide_nothing():
 
 
 def test_a_checkpoint_is_judged_by_its_examples_alone():
-    above, found = made_up(kind="above", value=50.0, figure={}), scored([1] * 600 + [0] * 400, [1] * 1000)
-    verdict = judge(above, [needed("score", found)], SETTINGS, checkpoint=True)
+    above, scores = made_up(kind="above", value=50.0, figure={}), scored([1] * 600 + [0] * 400, [1] * 1000)
+    verdict = judge(above, [needed("score", scores)], SETTINGS, checkpoint=True)
     assert (verdict.outcome, verdict.remarks[0]) == ("reproduced", "this checkpoint")
     assert verdict.interval == pytest.approx((60 - 3.04, 60 + 3.04), abs=0.3)  # 1.96 standard errors of 1 000 rows
 
@@ -188,17 +188,20 @@ def of_seeds(*right, published=60.0):
     target = [1] * 150 + [0] * 127
     case = made_up(sampling="score", figure={"published": published})
     wrong = [[1 - label for label in target[: 277 - count]] + target[277 - count :] for count in right]
-    seeds = [replace(scored(one, target), subject=Subject("m", "rte", seed=n)) for n, one in enumerate(wrong, start=1)]
-    return judge(case, [needed("score", one) for one in seeds], SETTINGS)
+    seeds = [
+        replace(scored(of_seed, target), subject=Subject("m", "rte", seed=n))
+        for n, of_seed in enumerate(wrong, start=1)
+    ]
+    return judge(case, [needed("score", of_seed) for of_seed in seeds], SETTINGS)
 
 
 def test_a_score_is_judged_from_end_to_end():
     """Three seeds at 60.3 points, with a standard deviation of 3 rows or 1.083 points; t of 2 degrees is 4.303."""
-    found = of_seeds(164, 167, 170)
-    assert found.outcome == "reproduced"
-    assert found.interval == pytest.approx((60.29 - 2.69, 60.29 + 2.69), abs=0.1)  # 4.303 * 1.083 / sqrt(3)
-    assert found.band == pytest.approx((60 - 5.38, 60 + 5.38), abs=0.05)  # 4.303 * 1.083 * sqrt(1 + 1 / 3)
-    check(found)
+    verdict = of_seeds(164, 167, 170)
+    assert verdict.outcome == "reproduced"
+    assert verdict.interval == pytest.approx((60.29 - 2.69, 60.29 + 2.69), abs=0.1)  # 4.303 * 1.083 / sqrt(3)
+    assert verdict.band == pytest.approx((60 - 5.38, 60 + 5.38), abs=0.05)  # 4.303 * 1.083 * sqrt(1 + 1 / 3)
+    check(verdict)
     uncertain = of_seeds(159, 167, 175)
     assert uncertain.outcome == "inconclusive"
     assert "learned nothing" in uncertain.reason
@@ -217,8 +220,8 @@ def test_a_cited_spread_decides_nothing():
 
 def random_weights(predicted, target, **values):
     """Scores of a model trained from random weights, which may well give a constant answer."""
-    found = scored(predicted, target, **values)
-    return dataclasses.replace(found, subject=dataclasses.replace(found.subject, initialisation="random"))
+    scores = scored(predicted, target, **values)
+    return dataclasses.replace(scores, subject=dataclasses.replace(scores.subject, initialisation="random"))
 
 
 def test_several_answers_do_not_reproduce_a_constant_answer_and_are_not_asked_again():
@@ -226,8 +229,8 @@ def test_several_answers_do_not_reproduce_a_constant_answer_and_are_not_asked_ag
     case = made_up(sampling="score", figure=figure)
     rng, target = np.random.default_rng(1), np.array([1] * 146 + [0] * 131)
     several = [random_weights(np.where(rng.random(277) < 0.53, target, 1 - target), target) for _ in range(3)]
-    found = judge(case, [needed("score", one) for one in several], SETTINGS)
-    assert (found.outcome, found.open) == ("inconclusive", False)
+    verdict = judge(case, [needed("score", scores) for scores in several], SETTINGS)
+    assert (verdict.outcome, verdict.open) == ("inconclusive", False)
     alone = judge(case, [needed("score", several[0])], SETTINGS)
     assert not alone.open
     assert "this model gives several" in alone.reason
@@ -235,8 +238,8 @@ def test_several_answers_do_not_reproduce_a_constant_answer_and_are_not_asked_ag
 
 def test_a_verdict_as_data():
     provenance = Provenance(limit=2, official_data=False, seconds=1.25)
-    found = dataclasses.replace(scored([1, 0], [1, 1]), provenance=provenance, reused=True)
-    data = judged(made_up(kind="above", value=20.0), found).as_json()
+    scores = dataclasses.replace(scored([1, 0], [1, 1]), provenance=provenance, reused=True)
+    data = judged(made_up(kind="above", value=20.0), scores).as_json()
     assert {name: data[name] for name in ("id", "claim", "task", "published", "band", "observed", "unit")} == {
         "id": "D9-rte", "claim": "D9", "task": "rte", "published": 60.0, "band": [20.0, None], "observed": 50.0,
         "unit": "points",
@@ -247,8 +250,8 @@ def test_a_verdict_as_data():
 
 
 def test_a_constant_predictor_is_remarked():
-    found = measured(values={"accuracy": 0.5, "constant": True}, samples={"predicted": [1, 1], "target": [0, 1]})
-    assert judged(made_up(), found).remarks == ["this checkpoint", "constant predictor (pretrained)"]
+    scores = measured(values={"accuracy": 0.5, "constant": True}, samples={"predicted": [1, 1], "target": [0, 1]})
+    assert judged(made_up(), scores).remarks == ["this checkpoint", "constant predictor (pretrained)"]
 
 
 def test_a_claim_on_single_heads_fits_only_the_papers_shape():
@@ -295,21 +298,21 @@ pairs = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, ma
 @given(pairs)
 def test_scores_from_moments_equal_direct_ones(rows):
     predicted, target = rows.T
-    found = scored(predicted, target)
-    assert read("score", found) == pytest.approx(100 * np.mean(predicted == target))
+    scores = scored(predicted, target)
+    assert read("score", scores) == pytest.approx(100 * np.mean(predicted == target))
     both, named = np.sum(predicted & target), predicted.sum() + target.sum()
-    assert read("f1", found) == pytest.approx(100 * 2 * both / named if named else 0)
+    assert read("f1", scores) == pytest.approx(100 * 2 * both / named if named else 0)
     majority = max(target.mean(), 1 - target.mean())
-    assert read("score-over-majority", found) == pytest.approx(100 * (np.mean(predicted == target) - majority))
+    assert read("score-over-majority", scores) == pytest.approx(100 * (np.mean(predicted == target) - majority))
 
 
 @given(st.lists(st.tuples(st.integers(-30, 80), st.integers(0, 50)), min_size=3, max_size=50))
 def test_pearson_from_moments_equals_scipys(rows):
     predicted, target = (np.array(rows, dtype=float) / 10).T
-    found = correlated(predicted, target)
+    scores = correlated(predicted, target)
     direct = 0.0 if np.ptp(predicted) == 0 or np.ptp(target) == 0 else stats.pearsonr(predicted, target).statistic
-    assert read("score", found) == pytest.approx(100 * direct, abs=1e-4)
-    assert read("score-over-majority", found) == pytest.approx(100 * direct, abs=1e-4)
+    assert read("score", scores) == pytest.approx(100 * direct, abs=1e-4)
+    assert read("score-over-majority", scores) == pytest.approx(100 * direct, abs=1e-4)
 
 
 def maps(measure, **layers):
@@ -381,10 +384,10 @@ def test_a_claim_requires_its_measurements_for_each_seed():
 
     claim = made_up("sep-growth", against="untrained", options={})
     claim = Case(claim.claim.model_copy(update={"measure": "special-tokens", "options": {"x": 1}}), "rte")
-    found = measure_case(Bench(), claim, "m", [1, 2])
+    by_seed = measure_case(Bench(), claim, "m", [1, 2])
     asked = [
         {name: (m.measure, m.subject.initialisation, m.subject.seed, m.options) for name, m in needed.items()}
-        for needed in found
+        for needed in by_seed
     ]
     assert asked == [
         {"after": ("special-tokens", "pretrained", s, {"x": 1}), "before": ("special-tokens", "untrained", s, {"x": 1})}
@@ -426,15 +429,17 @@ def test_no_difference_at_all_decides_no_order():
 def test_a_collapsed_model_decides_nothing():
     dead = scored([1] * 100, [1] * 60 + [0] * 40, constant=True)
     for case in (made_up(), made_up(kind="above"), made_up("score-over-majority", kind="below")):
-        found = judged(case, dead)
-        assert (found.outcome, found.observed) == ("degenerate", None)
-        assert found.reason == "m-rte-pretrained-s1: gives every example the same answer"
+        verdict = judged(case, dead)
+        assert (verdict.outcome, verdict.observed) == ("degenerate", None)
+        assert verdict.reason == "m-rte-pretrained-s1: gives every example the same answer"
 
 
 def test_seeds_that_change_nothing_are_refused():
     cosine = np.random.default_rng(1).random((40, 3, 2))
-    found = [measured("attention-change", {"cosine": cosine.mean(0)}, {"cosine": cosine}, seed=n) for n in (1, 2)]
-    same = judge(made_up("last-two-layers", kind="below"), [needed("last-two-layers", one) for one in found], SETTINGS)
+    seeds = [measured("attention-change", {"cosine": cosine.mean(0)}, {"cosine": cosine}, seed=n) for n in (1, 2)]
+    same = judge(
+        made_up("last-two-layers", kind="below"), [needed("last-two-layers", change) for change in seeds], SETTINGS
+    )
     assert same.outcome == "degenerate"
     assert same.reason == "m-rte-pretrained-s1 and m-rte-pretrained-s2 give the same numbers: the seed has no effect"
 
@@ -465,8 +470,8 @@ def test_seeds_may_agree_on_modified_inputs():
     cased = scored([1, 1, 0] * 40, TARGET, lower_cases=True)
     seeds = [
         [
-            replace(one, subject=Subject("m", "rte", seed=n), options=options)
-            for one, options in ((scored(answers, TARGET), {}), (cased, {"cased": True}))
+            replace(scores, subject=Subject("m", "rte", seed=n), options=options)
+            for scores, options in ((scored(answers, TARGET), {}), (cased, {"cased": True}))
         ]
         for n, answers in enumerate(plain, start=1)
     ]
@@ -476,19 +481,21 @@ def test_seeds_may_agree_on_modified_inputs():
 
 def test_two_seeds_may_end_in_the_same_constant_answer():
     constant = [replace(random_weights([1] * 120, TARGET), subject=Subject("m", "rte", "random", n)) for n in (1, 2)]
-    found = judge(made_up(kind="above", figure={}), [needed("score", one) for one in constant], SETTINGS)
-    assert found.outcome != "degenerate"
+    verdict = judge(made_up(kind="above", figure={}), [needed("score", scores) for scores in constant], SETTINGS)
+    assert verdict.outcome != "degenerate"
 
 
 def test_dust_on_the_maps_of_a_seed_does_not_make_another_one():
     rng = np.random.default_rng(1)
     cosine = rng.uniform(0.5, 1, size=(40, 3, 2)).astype(np.float32)
     dusty = cosine + np.float32(1e-7) * rng.normal(size=cosine.shape).astype(np.float32)
-    found = [
-        measured("attention-change", {"cosine": one.mean(0)}, {"cosine": one}, seed=n)
-        for n, one in enumerate((cosine, dusty), start=1)
+    seeds = [
+        measured("attention-change", {"cosine": of_seed.mean(0)}, {"cosine": of_seed}, seed=n)
+        for n, of_seed in enumerate((cosine, dusty), start=1)
     ]
-    same = judge(made_up("last-two-layers", kind="below"), [needed("last-two-layers", one) for one in found], SETTINGS)
+    same = judge(
+        made_up("last-two-layers", kind="below"), [needed("last-two-layers", of_seed) for of_seed in seeds], SETTINGS
+    )
     assert "the seed has no effect" in same.reason
 
 
@@ -510,31 +517,31 @@ def collapsed(seed, few=0, rows=277):
 def test_seeds_that_learned_nothing_are_left_out_and_named(few):
     rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
     seeds = [learned(0.65, 1, rng), collapsed(2, few), *(learned(0.65, seed, rng) for seed in (3, 4))]
-    found = judge(above, [needed("score", one) for one in seeds], SETTINGS)
-    assert (found.outcome, found.seeds) == ("reproduced", (1, 3, 4))
-    assert "1 left out: m-rte-pretrained-s2: " in found.reason
-    without = judge(above, [needed("score", one) for one in seeds if one is not seeds[1]], SETTINGS)
-    assert (found.observed, found.interval) == (without.observed, without.interval)
+    verdict = judge(above, [needed("score", scores) for scores in seeds], SETTINGS)
+    assert (verdict.outcome, verdict.seeds) == ("reproduced", (1, 3, 4))
+    assert "1 left out: m-rte-pretrained-s2: " in verdict.reason
+    without = judge(above, [needed("score", scores) for scores in seeds if scores is not seeds[1]], SETTINGS)
+    assert (verdict.observed, verdict.interval) == (without.observed, without.interval)
 
 
 def test_a_claim_about_the_score_counts_seeds_with_varied_answers_that_learned_nothing():
     """Leaving them out would leave the better half of a model that scores near chance."""
     rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
     seeds = [learned(0.65, 1, rng), learned(0.5, 2, rng), *(learned(0.65, seed, rng) for seed in (3, 4))]
-    found = judge(above, [needed("score", one) for one in seeds], SETTINGS)
-    assert found.seeds == (1, 2, 3, 4)
-    right = [(one.sample("predicted") == one.sample("target")).mean() for one in seeds]
-    assert found.observed == pytest.approx(100 * np.mean(right))
-    assert "1 counted: m-rte-pretrained-s2: has learned nothing" in found.reason
+    verdict = judge(above, [needed("score", scores) for scores in seeds], SETTINGS)
+    assert verdict.seeds == (1, 2, 3, 4)
+    right = [(scores.sample("predicted") == scores.sample("target")).mean() for scores in seeds]
+    assert verdict.observed == pytest.approx(100 * np.mean(right))
+    assert "1 counted: m-rte-pretrained-s2: has learned nothing" in verdict.reason
 
 
 def test_a_training_that_mostly_collapses_fails():
     rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
     seeds = [collapsed(1), collapsed(2, 3), collapsed(3), learned(0.65, 4, rng)]
     for count in (1, 3, 4):
-        found = judge(above, [needed("score", one) for one in seeds[:count]], SETTINGS)
-        assert found.outcome == "degenerate"
-    assert found.reason.startswith("3 of 4 seeds cannot be judged: m-rte-pretrained-s1: gives every example the same")
+        verdict = judge(above, [needed("score", scores) for scores in seeds[:count]], SETTINGS)
+        assert verdict.outcome == "degenerate"
+    assert verdict.reason.startswith("3 of 4 seeds cannot be judged: m-rte-pretrained-s1: gives every example the same")
 
 
 def test_coin_flips_have_learned_nothing():
@@ -547,16 +554,16 @@ def test_coin_flips_have_learned_nothing():
 
 
 def test_seeds_with_different_examples_are_refused():
-    found = [needed("score", scored([1] * n, [1] * n)) for n in (40, 41)]
-    verdict = judge(made_up(), found, SETTINGS)
+    by_seed = [needed("score", scored([1] * n, [1] * n)) for n in (40, 41)]
+    verdict = judge(made_up(), by_seed, SETTINGS)
     assert verdict.outcome == "degenerate"
     assert "have 40 and 41 examples" in verdict.reason
 
 
 def test_a_constant_answer_is_not_above_the_majority_class():
-    found = random_weights([1] * 100, [1] * 60 + [0] * 40, constant=True)
+    scores = random_weights([1] * 100, [1] * 60 + [0] * 40, constant=True)
     order = made_up(quantity="score-over-majority", kind="above", figure={})
-    verdict = judged(order, found)
+    verdict = judged(order, scores)
     assert verdict.outcome == "deviates"
     assert "constant answer" in verdict.reason
 

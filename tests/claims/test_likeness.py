@@ -45,13 +45,13 @@ def test_moments_of_shuffled_heads_are_those_of_many_shuffles(ranks):
     depth = np.linspace(0, 2, 5)[:, None]
     figure, means = depth + rng.normal(size=(5, 7)), depth + rng.exponential(size=(5, 7))
     x, y = (rankdata(each).reshape(5, 7) if ranks else each for each in (means, figure))
-    many = rng.permuted(np.broadcast_to(x, (20_000, 5, 7)), axis=-1).reshape(20_000, -1)
-    found = np.array([np.corrcoef(row, y.ravel())[0, 1] for row in many[:4000]])
+    shuffles = rng.permuted(np.broadcast_to(x, (20_000, 5, 7)), axis=-1).reshape(20_000, -1)
+    correlations = np.array([np.corrcoef(row, y.ravel())[0, 1] for row in shuffles[:4000]])
     mean, std = shuffled(means.ravel(), figure, ranks)
-    assert mean == pytest.approx(found.mean(), abs=4 * std / np.sqrt(4000))
-    assert std == pytest.approx(found.std(), rel=0.05)
+    assert mean == pytest.approx(correlations.mean(), abs=4 * std / np.sqrt(4000))
+    assert std == pytest.approx(correlations.std(), rel=0.05)
     reach = reach_of_shuffles(means.ravel(), figure, ranks)
-    assert np.quantile(found, 0.95) == pytest.approx(mean + reach * std, abs=0.02)
+    assert np.quantile(correlations, 0.95) == pytest.approx(mean + reach * std, abs=0.02)
     several = shuffled(np.stack([means.ravel(), figure.ravel()]), figure, ranks)
     assert several[0][0] == pytest.approx(mean)
     assert several[1].shape == (2,)
@@ -66,13 +66,13 @@ def test_a_few_skewed_heads_reach_further_than_a_normal_distribution():
 
 
 def test_a_map_is_compared_with_its_own_panel_shuffled_heads_and_every_other_panel():
-    found = estimand("figure-5-correlation", change(FIGURE_5["RTE"], noise=0.0))
+    quantity = estimand("figure-5-correlation", change(FIGURE_5["RTE"], noise=0.0))
     others = [np.corrcoef(FIGURE_5["RTE"].ravel(), FIGURE_5[name].ravel())[0, 1] for name in FIGURE_5 if name != "RTE"]
     mean, std = shuffled(FIGURE_5["RTE"].ravel(), FIGURE_5["RTE"])
-    assert found.parts == pytest.approx([1, 1 - mean - 1.6449 * std, *(1 - np.array(others))], abs=2e-3)
-    assert (found.extreme, found.published) == ("least", 1)
-    assert found.notes[0].startswith("Pearson correlation 1.000, Spearman 1.000, ")
-    assert found.notes[0].endswith(
+    assert quantity.parts == pytest.approx([1, 1 - mean - 1.6449 * std, *(1 - np.array(others))], abs=2e-3)
+    assert (quantity.extreme, quantity.published) == ("least", 1)
+    assert quantity.notes[0].startswith("Pearson correlation 1.000, Spearman 1.000, ")
+    assert quantity.notes[0].endswith(
         f"by shuffled heads at 95%, {max(others):.3f} with MRPC's panel, 1.000 within layers"
     )
 
@@ -89,15 +89,15 @@ def test_the_panel_itself_is_reproduced_and_another_tasks_is_not():
 
 def test_an_unrelated_map_is_not_reproduced():
     rng = np.random.default_rng(1)
-    found = outcomes(0.7 + 0.15 * rng.normal(size=(50, 12, 12)))
-    assert found.count("reproduced") <= 3  # 6 %
+    judgements = outcomes(0.7 + 0.15 * rng.normal(size=(50, 12, 12)))
+    assert judgements.count("reproduced") <= 3  # 6 %
 
 
 def test_depth_alone_is_not_enough():
     """Heads shuffled within the layers of the panel, and a map that falls with depth."""
     rng = np.random.default_rng(2)
-    found = outcomes(rng.permuted(FIGURE_5["RTE"], axis=-1) for _ in range(50))
-    assert found.count("reproduced") <= 3
+    judgements = outcomes(rng.permuted(FIGURE_5["RTE"], axis=-1) for _ in range(50))
+    assert judgements.count("reproduced") <= 3
     falling = np.repeat(np.linspace(0.95, 0.5, 12)[:, None], 12, axis=1)
     assert np.corrcoef(falling.ravel(), FIGURE_5["RTE"].ravel())[0, 1] > 0.4
     assert outcomes([falling + 0.01 * rng.normal(size=(12, 12)) for _ in range(10)]).count("reproduced") == 0
@@ -106,20 +106,20 @@ def test_depth_alone_is_not_enough():
 def test_heads_of_a_layer_are_compared_without_the_layers_mean():
     rng = np.random.default_rng(8)
     grid = FIGURE_5["RTE"] + 0.1 * rng.normal(size=(12, 12))
-    found = likeness(grid.reshape(1, 144), FIGURE_5, "RTE", within_rows=True)
+    within_layers = likeness(grid.reshape(1, 144), FIGURE_5, "RTE", within_rows=True)
     centred = [each - each.mean(1, keepdims=True) for each in (grid, FIGURE_5["RTE"])]
-    assert found.parts[0] == pytest.approx(np.corrcoef(*(each.ravel() for each in centred))[0, 1])
-    assert found.map == pytest.approx(centred[0].ravel())
-    assert likeness(grid.reshape(1, 144), FIGURE_5, "RTE").parts[1:] == pytest.approx(found.parts[1:])
+    assert within_layers.parts[0] == pytest.approx(np.corrcoef(*(each.ravel() for each in centred))[0, 1])
+    assert within_layers.map == pytest.approx(centred[0].ravel())
+    assert likeness(grid.reshape(1, 144), FIGURE_5, "RTE").parts[1:] == pytest.approx(within_layers.parts[1:])
 
 
 def of_seeds(grid, count=5):
     """Changes of so many seeds that differ as little from each other as figure 5 of one run."""
-    found = []
+    by_seed = []
     for seed in range(1, count + 1):
         own = change(grid + 0.015 * np.random.default_rng(seed).normal(size=grid.shape), noise=0.01, seed=seed)
-        found.append({"change": dataclasses.replace(own, subject=dataclasses.replace(own.subject, seed=seed))})
-    return found
+        by_seed.append({"change": dataclasses.replace(own, subject=dataclasses.replace(own.subject, seed=seed))})
+    return by_seed
 
 
 def test_heads_at_each_others_places_are_noticed():
@@ -178,15 +178,15 @@ def test_the_verdict_reports_the_correlation_between_seeds():
     for seed, needed in enumerate(by_seed, start=1):
         subject = dataclasses.replace(needed["change"].subject, seed=seed)
         needed["change"] = dataclasses.replace(needed["change"], subject=subject)
-    found = judge(of_id("C4-rte"), by_seed, FEW)
-    assert found.outcome == "reproduced"
-    assert found.reason.endswith("; correlation between seeds 0.989")
+    judgement = judge(of_id("C4-rte"), by_seed, FEW)
+    assert judgement.outcome == "reproduced"
+    assert judgement.reason.endswith("; correlation between seeds 0.989")
     assert "between seeds" not in verdict("C4-rte", change(FIGURE_5["RTE"])).reason
 
 
 def test_tasks_that_do_not_differ_hardly_ever_make_a_map_deviate():
     """All tasks have the same truth: which panel is nearest is luck of the published runs."""
-    found = []
+    judgements = []
     for world in range(20):
         rng = np.random.default_rng(world)
         truth = np.repeat(rng.normal(size=12), 12) + rng.normal(size=144)
@@ -194,6 +194,6 @@ def test_tasks_that_do_not_differ_hardly_ever_make_a_map_deviate():
         figures = {str(task): run.reshape(12, 12) for task, run in enumerate(drawn[:7])}
         seeds, _ = with_ceiling([likeness(np.tile(run, (40, 1)), figures, "0") for run in drawn[7:]])
         low, high = estimate(seeds, FEW).interval(0.95)
-        found.append("reproduced" if low > 0 else "deviates" if high < 0 else "inconclusive")
-    assert found.count("reproduced") == 0
-    assert found.count("deviates") <= 1
+        judgements.append("reproduced" if low > 0 else "deviates" if high < 0 else "inconclusive")
+    assert judgements.count("reproduced") == 0
+    assert judgements.count("deviates") <= 1

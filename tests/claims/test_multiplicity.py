@@ -22,24 +22,24 @@ def judged(name, against, favour=1.0, outcome=None):
 
 def test_a_run_says_how_many_claims_deviate_by_chance():
     verdicts = [judged(f"E1-{name}", 0.5) for name in TASKS] + [Verdict(of_id("C2-rte"), "inconclusive", "few")]
-    found = multiple_testing(verdicts, 0.95)
-    assert (found.judged, found.survive, found.others) == (7, (), ())
-    assert found.false_alarms == pytest.approx(0.35)
+    testing = multiple_testing(verdicts, 0.95)
+    assert (testing.judged, testing.survive, testing.others) == (7, (), ())
+    assert testing.false_alarms == pytest.approx(0.35)
 
 
 def test_deviations_survive_by_benjamini_and_hochberg():
     p_values = dict(zip(TASKS, (0.001, 0.014, 0.04, 0.3, 0.5, 0.7, 0.9), strict=True))
-    found = multiple_testing([judged(f"E1-{name}", p) for name, p in p_values.items()], 0.95)
-    assert found.survive == ("E1-mrpc", "E1-stsb")  # .001 < .05 / 7 and .014 < .05 * 2 / 7
-    assert found.others == ("E1-sst2",)  # .04 > .05 * 3 / 7
+    testing = multiple_testing([judged(f"E1-{name}", p) for name, p in p_values.items()], 0.95)
+    assert testing.survive == ("E1-mrpc", "E1-stsb")  # .001 < .05 / 7 and .014 < .05 * 2 / 7
+    assert testing.others == ("E1-sst2",)  # .04 > .05 * 3 / 7
     alone = multiple_testing([judged("E1-sst2", 0.04)], 0.95)
     assert alone.survive == ("E1-sst2",)
 
 
 def test_a_deviation_counts_and_a_degenerate_model_does_not():
     verdicts = [judged("E1-rte", 0.001, outcome="deviates"), Verdict(of_id("E1-mrpc"), "degenerate", "constant")]
-    found = multiple_testing(verdicts, 0.95)
-    assert (found.judged, found.survive) == (1, ("E1-rte",))
+    testing = multiple_testing(verdicts, 0.95)
+    assert (testing.judged, testing.survive) == (1, ("E1-rte",))
     assert multiple_testing(verdicts[1:], 0.95).judged == 0
 
 
@@ -56,10 +56,10 @@ def test_runs_of_true_claims_hardly_ever_have_a_survivor():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_on_more_tasks_is_never_surer_than_on_fewer(p_values):
-    found = at_least(p_values)
-    assert (np.diff(found) >= 0).all()
-    assert found[-1] == pytest.approx(max(found.max(), max(p_values)))
-    assert found[0] == pytest.approx(min(1, len(p_values) * min(p_values)))
+    adjusted = at_least(p_values)
+    assert (np.diff(adjusted) >= 0).all()
+    assert adjusted[-1] == pytest.approx(max(adjusted.max(), max(p_values)))
+    assert adjusted[0] == pytest.approx(min(1, len(p_values) * min(p_values)))
 
 
 def test_counts_of_tasks_are_too_high_in_at_most_one_run_of_twenty():
@@ -80,43 +80,48 @@ def over(name, p_against, p_for, tasks=TASKS):
 
 
 def test_a_claim_about_all_tasks_holds_only_if_it_holds_on_each():
-    (found,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.04])
-    assert (found.outcome, found.holds, found.fails, found.words) == ("reproduced", 7, 0, "every task")
-    assert (found.p_for, found.p_against) == (pytest.approx(0.04), 1)
-    (found,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.06])
-    assert (found.outcome, found.holds) == ("inconclusive", 6)
+    (verdict,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.04])
+    assert (verdict.outcome, verdict.holds, verdict.fails, verdict.words) == ("reproduced", 7, 0, "every task")
+    assert (verdict.p_for, verdict.p_against) == (pytest.approx(0.04), 1)
+    (verdict,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.06])
+    assert (verdict.outcome, verdict.holds) == ("inconclusive", 6)
 
 
 def test_one_task_that_fails_refutes_it_if_it_is_sure_enough_for_so_many():
-    (found,) = over(("E1", ""), [0.03, *[1] * 6], [1, *[0.001] * 6])
-    assert (found.outcome, found.holds, found.fails) == ("inconclusive", 6, 0)
-    (found,) = over(("E1", ""), [0.007, *[1] * 6], [1, *[0.001] * 6])
-    assert (found.outcome, found.holds, found.fails, found.p_against) == ("deviates", 6, 1, pytest.approx(0.049))
+    (verdict,) = over(("E1", ""), [0.03, *[1] * 6], [1, *[0.001] * 6])
+    assert (verdict.outcome, verdict.holds, verdict.fails) == ("inconclusive", 6, 0)
+    (verdict,) = over(("E1", ""), [0.007, *[1] * 6], [1, *[0.001] * 6])
+    assert (verdict.outcome, verdict.holds, verdict.fails, verdict.p_against) == (
+        "deviates",
+        6,
+        1,
+        pytest.approx(0.049),
+    )
 
 
 def test_tasks_that_were_not_judged_leave_it_open():
-    (found,) = over(("E1", ""), [1] * 4, [0.001] * 4)
-    assert (found.outcome, found.tasks, found.judged, found.holds) == ("inconclusive", 7, 4, 4)
-    assert found.p_for == 1
+    (verdict,) = over(("E1", ""), [1] * 4, [0.001] * 4)
+    assert (verdict.outcome, verdict.tasks, verdict.judged, verdict.holds) == ("inconclusive", 7, 4, 4)
+    assert verdict.p_for == 1
 
 
 def test_most_tasks_are_more_than_half_of_all():
-    (found,) = over(("A4", "-half"), [1] * 7, [0.001] * 4 + [1] * 3)
-    assert (found.outcome, found.holds, found.words) == ("reproduced", 4, "most tasks")
-    (found,) = over(("A4", "-half"), [0.001] * 3 + [1] * 4, [1] * 3 + [0.001] * 3 + [0.2])
-    assert (found.outcome, found.holds, found.fails) == ("inconclusive", 3, 3)
-    (found,) = over(("A4", "-half"), [0.001] * 4, [1] * 4)
-    assert (found.outcome, found.fails) == ("deviates", 4)
+    (verdict,) = over(("A4", "-half"), [1] * 7, [0.001] * 4 + [1] * 3)
+    assert (verdict.outcome, verdict.holds, verdict.words) == ("reproduced", 4, "most tasks")
+    (verdict,) = over(("A4", "-half"), [0.001] * 3 + [1] * 4, [1] * 3 + [0.001] * 3 + [0.2])
+    assert (verdict.outcome, verdict.holds, verdict.fails) == ("inconclusive", 3, 3)
+    (verdict,) = over(("A4", "-half"), [0.001] * 4, [1] * 4)
+    assert (verdict.outcome, verdict.fails) == ("deviates", 4)
 
 
 def test_the_exception_is_judged_too():
     verdicts = [judged(f"C1-{name}", 1, 0.001) for name in TASKS if name != "qqp"]
-    (found,) = over_tasks(verdicts, 0.95)
-    assert (found.outcome, found.words, found.judged) == ("inconclusive", "every task but QQP", 6)
-    (found,) = over_tasks([*verdicts, judged("C1-qqp-not", 1, 0.001)], 0.95)
-    assert (found.outcome, found.holds) == ("reproduced", 7)
-    (found,) = over_tasks([*verdicts, judged("C1-qqp-not", 0.001)], 0.95)
-    assert (found.outcome, found.holds, found.fails) == ("deviates", 6, 1)
+    (verdict,) = over_tasks(verdicts, 0.95)
+    assert (verdict.outcome, verdict.words, verdict.judged) == ("inconclusive", "every task but QQP", 6)
+    (verdict,) = over_tasks([*verdicts, judged("C1-qqp-not", 1, 0.001)], 0.95)
+    assert (verdict.outcome, verdict.holds) == ("reproduced", 7)
+    (verdict,) = over_tasks([*verdicts, judged("C1-qqp-not", 0.001)], 0.95)
+    assert (verdict.outcome, verdict.holds, verdict.fails) == ("deviates", 6, 1)
 
 
 def test_one_task_is_no_verdict_over_tasks():

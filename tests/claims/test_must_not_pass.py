@@ -31,7 +31,7 @@ def outcome(case, *by_seed):
     A single seed is judged as a checkpoint.
     """
     case = of_id(case)
-    rows = [one if isinstance(one, tuple) else (one,) for one in by_seed]
+    rows = [of_seed if isinstance(of_seed, tuple) else (of_seed,) for of_seed in by_seed]
     by_need = [needed(case.claim.quantity, *row) for row in rows]
     return judge(case, by_need, SETTINGS, checkpoint=len(rows) == 1).outcome
 
@@ -51,16 +51,16 @@ def test_a_constant_answer_is_degenerate(count):
 def test_coin_flips_reproduce_no_cell_of_table_1(case, initialisation):
     rng = np.random.default_rng(1)
     for count in (1, 5):
-        found = Counter()
+        outcomes = Counter()
         for _ in range(20):
             flips = [
                 of(scored(rng.integers(2, size=277), RTE), initialisation=initialisation, seed=n + 1)
                 for n in range(count)
             ]
-            found[outcome(f"D1-rte-{case}", *flips)] += 1
-        assert found["reproduced"] == 0, found
+            outcomes[outcome(f"D1-rte-{case}", *flips)] += 1
+        assert outcomes["reproduced"] == 0, outcomes
         if case == "pretrained":
-            assert found["degenerate"] > 15, found
+            assert outcomes["degenerate"] > 15, outcomes
 
 
 def dead_grid(heads=(2, 3)):
@@ -111,8 +111,8 @@ def test_a_regressor_that_fails_on_a_few_rows_is_degenerate():
     target = rng.uniform(0, 5, size=1500)
     predicted = target + rng.normal(size=1500)
     predicted[[3, 500, 999]] = np.nan
-    found = measured("scores", {"pearson": 0.8}, {"predicted": predicted, "target": target}, "stsb")
-    assert outcome("D1-stsb-pretrained", found) == "degenerate"
+    scores = measured("scores", {"pearson": 0.8}, {"predicted": predicted, "target": target}, "stsb")
+    assert outcome("D1-stsb-pretrained", scores) == "degenerate"
 
 
 def test_a_seed_that_is_not_applied_is_refused():
@@ -134,11 +134,11 @@ def features(rare, count=3, shape=(277, 4, 3), seed=1):
 
 
 def test_a_kind_of_word_in_three_inputs_decides_nothing():
-    found, rows = features("negation")
-    found = replace(found, samples={**found.samples, **rows})
-    assert outcome("E4-rte", found) == "reproduced"  # by the kinds that many inputs have
+    attention, rows = features("negation")
+    attention = replace(attention, samples={**attention.samples, **rows})
+    assert outcome("E4-rte", attention) == "reproduced"  # by the kinds that many inputs have
     rows["cls_row_sep"] = rows["cls_row_sep"] + 0.3
-    mrpc = of(replace(found, samples={**found.samples, **rows}), task="mrpc")
+    mrpc = of(replace(attention, samples={**attention.samples, **rows}), task="mrpc")
     assert outcome("F2-mrpc", mrpc) == "reproduced"
 
 
@@ -157,8 +157,8 @@ def grown(rng, spread, seeds=3, shape=(277, 6, 12)):
 @pytest.mark.parametrize("spread", [0.0, 0.002, 0.004, 0.006, 0.01])
 def test_heads_that_moved_by_chance_grew_for_no_kind_of_word(spread):
     rng = np.random.default_rng(1)
-    found = Counter(outcome("E3-rte", *grown(rng, spread)) for _ in range(10))
-    assert found["reproduced"] <= (0 if spread < 0.01 else 1), found
+    outcomes = Counter(outcome("E3-rte", *grown(rng, spread)) for _ in range(10))
+    assert outcomes["reproduced"] <= (0 if spread < 0.01 else 1), outcomes
 
 
 @pytest.mark.parametrize("case", ["C2-rte", "C2p-rte"])
@@ -213,8 +213,8 @@ def unharmed(measure, kind, task_name, rows, sets):
             "target": target,
         }
         score = float((answers == target).mean())
-        found = measured(measure, {"score": np.full(sets, score), "baseline": score}, samples, task_name)
-        yield of(found, seed=seed)
+        ablation = measured(measure, {"score": np.full(sets, score), "baseline": score}, samples, task_name)
+        yield of(ablation, seed=seed)
 
 
 @pytest.mark.parametrize("kind", ["constant except for three", "coin flips"])
