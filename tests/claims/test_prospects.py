@@ -27,9 +27,11 @@ def prospect(decided, *, contradicted=False):
 @pytest.fixture(autouse=True)
 def simulated(monkeypatch):
     """G1 on RTE is decided in one of ten runs, for lack of examples."""
-    found = Prospects(made="", code="", assumptions=(), cases={"G1-rte": prospect(0.1), "G1-mrpc": prospect(0.9)})
-    monkeypatch.setattr(prospects, "prospects", lambda: found)
-    return found
+    prospects_on_record = Prospects(
+        made="", code="", assumptions=(), cases={"G1-rte": prospect(0.1), "G1-mrpc": prospect(0.9)}
+    )
+    monkeypatch.setattr(prospects, "prospects", lambda: prospects_on_record)
+    return prospects_on_record
 
 
 def chosen(*claims):

@@ -53,12 +53,12 @@ def test_a_quantity_that_some_resamples_lack_decides_nothing():
 
 def test_blocks_are_resampled_independently_and_rows_of_a_block_jointly():
     rng = np.random.default_rng(0)
-    one = rng.normal(size=(400, 1))
-    separate = Estimand((one, one), lambda a, b: (a - b)[..., 0])
-    together = Estimand.of(np.hstack([one, one]), lambda mean: mean[..., 0] - mean[..., 1])
-    assert separate.value == together.value == 0
-    assert estimate([together], SETTINGS).replicates.std() == 0
-    assert estimate([separate], SETTINGS).replicates.std() == pytest.approx(math.sqrt(2) * one.std() / 20, rel=0.1)
+    column = rng.normal(size=(400, 1))
+    separate = Estimand((column, column), lambda a, b: (a - b)[..., 0])
+    paired = Estimand.of(np.hstack([column, column]), lambda mean: mean[..., 0] - mean[..., 1])
+    assert separate.value == paired.value == 0
+    assert estimate([paired], SETTINGS).replicates.std() == 0
+    assert estimate([separate], SETTINGS).replicates.std() == pytest.approx(math.sqrt(2) * column.std() / 20, rel=0.1)
     assert estimate([separate], SETTINGS).examples == 800
 
 
@@ -110,8 +110,8 @@ def test_halves_share_no_cluster_and_differ_by_no_more_than_one(numbers):
 
 def test_the_largest_of_noisy_columns_is_no_larger_where_it_was_not_chosen():
     rng = np.random.default_rng(1)
-    found = [cross_fitted(rng.normal(size=(60, 40)), halves(60))[0].mean() for _ in range(200)]
-    assert np.mean(found) == pytest.approx(0, abs=4 * np.std(found) / np.sqrt(200))
+    largest = [cross_fitted(rng.normal(size=(60, 40)), halves(60))[0].mean() for _ in range(200)]
+    assert np.mean(largest) == pytest.approx(0, abs=4 * np.std(largest) / np.sqrt(200))
     real = rng.normal(size=(60, 40)) + 3 * (np.arange(40) == 7)
     numbers, chosen = cross_fitted(real, halves(60))
     assert (numbers.tolist(), chosen) == (real[:, 7].tolist(), (7, 7))
@@ -120,11 +120,11 @@ def test_the_largest_of_noisy_columns_is_no_larger_where_it_was_not_chosen():
 def test_a_class_that_two_are_equally_frequent_in_is_held_in_half_of_the_maps():
     """Chosen and judged on the same maps, one of two equally frequent classes has more than half of them by luck."""
     rng = np.random.default_rng(1)
-    found = [
+    shares = [
         read("class-steadiness", measured("patterns", {}, {"special_predicted": rng.integers(2, size=(40, 3, 4))}))
         for _ in range(50)
     ]
-    assert np.mean(found) == pytest.approx(50, abs=1)
+    assert np.mean(shares) == pytest.approx(50, abs=1)
 
 
 ROWS = 12
@@ -137,22 +137,24 @@ def of_rows(measure, task_name="rte", **samples):
 
 
 def maps(*kinds, task_name="rte", measure="special-tokens"):
-    found = gridded(measure, task_name, **{kind: np.random.default_rng(1).random((ROWS, 3, 4)) for kind in kinds})
-    return dataclasses.replace(found, samples=found.samples | {"cluster": SHARED})
+    measurement = gridded(measure, task_name, **{kind: np.random.default_rng(1).random((ROWS, 3, 4)) for kind in kinds})
+    return dataclasses.replace(measurement, samples=measurement.samples | {"cluster": SHARED})
 
 
 def heads_of(task_name="rte"):
     answers = np.random.default_rng(2).integers(2, size=(12, ROWS))
-    found = of_rows("head-ablation", task_name, predicted=answers, baseline_predicted=answers[0], target=answers[1])
-    return dataclasses.replace(found, values={"score": np.zeros((3, 4))})
+    measurement = of_rows(
+        "head-ablation", task_name, predicted=answers, baseline_predicted=answers[0], target=answers[1]
+    )
+    return dataclasses.replace(measurement, values={"score": np.zeros((3, 4))})
 
 
 def classes(task_name="rte"):
     predicted = np.random.default_rng(3).integers(5, size=(ROWS, 3, 4))
     expected = np.full((ROWS, 5), 0.2)
     samples = {"special_predicted": predicted, "special_expected": expected, "special_errors": np.zeros((3, 5))}
-    found = of_rows("patterns", task_name, **samples)
-    return dataclasses.replace(found, values={"predicted": predicted[0]})
+    measurement = of_rows("patterns", task_name, **samples)
+    return dataclasses.replace(measurement, values={"predicted": predicted[0]})
 
 
 def striped(share=1.0):
@@ -163,17 +165,17 @@ def striped(share=1.0):
 
 
 def answers(task_name="rte", **values):
-    found = scored(np.arange(ROWS) % 2, np.arange(ROWS) % 3 % 2, task_name, **values)
-    return dataclasses.replace(found, samples=found.samples | {"cluster": SHARED})
+    measurement = scored(np.arange(ROWS) % 2, np.arange(ROWS) % 3 % 2, task_name, **values)
+    return dataclasses.replace(measurement, samples=measurement.samples | {"cluster": SHARED})
 
 
 WORDS = ("noun", "verb", "pronoun", "subject", "object", "negation", "cls", "sep")
 
 
 def last_row():
-    found = maps(*WORDS, measure="features")
+    measurement = maps(*WORDS, measure="features")
     rows = {f"cls_row_{kind}": np.random.default_rng(4).random((ROWS, 4)) for kind in WORDS}
-    return dataclasses.replace(found, samples=found.samples | rows)
+    return dataclasses.replace(measurement, samples=measurement.samples | rows)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_too_few_examples_decide_nothing_however_they_come_out():
     few, enough = ([scored([1] * n, [1] * n)] for n in (29, 30))
     above = made_up(kind="above", value=50, figure={"seed_std": 1.0, "seed_source": "five seeds"})
     assert "fewer than 30 examples" in judged(above, *few).reason
-    assert [judged(above, *found).outcome for found in (few, enough)] == ["inconclusive", "reproduced"]
+    assert [judged(above, *sample).outcome for sample in (few, enough)] == ["inconclusive", "reproduced"]
 
 
 # ---------------------------------------------------------------------- what a quantity needs
@@ -308,8 +310,8 @@ def test_the_mean_gap_can_pass_and_fail():
 def test_the_loss_from_shuffled_words():
     """Right on 3 of 4 in order and on 1 of 4 shuffled: 50 points; a model that gains by it has a negative loss."""
     target = [1, 1, 0, 0]
-    found = estimand("shuffling-loss", scored([1, 1, 0, 1], target), scored([0, 1, 1, 1], target))
-    assert (found.value, found.notes) == (50, ("75.0 in order, 25.0 shuffled",))
+    loss = estimand("shuffling-loss", scored([1, 1, 0, 1], target), scored([0, 1, 1, 1], target))
+    assert (loss.value, loss.notes) == (50, ("75.0 in order, 25.0 shuffled",))
     assert read("shuffling-loss", scored([0, 1, 1, 1], target), scored(target, target)) == -75
 
 
@@ -318,29 +320,29 @@ def test_the_loss_from_cased_tokenization():
     assert read("cased-loss", scored(lower, target), scored([1, 0, 1, 1], target, lower_cases=True)) == 25
     with pytest.raises(NotApplicableError, match="does not lower-case"):
         read("cased-loss", scored(lower, target), scored(lower, target, lower_cases=False))
-    many = [scored([1] * 300, [1] * 300), scored([0] * 60 + [1] * 240, [1] * 300, lower_cases=True)]
-    assert verdict("D6-rte-loses", *many).outcome == "reproduced"
-    assert verdict("D6-rte-loses", many[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
-    assert verdict("D6-sst2-spared", *many).outcome == "deviates"
+    losing = [scored([1] * 300, [1] * 300), scored([0] * 60 + [1] * 240, [1] * 300, lower_cases=True)]
+    assert verdict("D6-rte-loses", *losing).outcome == "reproduced"
+    assert verdict("D6-rte-loses", losing[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
+    assert verdict("D6-sst2-spared", *losing).outcome == "deviates"
     equal = [scored([1] * 40, [1] * 40, "sst2"), scored([1] * 40, [1] * 40, "sst2", lower_cases=True)]
     assert verdict("D6-sst2-spared", *equal).outcome == "reproduced"
 
 
 def test_marked_figures_equal_the_score_of_a_constant_answer():
     """Every accuracy and F1 of K19's table 1 against the counts of each class in the validation sets."""
-    for one in cases("scores"):
-        task = TASKS.get(one.task)
-        if one.claim.id != "D1" or task is None or task.regression:
+    for case in cases("scores"):
+        task = TASKS.get(case.task)
+        if case.claim.id != "D1" or task is None or task.regression:
             continue
         shares = [100 * count / task.dev_rows for count in task.dev_counts.values()]
-        if one.claim.variant.endswith("f1"):
+        if case.claim.variant.endswith("f1"):
             positive = task.dev_counts[task.labels[1]]
             shares = [0.0, 100 * 2 * positive / (positive + task.dev_rows)]
-        equal = min(abs(one.figure.published - share) for share in shares) < 0.1
-        if str(one) in ("D1-qqp-untrained-f1", "D1-qqp-frozen-f1"):
+        equal = min(abs(case.figure.published - share) for share in shares) < 0.1
+        if str(case) in ("D1-qqp-untrained-f1", "D1-qqp-frozen-f1"):
             assert equal  # but its accuracy is not that of a constant answer, so it is not marked
         else:
-            assert one.figure.constant_answer == equal, one
+            assert case.figure.constant_answer == equal, case
 
 
 # ---------------------------------------------------------------------- likeness of maps

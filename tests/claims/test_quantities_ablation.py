@@ -37,17 +37,17 @@ def heads(shares, shape, baseline=60, rows=400, task_name="rte", seed=None):
 
 def test_gains_by_hand():
     predictions = [[1, 1, 1, 0], [0, 1, 0, 0]], [1, 1, 0, 0], [1, 1, 1, 1], (1, 2)
-    found = disabled(*predictions)
-    assert all_gains(found).tolist() == [25, -25]
-    assert read("mean-head-gain", found) == 0
+    ablation = disabled(*predictions)
+    assert all_gains(ablation).tolist() == [25, -25]
+    assert read("mean-head-gain", ablation) == 0
     # F1 with all truths 1: 2 * .75 / 1.75 against 2 * .5 / 1.5
     assert all_gains(disabled(*predictions, "mrpc"))[0] == pytest.approx(100 * (1.5 / 1.75 - 1 / 1.5))
 
 
 def test_each_head_has_a_paired_interval():
-    found = heads([60, 50, 70], (1, 3))  # right on nested shares of the same rows
+    ablation = heads([60, 50, 70], (1, 3))  # right on nested shares of the same rows
     settings = JudgeParams(confidence=0.95, resamples=2000, seed=2019)
-    _, low, high = with_interval(*gains_of(found), settings)
+    _, low, high = with_interval(*gains_of(ablation), settings)
     assert low[0] == high[0] == 0  # nothing changes, whichever rows are drawn
     error = 1.96 * 100 * np.sqrt(0.1 * 0.9 / 400)  # a tenth of the rows changes, all one way
     np.testing.assert_allclose([low[1], high[1]], [-10 - error, -10 + error], atol=0.6)
@@ -57,8 +57,8 @@ def test_each_head_has_a_paired_interval():
 def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other_both_ways():
     # head 1 gains on the first half's rows (even places) alone, head 2 on one row of each half
     target, base = np.ones(8, dtype=int), np.zeros(8, dtype=int)
-    found = disabled([[1, 0] * 4, [1, 1, 0, 0, 0, 0, 0, 0]], base, target, (1, 2))
-    gain = estimand("best-head-gain", found)
+    ablation = disabled([[1, 0] * 4, [1, 1, 0, 0, 0, 0, 0, 0]], base, target, (1, 2))
+    gain = estimand("best-head-gain", ablation)
     # the even rows choose head 1, which gains nothing on the odd ones; those choose head 2, which has one even row of 4
     assert gain.value == pytest.approx((0 + 25) / 2)
     assert gain.notes[0] == "chosen layer 1 head 1 and layer 1 head 2"
@@ -73,9 +73,9 @@ def test_halves_are_weighted_by_their_size_and_share_no_cluster():
     """Five rows with one text are one half, three others the other; each is judged by the head that the other picks."""
     clusters = np.array([0, 0, 0, 0, 0, 1, 2, 3])
     predicted = [[0, 0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0, 1]]
-    found = disabled(predicted, np.zeros(8, dtype=int), np.ones(8, dtype=int), (1, 2))
-    found.samples["cluster"] = clusters
-    gain = estimand("best-head-gain", found)
+    ablation = disabled(predicted, np.zeros(8, dtype=int), np.ones(8, dtype=int), (1, 2))
+    ablation.samples["cluster"] = clusters
+    gain = estimand("best-head-gain", ablation)
     # the cluster picks head 2, which has 1 of the 3 others; they pick head 1, which has 1 of the cluster's 5
     assert gain.value == pytest.approx(100 * (5 / 8 * 1 / 5 + 3 / 8 * 1 / 3))
     assert gain.clusters[0].tolist() == clusters.tolist()
@@ -83,8 +83,8 @@ def test_halves_are_weighted_by_their_size_and_share_no_cluster():
 
 def test_no_p_of_luck_is_zero():
     rows = 300
-    found = disabled(np.ones((1, rows), dtype=int), np.zeros(rows, dtype=int), np.ones(rows, dtype=int), (1, 1))
-    assert estimand("best-head-gain", found).notes[2].endswith("(p 0.0005)")  # 1 of 2001
+    ablation = disabled(np.ones((1, rows), dtype=int), np.zeros(rows, dtype=int), np.ones(rows, dtype=int), (1, 1))
+    assert estimand("best-head-gain", ablation).notes[2].endswith("(p 0.0005)")  # 1 of 2001
 
 
 def test_the_best_of_many_noisy_heads_is_positive_by_luck():
@@ -103,8 +103,8 @@ def test_the_best_of_many_noisy_heads_is_positive_by_luck():
 
 
 def test_luck_for_one_head_is_the_sign_flip_of_its_differences():
-    found = disabled([[1, 1, 1, 1, 0]], [0, 0, 0, 1, 1], [1] * 5, (1, 1))
-    null = ablation_gains.largest_by_luck(found, draws=4000)
+    ablation = disabled([[1, 1, 1, 1, 0]], [0, 0, 0, 1, 1], [1] * 5, (1, 1))
+    null = ablation_gains.largest_by_luck(ablation, draws=4000)
     # differences +1 +1 +1 0 -1, signs at random: sums -4 to 4 in steps of 2, binomial weights
     values, counts = np.unique(np.round(null / 20).astype(int), return_counts=True)
     assert values.tolist() == [-4, -2, 0, 2, 4]
@@ -112,17 +112,17 @@ def test_luck_for_one_head_is_the_sign_flip_of_its_differences():
 
 
 def test_the_first_layer_is_held_to_the_published_cost():
-    found = verdict("G5-qnli", heads([59.8, 40, 70], (3,), rows=4000, task_name="qnli"))
-    assert found.observed == pytest.approx(-0.2)
-    assert found.outcome == "reproduced"
+    as_published = verdict("G5-qnli", heads([59.8, 40, 70], (3,), rows=4000, task_name="qnli"))
+    assert as_published.observed == pytest.approx(-0.2)
+    assert as_published.outcome == "reproduced"
     assert verdict("G5-qnli", heads([40, 59.8, 70], (3,), rows=4000, task_name="qnli")).outcome == "deviates"
 
 
 def test_the_best_layer_gains_on_other_examples_or_leaves_the_claim_open():
-    found = verdict("G5b-mrpc", heads([40, 62, 50], (3,), rows=4000, task_name="mrpc"))
-    assert "chosen layer 2" in found.reason
-    assert "layers 1 on: " in found.reason
-    assert found.outcome == "reproduced"
+    gaining = verdict("G5b-mrpc", heads([40, 62, 50], (3,), rows=4000, task_name="mrpc"))
+    assert "chosen layer 2" in gaining.reason
+    assert "layers 1 on: " in gaining.reason
+    assert gaining.outcome == "reproduced"
     assert verdict("G5b-mrpc", heads([40, 50, 55], (3,), rows=4000, task_name="mrpc")).outcome == "inconclusive"
 
 
@@ -139,9 +139,9 @@ def test_gains_are_averaged_over_tasks():
 
 
 def test_heads_without_effect_change_the_score_by_less_than_a_tenth_of_a_point():
-    found = heads([60, 60.05, 59.9, 61], (2, 2), rows=2000)  # gains 0, .05, -.1, 1
-    assert read("heads-without-effect", found) == 50
-    assert read("heads-without-effect", found, within=0.2) == 75
+    ablation = heads([60, 60.05, 59.9, 61], (2, 2), rows=2000)  # gains 0, .05, -.1, 1
+    assert read("heads-without-effect", ablation) == 50
+    assert read("heads-without-effect", ablation, within=0.2) == 75
 
 
 def test_layers_follow_figure_9_on_their_own_task_only():
@@ -229,10 +229,10 @@ def test_the_choice_of_the_shared_pair_is_as_doubtful_as_its_judgement():
     """If all heads are equal, other examples choose another pair, and other ones rank it differently."""
     rng = np.random.default_rng(6)
     right = np.ones(200, dtype=int)
-    found = [disabled(rng.random((40, 200)) > 0.1, right, right, (4, 10), name) for name in ("rte", "qnli")]
-    pair = estimand("shared-harm-rank", tuple(found))
+    ablations = [disabled(rng.random((40, 200)) > 0.1, right, right, (4, 10), name) for name in ("rte", "qnli")]
+    pair = estimand("shared-harm-rank", tuple(ablations))
     means = [resampled_means(block, rng, 300) for block in pair.blocks]
-    fixed = [gains_of(one)[0].mean(0) for one in found]
+    fixed = [gains_of(ablation)[0].mean(0) for ablation in ablations]
     chosen_again = pair.statistic(*means)
     judged_again = [pair.statistic(means[0], fixed[1]), pair.statistic(fixed[0], means[1])]
     assert chosen_again.shape == (300,)
@@ -263,11 +263,11 @@ def test_a_claim_over_kinds_is_about_the_least_of_them():
     kinds = [heads(shares, (1, 2)) for shares in ([60, 70], [56, 66], [52, 62], [65, 75])]
     of_kinds = estimand("mean-head-gain-of-kinds", *kinds)
     assert of_kinds.value == pytest.approx(-3)
-    assert of_kinds.parts.tolist() == pytest.approx([read("mean-head-gain", one) for one in kinds])
+    assert of_kinds.parts.tolist() == pytest.approx([read("mean-head-gain", ablation) for ablation in kinds])
     assert of_kinds.notes == ("uniform +5.00, zero +1.00, mean -3.00, resampled +10.00",)
     assert read("worst-head-gain-of-kinds", *kinds) == pytest.approx(5, abs=1.5)  # the most: it must be below 0
     assert estimand("best-head-gain-of-kinds", *kinds).parts.tolist() == pytest.approx(
-        [read("best-head-gain", one) for one in kinds]
+        [read("best-head-gain", ablation) for ablation in kinds]
     )
 
 
@@ -288,11 +288,11 @@ def test_the_most_harmful_heads_of_all_kinds_are_compared_with_those_of_uniform_
     shares = np.linspace(59, 20, 40)
     same, reverse = heads(shares, (4, 10), rows=2000), heads(shares[::-1], (4, 10), rows=2000)
     # the two worst have 0 and 1 of 40 heads before them, or where the order is reversed 39 and 38
-    found = estimand("shared-harm-rank-of-kinds", same, same, reverse, same)
-    assert found.parts.tolist() == pytest.approx([1.25, 96.25, 1.25])
-    assert found.value == pytest.approx(96.25)
-    assert found.notes[0] == "uniform: most harmful layer 4 head 10 and layer 4 head 9"
-    assert found.notes[2] == "mean 96.2: most harmful layer 1 head 1 and layer 1 head 2"
+    ranks = estimand("shared-harm-rank-of-kinds", same, same, reverse, same)
+    assert ranks.parts.tolist() == pytest.approx([1.25, 96.25, 1.25])
+    assert ranks.value == pytest.approx(96.25)
+    assert ranks.notes[0] == "uniform: most harmful layer 4 head 10 and layer 4 head 9"
+    assert ranks.notes[2] == "mean 96.2: most harmful layer 1 head 1 and layer 1 head 2"
     assert verdict("G9-rte-pair", same, same, same, same).outcome == "reproduced"
     assert verdict("G9-rte-pair", same, same, reverse, same).outcome == "deviates"
 
@@ -300,9 +300,9 @@ def test_the_most_harmful_heads_of_all_kinds_are_compared_with_those_of_uniform_
 def test_without_attention_the_score_is_that_of_all_heads_disabled_at_once():
     """Right on 48.8 % where P20's five seeds are; the target is 1 throughout."""
     as_published = heads([48.8], (1,), rows=1000)
-    found = verdict("G8-rte", as_published)
-    assert (found.observed, found.outcome) == (pytest.approx(48.8), "reproduced")
-    assert "60.0 with all heads, 100.0 for the most frequent class" in found.reason
+    judgement = verdict("G8-rte", as_published)
+    assert (judgement.observed, judgement.outcome) == (pytest.approx(48.8), "reproduced")
+    assert "60.0 with all heads, 100.0 for the most frequent class" in judgement.reason
     assert verdict("G8-rte", heads([63], (1,), rows=1000)).outcome == "deviates"
 
 

@@ -38,10 +38,10 @@ def frames(*grids):
 
 
 def test_the_lead_of_named_heads_by_hand():
-    found = frames([[0.1, 0.5], [0.4, 0.2]], [[0.3, 0.7], [0.4, 0.0]], [[NAN, NAN], [NAN, NAN]])
+    weights = frames([[0.1, 0.5], [0.4, 0.2]], [[0.3, 0.7], [0.4, 0.0]], [[NAN, NAN], [NAN, NAN]])
     # means .2 .6 / .4 .1
-    assert read("frame-heads-lead", found, heads=[(1, 2), (2, 1)]) == pytest.approx(0.4 - 0.2)
-    assert read("frame-heads-lead", found, heads=[(1, 1), (2, 1)]) == pytest.approx(0.2 - 0.6)
+    assert read("frame-heads-lead", weights, heads=[(1, 2), (2, 1)]) == pytest.approx(0.4 - 0.2)
+    assert read("frame-heads-lead", weights, heads=[(1, 1), (2, 1)]) == pytest.approx(0.2 - 0.6)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_heads_of_another_shape_are_not_the_papers():
 
 
 def test_the_weight_of_a_head_and_of_a_rank():
-    found = frames([[0.1, 0.5], [0.4, 0.2]], [[NAN] * 2] * 2, [[0.3, 0.7], [0.4, 0.0]])
-    assert read("frame-weight", found, layer=1, head=2) == pytest.approx(0.6)
-    assert read("ranked-frame-weight", found, rank=2) == pytest.approx(0.4)
+    weights = frames([[0.1, 0.5], [0.4, 0.2]], [[NAN] * 2] * 2, [[0.3, 0.7], [0.4, 0.0]])
+    assert read("frame-weight", weights, layer=1, head=2) == pytest.approx(0.6)
+    assert read("ranked-frame-weight", weights, rank=2) == pytest.approx(0.4)
     with pytest.raises(NotApplicableError, match="none of rank 9"):
-        read("ranked-frame-weight", found, rank=9)
-    found.values["max_weight_zipped"] = found.values["max_weight"] - 0.02
-    note = estimand("frame-weight", found, layer=2, head=1, pairing="zip").notes[0]
+        read("ranked-frame-weight", weights, rank=9)
+    weights.values["max_weight_zipped"] = weights.values["max_weight"] - 0.02
+    note = estimand("frame-weight", weights, layer=2, head=1, pairing="zip").notes[0]
     assert note == "other pairings: all +0.020, reverse +0.020, reverse zip +0.020"
 
 
@@ -96,9 +96,9 @@ def test_other_sentences_are_not_the_papers_even_if_there_are_473_of_them():
 
 def test_on_the_papers_own_sentences_a_figure_has_no_error_but_rounding():
     """Same weights, same sentences: no number of them makes up for a wrong extraction, however much they differ."""
-    found = verdict("B2-all-l7h6", shifted(0.0004, noise=0.1))
-    assert found.outcome == "reproduced"
-    assert found.interval == pytest.approx((0.2094, 0.2094))
+    rounded = verdict("B2-all-l7h6", shifted(0.0004, noise=0.1))
+    assert rounded.outcome == "reproduced"
+    assert rounded.interval == pytest.approx((0.2094, 0.2094))
     off = verdict("B2-all-l7h6", shifted(0.005, noise=0.1))
     assert off.outcome == "deviates"
     assert off.band[1] - off.band[0] < 0.006
@@ -111,24 +111,26 @@ def test_other_sentences_add_their_error_and_that_of_the_papers():
 
 
 def test_a_band_grows_only_with_the_error_of_the_measurement():
-    many, few = (verdict("B2-all-l7h6", paper_like(noise=0.1, sentences=n)) for n in (472, 118))
-    assert few.interval[1] - few.interval[0] == pytest.approx(2 * (many.interval[1] - many.interval[0]), rel=0.2)
+    nearly_all, few = (verdict("B2-all-l7h6", paper_like(noise=0.1, sentences=n)) for n in (472, 118))
+    assert few.interval[1] - few.interval[0] == pytest.approx(
+        2 * (nearly_all.interval[1] - nearly_all.interval[0]), rel=0.2
+    )
     # the variance of four times fewer is four times as large, that of the paper's 473 does not change
-    widths = [found.band[1] - found.band[0] for found in (many, few)]
+    widths = [judgement.band[1] - judgement.band[0] for judgement in (nearly_all, few)]
     assert widths[1] == pytest.approx(widths[0] * math.sqrt((4 + 1) / (1 + 1)), rel=0.2)
 
 
 def test_the_percentile_is_numpys():
     grid = np.arange(144.0).reshape(12, 12)
-    found = frames(grid, grid)
+    weights = frames(grid, grid)
     expected = min(grid[6, 5], grid[0, 1]) - np.percentile(grid, 99)
-    assert read("frame-heads-over-percentile", found) == pytest.approx(expected)
+    assert read("frame-heads-over-percentile", weights) == pytest.approx(expected)
 
 
 def test_the_gap_in_spreads_by_hand():
-    found = frames([[0.9, 0.8, 0.3], [0.2, 0.1, 0.2]])
+    weights = frames([[0.9, 0.8, 0.3], [0.2, 0.1, 0.2]])
     rest = np.array([0.3, 0.2, 0.1, 0.2])
-    assert read("frame-gap-in-spread", found) == pytest.approx(0.5 / rest.std())
+    assert read("frame-gap-in-spread", weights) == pytest.approx(0.5 / rest.std())
     assert math.isnan(read("frame-gap-in-spread", frames(np.ones((2, 3)))))
     with pytest.raises(NotApplicableError):
         read("frame-gap-in-spread", frames([[0.1, 0.2, 0.3]]))
@@ -147,8 +149,8 @@ def test_figure_3_is_compared_as_it_is_and_on_its_own_sentences_alone():
     """Noise lowers the correlation of resampled sentences, and that of other ones, but not the truth."""
     noisy = paper_like(noise=0.2)
     assert (noisy.sample("max_weight").std(0) / np.sqrt(473)).mean() > 0.009  # heads themselves spread by .038
-    found = verdict("B6-all", noisy)
-    assert (found.outcome, found.interval) == ("reproduced", (pytest.approx(1), pytest.approx(1)))
+    on_own_sentences = verdict("B6-all", noisy)
+    assert (on_own_sentences.outcome, on_own_sentences.interval) == ("reproduced", (pytest.approx(1), pytest.approx(1)))
     fewer = verdict("B6-all", paper_like(noise=0.2, sentences=100))
     assert fewer.outcome == "not applicable"
     assert "the paper's own 473 sentences; a map of 100 others" in fewer.reason
@@ -187,8 +189,8 @@ def test_the_direction_of_the_text_is_the_row_of_the_target():
 
 @pytest.mark.parametrize("name", ["B1-all", "B2-all-l7h6", "B3-all", "B5-all-l7h6", "B5-all-text-l7h6", "B6-all"])
 def test_claims_about_berts_weights_do_not_apply_to_others(name):
-    found = example(0.8732) if name.startswith("B5") else paper_like()
+    measurement = example(0.8732) if name.startswith("B5") else paper_like()
     for weights, applies in {**dict.fromkeys(published_identities(MODEL), True), "0" * 64: False}.items():
-        own = replace(found, provenance=Provenance(weights=weights))
+        own = replace(measurement, provenance=Provenance(weights=weights))
         assert (verdict(name, own).outcome != "not applicable") == applies
     assert "is about the published weights of bert-base-uncased" in verdict(name, own).reason

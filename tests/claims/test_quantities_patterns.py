@@ -107,8 +107,8 @@ def test_p20s_shares_lie_off_figure_2_and_do_not_follow_its_order():
     off = np.mean([abs(theirs[task] - figure[task]) for task in figure])
     assert of_id("A2-all-mean").figure.second_value == pytest.approx(round(off, 1))
     assert read("figure-2-difference", of_tasks(**theirs), **HETEROGENEOUS) == pytest.approx(off)
-    found = estimand("figure-2-rank-correlation", of_tasks(**theirs), **HETEROGENEOUS)
-    assert found.notes[0] == "rank correlation 0.63 over 7 tasks, 0.68 by shuffled tasks"
+    correlation = estimand("figure-2-rank-correlation", of_tasks(**theirs), **HETEROGENEOUS)
+    assert correlation.notes[0] == "rank correlation 0.63 over 7 tasks, 0.68 by shuffled tasks"
     constant = estimand("figure-2-difference", of_tasks(**dict.fromkeys(figure, 40.7)), **HETEROGENEOUS)
     assert constant.value == pytest.approx(10.2, abs=0.05)
 
@@ -136,25 +136,26 @@ def errs_by_ten_points(monkeypatch):
 def of_encoder(model, *by_task):
     settings = {"annotated_models": ["all-mpnet-base-v2", "minilm"]}
     return tuple(
-        replace(one, subject=Subject(model, one.subject.task, "pretrained", 1), settings=settings) for one in by_task
+        replace(patterns, subject=Subject(model, patterns.subject.task, "pretrained", 1), settings=settings)
+        for patterns in by_task
     )
 
 
 @pytest.mark.parametrize(("model", "half"), [("bert-base-uncased", 1.96 * 10), ("minilm", 0), ("mpnet", 0)])
 def test_the_interval_of_a_share_includes_the_classifiers_error_on_other_encoders(errs_by_ten_points, model, half):
     (patterns,) = of_encoder(model, shares(0.5, 0, 0, 0, 0.5))
-    found = estimand("class-share", patterns, **HETEROGENEOUS)
-    assert found.value == pytest.approx(50)
-    assert (quantities.NEW_ENCODER in found.notes) == (half > 0)
-    low, high = estimate([found], SETTINGS).interval(0.95)
+    share = estimand("class-share", patterns, **HETEROGENEOUS)
+    assert share.value == pytest.approx(50)
+    assert (quantities.NEW_ENCODER in share.notes) == (half > 0)
+    low, high = estimate([share], SETTINGS).interval(0.95)
     assert (low, high) == (pytest.approx(50 - half, abs=2), pytest.approx(50 + half, abs=2))
 
 
 def test_the_error_on_another_encoder_is_the_same_on_every_task(errs_by_ten_points):
     by_task = of_encoder("bert-base-uncased", *of_tasks(mrpc=57.7, stsb=82.9, sst2=70.7, rte=65.0))  # 30 above figure 2
-    found = estimand("figure-2-difference", by_task, **HETEROGENEOUS)
-    low, high = estimate([found], SETTINGS).interval(0.95)
-    assert (found.value, low, high) == pytest.approx((30, 30 - 19.6, 30 + 19.6), abs=2)  # not half as wide
+    difference = estimand("figure-2-difference", by_task, **HETEROGENEOUS)
+    low, high = estimate([difference], SETTINGS).interval(0.95)
+    assert (difference.value, low, high) == pytest.approx((30, 30 - 19.6, 30 + 19.6), abs=2)  # not half as wide
     assert verdict("A2-all-rank", by_task).outcome == "reproduced"  # it moves all tasks alike
 
 

@@ -49,9 +49,9 @@ def test_classes_separate_if_cosines_fall_more_between_than_within_classes(cosin
     same = np.arange(PAIRS) % 2
     before = vectors(0.01 * cosines, same, "untrained")
     apart = 0.01 * cosines + [0, 0, 0, 1] * np.where(same, 0.3, -0.2)[:, None]
-    found = estimand("class-separation-growth", vectors(apart, same), before)
-    assert found.value == pytest.approx(0.5)
-    assert found.notes == ("cosines in one class change by +0.300, between classes by -0.200",)
+    growth = estimand("class-separation-growth", vectors(apart, same), before)
+    assert growth.value == pytest.approx(0.5)
+    assert growth.notes == ("cosines in one class change by +0.300, between classes by -0.200",)
     assert verdict("I9-rte-classes", vectors(apart, same), before).outcome == "reproduced"
     assert verdict("I9-rte-classes", vectors(0.01 * cosines, same), vectors(apart, same)).outcome == "deviates"
 

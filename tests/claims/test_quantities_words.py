@@ -29,9 +29,9 @@ def special(name, mean, examples=50, spread=0.01, **more):
 
 def test_the_lead_of_one_sentence_is_judged_task_by_task():
     tasks = special("sst2", 0.4), (special("rte", 0.2), special("mrpc", 0.3, examples=30))
-    found = estimand("sep-lead", *tasks)
-    assert found.parts == pytest.approx([0.4 - 0.2, 0.4 - 0.3])
-    assert (found.extreme, estimand("sep-lead", *tasks, others="mean").extreme) == ("least", None)
+    lead = estimand("sep-lead", *tasks)
+    assert lead.parts == pytest.approx([0.4 - 0.2, 0.4 - 0.3])
+    assert (lead.extreme, estimand("sep-lead", *tasks, others="mean").extreme) == ("least", None)
 
 
 def test_the_lead_of_one_sentence_by_hand():
@@ -93,10 +93,10 @@ def test_growth_leaves_out_inputs_without_the_feature():
     after = np.array([0.3, NAN, NAN, 0.1, 0.3, 0.2]).reshape(6, 1, 1)
     before = np.array([0.1, NAN, NAN, 0.0, 0.1, 0.0]).reshape(6, 1, 1)
     noun = np.full((6, 1, 1), 0.5)
-    found = [features(object=after), features(object=before)]
-    assert read("best-feature-growth", *found, kinds=["object"]) == pytest.approx((0.2 + 0.1 + 0.2 + 0.2) / 4)
-    found = [features(noun=noun, object=after), features(noun=noun - 0.4, object=before)]
-    assert read("best-feature-growth", *found, kinds=["noun", "object"]) == pytest.approx(0.175)  # the lesser
+    pair = [features(object=after), features(object=before)]
+    assert read("best-feature-growth", *pair, kinds=["object"]) == pytest.approx((0.2 + 0.1 + 0.2 + 0.2) / 4)
+    pair = [features(noun=noun, object=after), features(noun=noun - 0.4, object=before)]
+    assert read("best-feature-growth", *pair, kinds=["noun", "object"]) == pytest.approx(0.175)  # the lesser
 
 
 def test_growth_counts_as_far_as_it_exceeds_that_of_other_words_and_the_largest_decrease():
@@ -150,9 +150,9 @@ def test_growth_passes_fails_and_does_not_take_luck_for_growth():
 
 
 def test_a_feature_that_no_input_has_decides_nothing():
-    found = verdict("E3-qnli-negation", *grown(0.05, present=0.0))
-    assert (found.outcome, found.observed, found.interval) == ("inconclusive", None, None)
-    assert "cannot be computed" in found.reason
+    judgement = verdict("E3-qnli-negation", *grown(0.05, present=0.0))
+    assert (judgement.outcome, judgement.observed, judgement.interval) == ("inconclusive", None, None)
+    assert "cannot be computed" in judgement.reason
 
 
 # ---------------------------------------------------------------------- features other than [CLS] and [SEP]
@@ -166,12 +166,12 @@ def heads(**kinds):
 
 
 def test_features_beside_special_tokens_by_hand():
-    found = heads(cls=[[0.5, 0.1]], sep=[[0.2, 0.6]], noun=[[0.1, 0.2]])
-    assert read("feature-ratio", found) == pytest.approx(0.2 / 0.5)
-    note = estimand("feature-ratio", found).notes[0]
+    attention = heads(cls=[[0.5, 0.1]], sep=[[0.2, 0.6]], noun=[[0.1, 0.2]])
+    assert read("feature-ratio", attention) == pytest.approx(0.2 / 0.5)
+    note = estimand("feature-ratio", attention).notes[0]
     assert note.startswith("best heads: cls 0.500, sep 0.600, noun 0.200, verb 0.010")
-    assert estimand("feature-ratio", found).notes[1] == "left out: negation (in 0 inputs)"
-    assert verdict("E4-qqp", found).outcome == "reproduced"
+    assert estimand("feature-ratio", attention).notes[1] == "left out: negation (in 0 inputs)"
+    assert verdict("E4-qqp", attention).outcome == "reproduced"
     assert verdict("E4-qqp", heads(cls=[[0.5, 0.1]], sep=[[0.2, 0.6]], noun=[[0.3, 0.2]])).outcome == "deviates"
     gone = heads(cls=[[NAN, NAN]], sep=[[0.2, 0.6]], noun=[[0.3, 0.2]])
     assert verdict("E4-qqp", gone).outcome == "not applicable"
@@ -189,7 +189,7 @@ def test_a_kind_that_few_inputs_have_decides_nothing_among_kinds():
                  **{kind: always([[0.1, 0.1]]) for kind in ("noun", "verb", "pronoun", "subject", "object")})
         for always, some in ((in_inputs(40), in_inputs(3)), (in_inputs(40), in_inputs(30)))
     )  # fmt: skip
-    assert [verdict("E4-qqp", found).outcome for found in (three, thirty)] == ["reproduced", "deviates"]
+    assert [verdict("E4-qqp", attention).outcome for attention in (three, thirty)] == ["reproduced", "deviates"]
     assert "left out: negation (in 3 inputs)" in verdict("E4-qqp", three).reason
     few = features("qqp", **{kind: in_inputs(20, 20)([[0.1, 0.1]]) for kind in ("cls", "sep", *LINGUISTIC)})
     assert "fewer than 30 examples" in verdict("E4-qqp", few).reason
@@ -198,8 +198,8 @@ def test_a_kind_that_few_inputs_have_decides_nothing_among_kinds():
 def test_a_claim_about_a_kind_that_few_inputs_have_is_inconclusive():
     rows = {"cls": [0.1] * 40, "sep": [0.3] * 40, "punctuation": [0.4] * 25 + [NAN] * 15}
     assert verdict("F2-mrpc", cls_rows(**rows)).outcome == "reproduced"  # over [CLS] alone
-    found = verdict("F2-rte-punctuation", cls_rows(**rows))
-    assert (found.outcome, "fewer than 30 examples" in found.reason) == ("inconclusive", True)
+    of_punctuation = verdict("F2-rte-punctuation", cls_rows(**rows))
+    assert (of_punctuation.outcome, "fewer than 30 examples" in of_punctuation.reason) == ("inconclusive", True)
 
 
 def cls_rows(task_name="mrpc", **kinds):
@@ -209,12 +209,12 @@ def cls_rows(task_name="mrpc", **kinds):
 
 
 def test_targets_of_the_last_cls_match_manual_computation():
-    found = cls_rows(cls=[0.1, 0.1], sep=[0.5, 0.3], noun=[0.2, NAN], verb=[0.1, 0.15], negation=[NAN, NAN])
-    assert read("cls-row-lead", found) == pytest.approx(0.4 - 0.2)
-    assert read("cls-row-lead", found, kind="verb") == pytest.approx(0.125 - 0.4)
-    note = estimand("cls-row-lead", found).notes[0]
+    rows = cls_rows(cls=[0.1, 0.1], sep=[0.5, 0.3], noun=[0.2, NAN], verb=[0.1, 0.15], negation=[NAN, NAN])
+    assert read("cls-row-lead", rows) == pytest.approx(0.4 - 0.2)
+    assert read("cls-row-lead", rows, kind="verb") == pytest.approx(0.125 - 0.4)
+    note = estimand("cls-row-lead", rows).notes[0]
     assert note == "sep 0.400, noun 0.200, verb 0.125, cls 0.100"
-    assert estimand("cls-row-lead", found).parts == pytest.approx([0.3, 0.2, 0.275])  # over [CLS], nouns and verbs
+    assert estimand("cls-row-lead", rows).parts == pytest.approx([0.3, 0.2, 0.275])  # over [CLS], nouns and verbs
 
 
 def test_targets_of_the_last_cls_can_pass_and_fail():

@@ -63,8 +63,8 @@ def test_a_claim_without_a_measure_is_no_case():
 def test_each_measure_has_its_own_cases():
     by_measure = {name: cases(name) for name in ("scores", "attention-change", "special-tokens")}
     assert all(by_measure.values())
-    for name, found in by_measure.items():
-        assert {case.claim.measure for case in found} == {name}
+    for name, of_measure in by_measure.items():
+        assert {case.claim.measure for case in of_measure} == {name}
 
 
 def test_the_measures_own_claims_read_that_measure_first():
@@ -102,10 +102,10 @@ def test_table_1_is_copied_right():
         "random-f1": {"mrpc": 81.2, "qqp": 0.0},
         "pretrained-f1": {"mrpc": 87.9, "qqp": 65.2},
     }
-    found = {
+    published = {
         claim.variant: {n: f.published for n, f in claim.tasks.items()} for claim in load_claims() if claim.id == "D1"
     }
-    assert found == columns
+    assert published == columns
 
 
 def test_the_published_figures_have_the_models_shape():
@@ -146,10 +146,10 @@ def test_an_id_stands_for_all_variants_on_all_tasks_or_on_one():
 
 
 def test_a_letter_selects_its_family_except_claims_on_request():
-    found = {case.claim.name for case in find_cases("g")}
-    assert found == {claim.name for claim in load_claims() if claim.family == "G" and not claim.on_request}
-    assert "G1" in found
-    assert "G9" not in {name[:2] for name in found}
+    names = {case.claim.name for case in find_cases("g")}
+    assert names == {claim.name for claim in load_claims() if claim.family == "G" and not claim.on_request}
+    assert "G1" in names
+    assert "G9" not in {name[:2] for name in names}
 
 
 def test_every_name_that_is_printed_is_understood():
@@ -204,12 +204,12 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
 def test_a_mistake_is_named_with_file_and_line(tmp_path, text, line, message):
     with pytest.raises(UserError) as error:
         load_claims(expected(tmp_path, text))
-    told = str(error.value)
-    assert told.startswith(f"{tmp_path / 'C.yaml'}, line ")
-    assert message in told
-    assert "\n" not in told
+    complaint = str(error.value)
+    assert complaint.startswith(f"{tmp_path / 'C.yaml'}, line ")
+    assert message in complaint
+    assert "\n" not in complaint
     if line is not None:
-        assert f", line {line}: " in told
+        assert f", line {line}: " in complaint
 
 
 def test_no_id_is_defined_twice_even_in_two_files(tmp_path):
@@ -275,8 +275,8 @@ def test_how_often_a_training_is_saved_is_part_of_no_key():
 
 
 def test_the_projects_settings_are_k19s():
-    found = load_settings().finetune
-    read = found.batch_size, found.epochs, found.learning_rate, found.warmup, found.max_length
+    finetuning = load_settings().finetune
+    read = finetuning.batch_size, finetuning.epochs, finetuning.learning_rate, finetuning.warmup, finetuning.max_length
     assert read == (32, 3, 5e-5, 0.1, 128)
     assert (load_settings().attention.examples, load_settings().attention.max_length) == (1000, 200)
 

@@ -50,13 +50,13 @@ def scores(seeds: int, *, level=64.0, std: float, examples=277, rng: np.random.G
     own, seen = rng.normal(size=(seeds, examples)), rng.normal(size=(1, examples))
     right = norm.cdf((own + seen) / np.sqrt(2)) < (level + std * rng.normal(size=(seeds, 1))) / 100
     answers = [
-        np.ones_like(target) if dead else np.where(one, target, 1 - target)
-        for one, dead in zip(right, rng.random(seeds) < collapse, strict=True)
+        np.ones_like(target) if dead else np.where(of_seed, target, 1 - target)
+        for of_seed, dead in zip(right, rng.random(seeds) < collapse, strict=True)
     ]
-    found = [scored(one, target, constant=bool(np.ptp(one) == 0)) for one in answers]
+    measurements = [scored(of_seed, target, constant=bool(np.ptp(of_seed) == 0)) for of_seed in answers]
     return [
-        needed("score", replace(one, subject=replace(one.subject, seed=seed)))
-        for seed, one in enumerate(found, start=1)
+        needed("score", replace(of_seed, subject=replace(of_seed.subject, seed=seed)))
+        for seed, of_seed in enumerate(measurements, start=1)
     ]
 
 
@@ -111,7 +111,7 @@ def test_a_decision_is_never_taken_back_by_further_seeds():
 def test_a_verdict_does_not_depend_on_how_many_seeds_there_were_at_its_analysis():
     by_seed = growth(0.6, ratio=1.0)
     one_by_one = [judge_interim(GROWS, by_seed[:count], QUICK) for count in range(1, LAST + 1)]
-    ended = next((one for one in one_by_one if not one.open), one_by_one[-1])
+    ended = next((verdict for verdict in one_by_one if not verdict.open), one_by_one[-1])
     at_once = judge_in_sequence(GROWS, by_seed, QUICK)
     assert (at_once.outcome, at_once.interval, seeds_of(at_once)) == (ended.outcome, ended.interval, seeds_of(ended))
 
@@ -143,8 +143,8 @@ def test_a_claim_without_seeds_is_analysed_once_at_the_full_level():
 def test_a_figure_is_reproduced_only_at_the_last_analysis():
     by_seed = scores(LAST, std=1.0, rng=np.random.default_rng(2))
     seen = [judge_interim(figure(64.0), by_seed[:count], QUICK) for count in range(1, LAST + 1)]
-    assert [one.outcome for one in seen] == ["inconclusive"] * 4 + ["reproduced"]
-    assert [one.open for one in seen] == [True] * 4 + [False]
+    assert [verdict.outcome for verdict in seen] == ["inconclusive"] * 4 + ["reproduced"]
+    assert [verdict.open for verdict in seen] == [True] * 4 + [False]
     assert seen[-1].remarks[0] == "analysis after 5 of at most 5 seeds (95 % interval)"
     assert "so far" in seen[2].reason
 
@@ -202,11 +202,11 @@ def test_seeds_that_learned_nothing_are_replaced():
 
 def test_a_training_of_which_three_seeds_learn_nothing_ends():
     dead = scores(4, std=1.0, rng=np.random.default_rng(4), collapse=1.0)
-    dead = [needed("score", replace(one["scores"], subject=replace(one["scores"].subject, seed=seed)))
-            for seed, one in enumerate(dead, start=1)]  # fmt: skip
+    dead = [needed("score", replace(of_seed["scores"], subject=replace(of_seed["scores"].subject, seed=seed)))
+            for seed, of_seed in enumerate(dead, start=1)]  # fmt: skip
     seen = [judge_interim(figure(64.0), dead[:count], QUICK) for count in (1, 2, 3)]
-    assert [one.outcome for one in seen] == ["degenerate"] * 3
-    assert [one.open for one in seen] == [True, True, False]
+    assert [of_seed.outcome for of_seed in seen] == ["degenerate"] * 3
+    assert [of_seed.open for of_seed in seen] == [True, True, False]
 
 
 # ---------------------------------------------------------------------- errors

@@ -36,21 +36,25 @@ def verdict(case=HALF, seeds=3, **heterogeneous):
 
 @pytest.mark.parametrize(("special", "stripes", "outcome"), [(30, 10, "reproduced"), (60, 80, "deviates")])
 def test_where_both_readings_say_the_same_that_is_the_verdict(special, stripes, outcome):
-    found = verdict(special=special, stripes=stripes)
-    assert found.outcome == outcome
-    assert {name: one.outcome for name, one in found.readings.items()} == dict.fromkeys(READINGS, outcome)
-    assert found.observed == pytest.approx(special, abs=1)
+    judgement = verdict(special=special, stripes=stripes)
+    assert judgement.outcome == outcome
+    assert {name: of_reading.outcome for name, of_reading in judgement.readings.items()} == dict.fromkeys(
+        READINGS, outcome
+    )
+    assert judgement.observed == pytest.approx(special, abs=1)
 
 
 def test_where_they_part_the_reading_decides_and_both_are_shown():
-    found = verdict(special=60, stripes=10)
-    assert found.outcome == "inconclusive"
-    both = found.readings["special"], found.readings["stripes"]
-    special, stripes = (f"{format_number(one.observed)} {format_interval(one.interval)}" for one in both)
-    assert found.reason == f"the readings disagree: special deviates ({special}), stripes reproduced ({stripes})"
-    assert found.power == ""  # no seed decides what a word means
-    assert not found.open
-    for shown in (describe(found), " ".join(verdict_row(found))):
+    judgement = verdict(special=60, stripes=10)
+    assert judgement.outcome == "inconclusive"
+    both = judgement.readings["special"], judgement.readings["stripes"]
+    special, stripes = (
+        f"{format_number(of_reading.observed)} {format_interval(of_reading.interval)}" for of_reading in both
+    )
+    assert judgement.reason == f"the readings disagree: special deviates ({special}), stripes reproduced ({stripes})"
+    assert judgement.power == ""  # no seed decides what a word means
+    assert not judgement.open
+    for shown in (describe(judgement), " ".join(verdict_row(judgement))):
         assert f"special {special}, stripes {stripes}" in shown
 
 
@@ -64,14 +68,14 @@ def test_each_reading_is_judged_as_if_it_were_the_only_one():
 
 
 def test_error_rates_are_those_at_which_every_reading_says_so():
-    found = verdict(special=45, stripes=10)
-    assert found.p_against == max(one.p_against for one in found.readings.values())
-    assert found.p_for == max(one.p_for for one in found.readings.values())
+    judgement = verdict(special=45, stripes=10)
+    assert judgement.p_against == max(of_reading.p_against for of_reading in judgement.readings.values())
+    assert judgement.p_for == max(of_reading.p_for for of_reading in judgement.readings.values())
 
 
 def test_the_data_has_both_readings():
     data = verdict(special=60, stripes=10).as_json()
-    assert {name: one["verdict"] for name, one in data["readings"].items()} == {
+    assert {name: of_reading["verdict"] for name, of_reading in data["readings"].items()} == {
         "special": "deviates", "stripes": "reproduced"
     }  # fmt: skip
     assert data["observed"] == data["readings"]["special"]["observed"]
@@ -80,8 +84,8 @@ def test_the_data_has_both_readings():
 def test_a_model_of_which_some_maps_are_no_numbers_is_degenerate_once():
     whole = shares(1, special=60, stripes=10)
     corrupt = {**whole.samples, "stripes_predicted": whole.samples["stripes_predicted"] - 1}
-    found = judge(HALF, [{"patterns": dataclasses.replace(whole, samples=corrupt)}], SETTINGS)
-    assert (found.outcome, found.readings) == ("degenerate", {})
+    judgement = judge(HALF, [{"patterns": dataclasses.replace(whole, samples=corrupt)}], SETTINGS)
+    assert (judgement.outcome, judgement.readings) == ("degenerate", {})
 
 
 def test_claims_about_classes_of_maps_are_judged_under_each_reading_unless_they_name_one():

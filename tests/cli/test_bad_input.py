@@ -122,13 +122,13 @@ def test_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
     call = ["measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared]
     call += ["--json", tmp_path / "sets.json"]
     run(capsys, *call, "--heads", "1.1  pairs:2")
-    found = json.loads((tmp_path / "sets.json").read_text())
-    assert found["values"]["sets"][:2] == ["1.1", "2.1+2.2"]
-    assert len(found["values"]["score"]) == len(found["values"]["sets"])
+    of_sets = json.loads((tmp_path / "sets.json").read_text())
+    assert of_sets["values"]["sets"][:2] == ["1.1", "2.1+2.2"]
+    assert len(of_sets["values"]["score"]) == len(of_sets["values"]["sets"])
     run(capsys, *call)
     whole = json.loads((tmp_path / "sets.json").read_text())
-    assert whole["values"]["score"][0][0] == found["values"]["score"][0]
-    assert whole["values"]["baseline"] == found["values"]["baseline"]
+    assert whole["values"]["score"][0][0] == of_sets["values"]["score"][0]
+    assert whole["values"]["baseline"] == of_sets["values"]["baseline"]
 
 
 def test_an_unwritable_store_is_one_line_and_nothing_is_lost(capsys, shared, tmp_path):

@@ -193,9 +193,9 @@ def test_measure_all_continues_after_a_failure(capsys, shared, monkeypatch, tmp_
     code, errors = outcome([str(word) for word in call])
     assert code == 2
     assert errors.splitlines()[-1].startswith("bertsecrets: 1 of 3 measurements failed (scores)")
-    kept = {path.name.split("-own")[0] for path in (tmp_path / "kept").iterdir()}
-    assert any(name.startswith("special-tokens") for name in kept)
-    assert not any(name.startswith("scores") for name in kept)
+    saved = {path.name.split("-own")[0] for path in (tmp_path / "kept").iterdir()}
+    assert any(name.startswith("special-tokens") for name in saved)
+    assert not any(name.startswith("scores") for name in saved)
 
 
 def test_arguments_that_are_not_valid_text_are_refused(capsys):
@@ -243,8 +243,8 @@ def test_claims_that_do_not_apply_to_a_model_do_not_affect_others(
     chosen = [word for name in ("C1p", "D2-rte", "E1-rte", "G1-rte", "D1-rte-pretrained") for word in ("--claim", name)]
     more = ("--model", folder, "--grid-limit", 4, "--json", tmp_path / "v.json")
     assert main([str(word) for word in ("report", "--task", "rte", *chosen, *shared[2:], *more)]) in (0, 1)
-    found = {one["claim"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
-    assert set(found) == {"C1p", "D1", "D2", "E1", "G1"}
-    assert {name for name, one in found.items() if one["verdict"] == "not applicable"} == claims
-    assert all(reason in found[name]["reason"] for name in claims)
-    assert not [one for one in found.values() if one["verdict"] is None]
+    verdicts = {verdict["claim"]: verdict for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
+    assert set(verdicts) == {"C1p", "D1", "D2", "E1", "G1"}
+    assert {name for name, verdict in verdicts.items() if verdict["verdict"] == "not applicable"} == claims
+    assert all(reason in verdicts[name]["reason"] for name in claims)
+    assert not [verdict for verdict in verdicts.values() if verdict["verdict"] is None]

@@ -39,24 +39,24 @@ def watched(tmp_path, *call):
 
 
 def test_a_hub_model_is_read_from_the_cache_without_network(tmp_path):
-    code, attempts, told = watched(tmp_path, "fetch", "--task", "rte", "--offline")
+    code, attempts, errors = watched(tmp_path, "fetch", "--task", "rte", "--offline")
     assert (code, attempts) == (2, 0)
-    assert "is not cached, and offline mode forbids downloads" in told
+    assert "is not cached, and offline mode forbids downloads" in errors
 
 
 def test_hub_data_are_read_from_the_cache_without_network(tmp_path, tiny_bert):
-    code, attempts, told = watched(tmp_path, "fetch", "--model", tiny_bert, "--task", "rte", "--offline")
+    code, attempts, errors = watched(tmp_path, "fetch", "--model", tiny_bert, "--task", "rte", "--offline")
     assert (code, attempts) == (2, 0)
-    assert "GLUE's RTE is not cached" in told
+    assert "GLUE's RTE is not cached" in errors
 
 
 def test_local_folders_need_no_network(tmp_path, tiny_bert, tiny_glue, quick_params, monkeypatch):
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(quick_params))
     call = ["measure", "attention-change", "--model", tiny_bert, "--task", "rte", "--glue", tiny_glue]
-    code, attempts, told = watched(
+    code, attempts, errors = watched(
         tmp_path, *call, "--allow-unofficial-data", "--offline", "--json", tmp_path / "c.json"
     )
-    assert (code, attempts) == (0, 0), told
+    assert (code, attempts) == (0, 0), errors
 
 
 def test_without_offline_the_hub_is_contacted(tmp_path):

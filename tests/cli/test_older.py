@@ -60,8 +60,8 @@ def test_entries_of_older_versions_are_reused_only_with_accept_older(capsys, sha
     verdict = judge(case, [{"scores": taken}], load_settings().judge)
     assert said(verdict.remarks) == (True, True)
 
-    (kept,) = Shelf.read(tmp_path / "kept").measurements
-    assert said(judge(case, [{"scores": kept}], load_settings().judge).remarks) == (True, True)
+    (saved,) = Shelf.read(tmp_path / "kept").measurements
+    assert said(judge(case, [{"scores": saved}], load_settings().judge).remarks) == (True, True)
 
     plain = Session(options)
     of_export = plain.measure("scores", "rte", checkpoint=tmp_path / "exported")

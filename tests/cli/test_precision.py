@@ -58,8 +58,8 @@ def test_each_precision_has_its_own_checkpoint_and_auto_shares_one(native, tmp_p
     full = manifest(session(tmp_path, tiny_glue, tiny_bert))
     half = manifest(session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16"))
     auto = manifest(session(tmp_path, tiny_glue, tiny_bert, precision="auto"))
-    assert [one["key"]["inputs"]["finetune"]["precision"] for one in (full, half)] == ["float32", "bfloat16"]
-    assert [one["training"]["precision"] for one in (full, half)] == ["float32", "bfloat16"]
+    assert [entry["key"]["inputs"]["finetune"]["precision"] for entry in (full, half)] == ["float32", "bfloat16"]
+    assert [entry["training"]["precision"] for entry in (full, half)] == ["float32", "bfloat16"]
     assert full["files"]["model.safetensors"] != half["files"]["model.safetensors"]
     assert auto == half
 

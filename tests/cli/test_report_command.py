@@ -34,17 +34,17 @@ def test_the_claims_about_gpt2_run_on_gpt2(gpt2, rest, tmp_path):
     claims = [word for name in ("H1-scratch", "H2", "H5") for word in ("--claim", name)]
     words = ["report", "--model", gpt2, "--task", "rte", "--seeds", 1, *claims, "--json", tmp_path / "v.json", *rest]
     assert main(list(map(str, words))) in (0, 1)  # a claim may deviate
-    of = {one["id"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
+    of = {verdict["id"]: verdict for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
     assert set(of) == {"H1-rte-scratch", "H2-rte", *(f"H5-rte-{name}" for name in ("best", "mean", "worst"))} | {
         "H5-rte-first-layer"
     }
-    assert all(one["observed"] is not None for one in of.values())
+    assert all(verdict["observed"] is not None for verdict in of.values())
 
 
 def test_claims_about_gpt2_are_not_judged_for_other_architectures(capsys, tiny_bert, rest, tmp_path):
     run(capsys, "report", "--model", tiny_bert, "--task", "rte", "--seeds", 1, "--claim", "C2", "--claim", "H2",
         "--json", tmp_path / "v.json", *rest)  # fmt: skip
-    assert [one["id"] for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]] == ["C2-rte"]
+    assert [verdict["id"] for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]] == ["C2-rte"]
     line = told(capsys, "report", "--model", tiny_bert, "--task", "rte", "--claim", "H2", *rest)
     assert line == "bertsecrets: H2-rte is about gpt2: name one with --model"
 

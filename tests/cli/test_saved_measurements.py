@@ -23,8 +23,8 @@ def shelf(tmp_path):
     """Scores of model `m`, fine-tuned with seeds 1, 2 and 4, untrained with 1 and 2."""
     for initialisation, seeds in {"pretrained": (1, 2, 4), "untrained": (1, 2)}.items():
         for seed in seeds:
-            found = measured("scores", {"accuracy": 1.0}, {"predicted": [1] * 9, "target": [1] * 9})
-            keep(replace(found, subject=Subject("m", "rte", initialisation, seed)), tmp_path / "kept")
+            scores = measured("scores", {"accuracy": 1.0}, {"predicted": [1] * 9, "target": [1] * 9})
+            keep(replace(scores, subject=Subject("m", "rte", initialisation, seed)), tmp_path / "kept")
     return tmp_path / "kept"
 
 

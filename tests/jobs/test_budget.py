@@ -97,7 +97,7 @@ def test_a_plan_lists_as_many_seeds_as_the_budget_is_enough_for(capsys, shared, 
 
 def test_a_plan_is_cut_where_the_next_seed_would_exceed_the_budget():
     requests = [Request(None, Subject("m", "rte", "pretrained", seed)) for seed in (1, 2, 3)]
-    estimates = [JobEstimate(one, "to do", 60.0, "a test", 0, 0) for one in requests]
+    estimates = [JobEstimate(request, "to do", 60.0, "a test", 0, 0) for request in requests]
     assert [len(within(estimates, budget, 1)) for budget in (30, 60, 119, 120, 180, None)] == [1, 1, 1, 2, 3, 3]
     assert len(within(estimates, 120, at_once=2)) == 3
 

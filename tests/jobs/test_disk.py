@@ -72,8 +72,8 @@ def test_a_plan_shows_the_disk_space_for_each_retention_setting(capsys, shared, 
     words = ["plan", *shared, "--store", str(tmp_path), *FEW]
     assert " with --keep-checkpoints none; " in run(capsys, *words).splitlines()[-1]
     data = json.loads(run(capsys, *words, "--json"))["disk"]
-    kept = {keep: sizes["kept_bytes"] for keep, sizes in data["by_keep_checkpoints"].items()}
-    assert kept["none"] < kept["full"]
+    kept_bytes = {keep: sizes["kept_bytes"] for keep, sizes in data["by_keep_checkpoints"].items()}
+    assert kept_bytes["none"] < kept_bytes["full"]
     assert data["checkpoints"] == 2
     assert data["free_bytes"] > 0
 

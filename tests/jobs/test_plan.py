@@ -37,9 +37,9 @@ def plan(tiny_bert, tiny_glue) -> Plan:
 
 def assert_each_request_comes_after_what_it_waits_for(plan):
     requests = list(plan)
-    for place, one in enumerate(requests):
-        assert set(waits_for(plan, one)) <= set(requests[:place])
-        assert one.training is None or one.training in plan
+    for place, step in enumerate(requests):
+        assert set(waits_for(plan, step)) <= set(requests[:place])
+        assert step.training is None or step.training in plan
 
 
 def test_each_request_follows_its_dependencies(plan):
@@ -50,11 +50,11 @@ def test_each_request_follows_its_dependencies(plan):
 def test_the_paper_is_planned_in_order(tiny_bert, tiny_glue):
     plan = plan_of_paper(tiny_bert, tiny_glue, {case.task for case in cases()})
     assert_each_request_comes_after_what_it_waits_for(plan)
-    assert len({one.subject for one in plan if one.measure is None}) == 7 * 4 * 5
+    assert len({step.subject for step in plan if step.measure is None}) == 7 * 4 * 5
 
 
 def test_a_measurement_waits_for_the_pass_that_yields_it(plan):
-    subject = next(one.subject for one in plan if one.measure == "attention-change" and not one.options)
+    subject = next(step.subject for step in plan if step.measure == "attention-change" and not step.options)
     leader = plan[Request("special-tokens", subject)]
     assert leader is not None
     assert leader.measure in ("attention-change", "patterns")
@@ -97,8 +97,8 @@ def test_a_plan_of_an_empty_store_loads_no_weights_and_says_that_times_are_unkno
     plan = planned(capsys, given, *FEW)
     assert plan["totals"]["stored"] == 0
     assert plan["totals"]["seconds"] is None
-    assert all(one["memory_bytes"] > 0 for one in plan["jobs"])
-    assert {one["seconds_by"] for one in plan["jobs"] if one["measure"] is None} == {"unknown"}
+    assert all(entry["memory_bytes"] > 0 for entry in plan["jobs"])
+    assert {entry["seconds_by"] for entry in plan["jobs"] if entry["measure"] is None} == {"unknown"}
     weights = next(runs.glob("checkpoints/*pretrained-s1*")) / "model.safetensors"
     assert plan["jobs"][0]["disk_bytes"] == pytest.approx(weights.stat().st_size, rel=0.05)
     assert "this store has no record of such a job yet" in run(capsys, "plan", *given, "--task", "rte", *FEW)
@@ -108,10 +108,12 @@ def test_a_plan_of_an_empty_store_loads_no_weights_and_says_that_times_are_unkno
 def test_tasks_without_data_are_planned_with_the_official_rows(capsys, shared):
     plan = json.loads(run(capsys, "plan", *shared, "--task", "rte", "--task", "mnli", "--claim", "D1", "--json"))
     assert plan["without_data"] == ["mnli"]
-    training = next(one for one in plan["jobs"] if one["task"] == "mnli" and one["initialisation"] == "pretrained")
+    training = next(
+        entry for entry in plan["jobs"] if entry["task"] == "mnli" and entry["initialisation"] == "pretrained"
+    )
     assert training["seconds_by"] == "on record for rte"
     again = planned(capsys, shared, "--claim", "D1", "--seeds", 3)["jobs"]
-    assert training["seconds"] > 100 * next(one["seconds"] for one in again if one["what"].endswith("seed 3"))
+    assert training["seconds"] > 100 * next(entry["seconds"] for entry in again if entry["what"].endswith("seed 3"))
 
 
 def test_a_plan_for_a_model_that_is_not_here_has_no_costs(capsys, tiny_glue, tmp_path):
@@ -270,7 +272,7 @@ def decided(budget, at_once=1):
         return frozenset({Request(None, own.subject), own})
 
     costs = {None: 10.0, "scores": 1.0, "features": 5.0, "relations": 0.0}
-    seconds = {one: costs[one.measure] for case in prospects for seed in range(1, 6) for one in needs(case, seed)}
+    seconds = {step: costs[step.measure] for case in prospects for seed in range(1, 6) for step in needs(case, seed)}
     chosen = decided_within(budget, prospects, needs, seconds, at_once)
     return [(choice.case, choice.seeds, choice.chance, choice.seconds) for choice in chosen]
 
@@ -287,8 +289,10 @@ def test_a_budget_pays_shared_trainings_once_and_decides_what_it_can():
 def test_plan_lists_the_claims_that_a_budget_decides(capsys, shared, tmp_path, monkeypatch):
     from bertsecrets.claims import prospects
 
-    found = prospects.Prospects(made="", code="", assumptions=(), cases={"C1-rte": prospect(1, 1, 1, 1, 1)})
-    monkeypatch.setattr(prospects, "prospects", lambda: found)
+    prospects_on_record = prospects.Prospects(
+        made="", code="", assumptions=(), cases={"C1-rte": prospect(1, 1, 1, 1, 1)}
+    )
+    monkeypatch.setattr(prospects, "prospects", lambda: prospects_on_record)
     chosen = ("--claim", "C1", "--task", "rte", "--store", tmp_path, "--seeds", "auto", "--budget", "1h", "--decides")
     empty = run(capsys, "plan", *shared, *chosen)
     assert "1 of 1 claims are decided on average (bertsecrets explain" in run(capsys, "plan", *shared, *chosen[:-1])

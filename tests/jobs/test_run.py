@@ -97,7 +97,7 @@ def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs
     case = find_case("D2", "rte")
     plan = plan_for(session, [case], session.model, [1])
     made = {(m.measure, m.subject) for measured in session.measure_case(case, [1]) for m in measured.values()}
-    assert made == {(one.measure, one.subject) for one in plan if one.measure}
+    assert made == {(request.measure, request.subject) for request in plan if request.measure}
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ def test_replacing_an_export_never_loses_the_old_one_before_the_new_one_is_compl
     copy_whole(old, place)
     seen = set()
     for _ in killed_at_each_operation(lambda: copy_whole(new, place)):
-        found = place if place.exists() else place.with_name(".ck.replaced")
-        assert damage(found) is None
-        seen.add((found.name, (found / "sub" / "weights").read_text()))
+        export = place if place.exists() else place.with_name(".ck.replaced")
+        assert damage(export) is None
+        seen.add((export.name, (export / "sub" / "weights").read_text()))
         copy_whole(old, place)
         assert [path.name for path in place.parent.iterdir()] == ["ck"]  # leftovers are deleted
     assert seen == {("ck", "old"), (".ck.replaced", "old"), ("ck", "new")}

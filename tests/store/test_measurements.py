@@ -13,8 +13,8 @@ from bertsecrets.types import Subject
 
 
 def of_model(model: str, accuracy: float = 1.0):
-    kept = measured("scores", {"accuracy": accuracy}, {"predicted": [1] * 9, "target": [1] * 9})
-    return replace(kept, subject=Subject(model, "rte"))
+    scores = measured("scores", {"accuracy": accuracy}, {"predicted": [1] * 9, "target": [1] * 9})
+    return replace(scores, subject=Subject(model, "rte"))
 
 
 def test_models_with_the_same_last_name_are_saved_separately(tmp_path, monkeypatch):
@@ -31,8 +31,8 @@ def test_measuring_a_model_again_replaces_its_saved_measurement(tmp_path, monkey
     (tmp_path / "expA" / "model").mkdir(parents=True)
     for accuracy, name in enumerate(("expA/model", "./expA/model/", str(tmp_path / "expA" / "model"))):
         keep(of_model(name, accuracy), tmp_path / "kept")
-    (kept,) = Shelf.read(tmp_path / "kept").measurements
-    assert kept.values["accuracy"] == 2.0
+    (saved,) = Shelf.read(tmp_path / "kept").measurements
+    assert saved.values["accuracy"] == 2.0
 
 
 def test_two_checkpoints_of_one_subject_are_saved_separately_and_refused_together(tmp_path):
@@ -73,8 +73,8 @@ def test_leftovers_of_killed_runs_are_not_read(tmp_path):
     hidden.mkdir()
     save(of_model("m", accuracy=0.0), hidden)
     shutil.copytree(hidden, tmp_path / "kept" / ".old" / "fresh")
-    (kept,) = Shelf.read(tmp_path / "kept").measurements
-    assert kept.values["accuracy"] == 1.0
+    (saved,) = Shelf.read(tmp_path / "kept").measurements
+    assert saved.values["accuracy"] == 1.0
 
 
 @pytest.mark.parametrize("file", [VALUES, SAMPLES, "manifest.json"])
