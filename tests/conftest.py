@@ -208,7 +208,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 def browser():
     """A Chromium without a window; tests that need it are skipped where none is installed."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    path = next((executable for name in BROWSERS if (executable := shutil.which(name))), None)
     if path is None:
         pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
     with sync_api.sync_playwright() as driver:

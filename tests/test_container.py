@@ -14,13 +14,13 @@ RECIPE = (CONTAINER / "Containerfile").read_text(encoding="utf-8")
 def pinned(name: str) -> dict[str, list[str]]:
     """The packages of a lock file with their versions; each has a digest."""
     entries = re.split(r"\n(?=\S)", (CONTAINER / name).read_text(encoding="utf-8").strip())
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for entry in entries:
         match = re.match(r"([a-z0-9.-]+)==(\S+)", entry)
         assert match, entry
         assert "--hash=sha256:" in entry, match[1]
-        found.setdefault(match[1], []).append(match[2])
-    return found
+        versions.setdefault(match[1], []).append(match[2])
+    return versions
 
 
 @pytest.mark.parametrize("torch", ["cuda", "cpu"])
@@ -28,13 +28,17 @@ def test_lock_files_pin_everything_that_the_suite_depends_on(torch):
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
-        *(one for extra in ("minilm", "report", "spacy") for one in project["project"]["optional-dependencies"][extra]),
+        *(
+            requirement
+            for extra in ("minilm", "report", "spacy")
+            for requirement in project["project"]["optional-dependencies"][extra]
+        ),
         *project["build-system"]["requires"],
     ]
     versions = pinned("requirements.txt") | pinned(f"torch-{torch}.txt")
-    for one in map(Requirement, wanted):
-        assert one.name in versions, one
-        assert all(one.specifier.contains(version) for version in versions[one.name]), one
+    for requirement in map(Requirement, wanted):
+        assert requirement.name in versions, requirement
+        assert all(requirement.specifier.contains(version) for version in versions[requirement.name]), requirement
 
 
 def test_lock_files_agree():
@@ -44,7 +48,7 @@ def test_lock_files_agree():
     }
     for name in locks[0].keys() & locks[1].keys():
         assert locks[0][name] == locks[1][name]
-    assert {one for one in locks[2] if locks[2][one] != locks[1][one]} == {"torch"}
+    assert {package for package in locks[2] if locks[2][package] != locks[1][package]} == {"torch"}
     assert {f"{name}=={version}" for name, versions in locks[0].items() for version in versions} <= development
 
 

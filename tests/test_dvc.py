@@ -169,9 +169,9 @@ def test_sets_of_parameters_can_take_the_place_of_the_papers_and_of_each_other(t
 def _documented(*words: str) -> list[list[str]]:
     """Return the commands of docs/dvc.md that start with these words."""
     commands = [command for block in blocks(DOCS / "dvc.md") if block.language == "sh" for command in block.commands]
-    found = [command for command in commands if command[: len(words)] == list(words)]
-    assert found
-    return found
+    matching = [command for command in commands if command[: len(words)] == list(words)]
+    assert matching
+    return matching
 
 
 def test_documented_values_can_be_set_in_the_parameter_file(tmp_path):

@@ -174,7 +174,7 @@ def test_all_pinned_models_have_published_digests():
         assert all(len(sha256) == 64 for sha256 in files.values())
         assert files is glue.PUBLISHED or {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
     assert all(len(sha256) == 64 for sha256 in families.MPNET_PARTS.values())
-    stems = {f"{one.name}/{split}" for one in TASKS.values() for split in ("train", one.dev_split)}
+    stems = {f"{glue_task.name}/{split}" for glue_task in TASKS.values() for split in ("train", glue_task.dev_split)}
     assert {name.rsplit("-", 3)[0] for name in glue.PUBLISHED} == stems
 
 

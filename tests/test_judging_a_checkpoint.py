@@ -39,7 +39,7 @@ def verdicts(capsys, tmp_path, *words):
     code, errors = outcome([str(word) for word in ("report", *words, "--json", tmp_path / "v.json")])
     assert code in (0, 1), errors
     assert " to train, " not in errors
-    return {one["id"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
+    return {verdict["id"]: verdict for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
 
 
 def test_a_checkpoint_alone_supports_measures_without_another_model(capsys, own, without_model, tmp_path):
@@ -59,7 +59,7 @@ def test_with_its_pretrained_model_it_also_supports_comparisons(
 ):
     given = (*without_model, "--model", tiny_bert, "--checkpoint", own)
     of = verdicts(capsys, tmp_path, "--task", "rte", *SOME, *given)
-    left = {name for name, one in of.items() if one["verdict"] == "not applicable"}
+    left = {name for name, verdict in of.items() if verdict["verdict"] == "not applicable"}
     assert left == {"D1-rte-frozen", "D1-rte-random", "D3-rte", "E1-rte-crossing"}
     assert of["C2-rte"]["remarks"][0] == "this checkpoint"
     made = [path.name for path in (tmp_path / "runs" / "checkpoints").iterdir() if not path.name.startswith(".")]
@@ -76,10 +76,12 @@ def test_the_judged_weights_are_identified_by_their_digest(own, without_model, t
 
     moved = shutil.copytree(own, tmp_path / "moved")
     first, second = judged(own), judged(moved)
-    assert {one.provenance.weights for one in first.measurements} == {ModelRef.in_folder(own).identity()}
+    assert {measurement.provenance.weights for measurement in first.measurements} == {
+        ModelRef.in_folder(own).identity()
+    }
     assert (first.reused, second.reused) == (False, True)
-    kept = [path.read_text() for path in (tmp_path / "runs" / "history").rglob("*.json")]
-    assert all(ModelRef.in_folder(own).identity()[:12] in text for text in kept)
+    records = [path.read_text() for path in (tmp_path / "runs" / "history").rglob("*.json")]
+    assert all(ModelRef.in_folder(own).identity()[:12] in text for text in records)
 
 
 def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, without_model, own_bert, tmp_path):
@@ -113,8 +115,10 @@ def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
 
     code, output = bench("--task", "RTE")
     assert code in (0, 1), output
-    of = {one["id"]: one for one in json.loads((tmp_path / "b.json").read_text())["bertsecrets"]["verdicts"]}
-    assert {one["task"] for one in of.values()} == {"rte"}
+    of = {
+        verdict["id"]: verdict for verdict in json.loads((tmp_path / "b.json").read_text())["bertsecrets"]["verdicts"]
+    }
+    assert {verdict["task"] for verdict in of.values()} == {"rte"}
     assert of["C2-rte"]["reason"] == OF_PRETRAINED
     assert of["E1-rte"]["models"] == [str(own)]
     code, output = bench()

@@ -84,7 +84,9 @@ def test_retraining_with_different_weights_invalidates_measurements(store, tiny_
     def train_otherwise(self, made, folder, states):
         facts = train(self, made, folder, states)
         tensors = load_file(folder / "model.safetensors")
-        save_file({name: 1.01 * one for name, one in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
+        save_file(
+            {name: 1.01 * tensor for name, tensor in tensors.items()}, folder / "model.safetensors", {"format": "pt"}
+        )
         return facts
 
     monkeypatch.setattr(CheckpointCache, "_train", train_otherwise)
@@ -134,7 +136,7 @@ def reported(capsys, command, shared, room, *more):
     words = [*command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
     code = main([str(word) for word in words])
     verdicts = json.loads((room / "verdicts.json").read_text())["verdicts"]
-    values = {one["id"]: (one["verdict"], one["observed"], one["interval"]) for one in verdicts}
+    values = {verdict["id"]: (verdict["verdict"], verdict["observed"], verdict["interval"]) for verdict in verdicts}
     return code, values, capsys.readouterr()
 
 

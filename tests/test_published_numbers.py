@@ -147,7 +147,7 @@ def test_a_figure_may_be_the_difference_of_two(tmp_path):
 
 
 def test_a_reader_of_explain_sees_the_numbers():
-    (claim,) = (one for one in load_claims() if one.name == "D1-pretrained")
+    (claim,) = (candidate for candidate in load_claims() if candidate.name == "D1-pretrained")
     (line,) = (line for line in claim_lines(claim.cases, 0.95) if line.startswith("  RTE"))
     assert "2.77 (P20, five seeds)" in line
     assert "P20, five seeds: 63.25 +- 2.77" in line

@@ -116,9 +116,9 @@ def test_rows_of_a_smaller_limit_are_among_those_of_a_larger_one(bench, subject,
     """The rows that `attention.examples` and the limits take are the first of one order."""
     every = bench.measurement("special-tokens", subject).samples["cls"]
     for options, rows in ({}, 6), ({"limit": 10}, 6), ({"limit": 4}, 4):
-        found = opened(runs, tiny_glue, **options, settings=with_six_examples).measurement("special-tokens", subject)
-        np.testing.assert_allclose(found.samples["cls"], every[drawn(tiny_glue, rows)], atol=1e-6)
-        assert found.provenance.limit == (4 if rows == 4 else None)  # 10 rows would leave none of the six out
+        limited = opened(runs, tiny_glue, **options, settings=with_six_examples).measurement("special-tokens", subject)
+        np.testing.assert_allclose(limited.samples["cls"], every[drawn(tiny_glue, rows)], atol=1e-6)
+        assert limited.provenance.limit == (4 if rows == 4 else None)  # 10 rows would leave none of the six out
 
 
 def test_rows_first_reads_the_first_rows(bench, subject, runs, tiny_glue, with_six_examples):
@@ -142,18 +142,18 @@ def test_rows_first_reads_the_first_rows(bench, subject, runs, tiny_glue, with_s
 def test_samples_have_a_cluster_for_rows_that_share_a_text(measure, runs, tiny_bert, shared_texts):
     few = opened(runs, shared_texts, limit=4)
     init = "pretrained" if measure == "attention-change" else "untrained"
-    found = few.measurement(measure, Subject(str(tiny_bert), "rte", init))
+    measurement = few.measurement(measure, Subject(str(tiny_bert), "rte", init))
     rows = few.resources.rows.split("rte", "dev")
-    assert len(set(rows.sentence1)) < len(rows) == found.examples
-    assert found.samples["cluster"].dtype == np.int64
-    np.testing.assert_array_equal(found.samples["cluster"], text_clusters(rows))
+    assert len(set(rows.sentence1)) < len(rows) == measurement.examples
+    assert measurement.samples["cluster"].dtype == np.int64
+    np.testing.assert_array_equal(measurement.samples["cluster"], text_clusters(rows))
 
 
 def test_a_training_limit_is_recorded_also_for_exported_checkpoints(bench, subject, runs, tiny_glue, tmp_path):
     less = opened(runs, tiny_glue, train_limit=16)
-    found = less.measurement("scores", subject)
-    assert found.provenance.train_limit == 16
-    assert found.provenance.checkpoint != bench.measurement("scores", subject).provenance.checkpoint
+    limited = less.measurement("scores", subject)
+    assert limited.provenance.train_limit == 16
+    assert limited.provenance.checkpoint != bench.measurement("scores", subject).provenance.checkpoint
     folder = less.export_checkpoint(subject, tmp_path / "exported")
     assert bench.measurement("scores", subject, folder).provenance.train_limit == 16
 
@@ -181,9 +181,9 @@ def test_an_exported_checkpoint_without_manifest_gives_the_same_values(bench, su
     own = bench.measurement("scores", subject)
     folder = bench.export_checkpoint(subject, tmp_path / "mine")
     (folder / "manifest.json").unlink()
-    found = bench.measurement("scores", subject, folder)
-    assert found.values == own.values
-    assert (found.provenance.training, found.provenance.train_limit) == (None, None)
+    exported = bench.measurement("scores", subject, folder)
+    assert exported.values == own.values
+    assert (exported.provenance.training, exported.provenance.train_limit) == (None, None)
     change = bench.measurement("attention-change", subject, folder)
     np.testing.assert_allclose(change.values["cosine"], bench.measurement("attention-change", subject).values["cosine"])
 
@@ -199,24 +199,24 @@ def test_a_damaged_measurement_is_made_again(bench, subject, runs):
     for file in (runs / "measurements").glob("scores-tiny-bert-rte-pretrained-s1-*/measurement.json"):
         file.write_text(file.read_text() + " ")
     with pytest.warns(DamagedEntryWarning, match=r"measurement\.json has changed"):
-        found = bench.measurement("scores", subject)
-    assert not found.reused
+        repeated = bench.measurement("scores", subject)
+    assert not repeated.reused
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert bench.measurement("scores", subject).reused
 
 
 def test_saved_measurements_are_read_without_model_or_data(bench, subject, tmp_path):
-    one = bench.measurement("scores", subject)
-    kept = keep(one, tmp_path / "kept" / "a")
-    assert keep(one, tmp_path / "kept" / "a") == kept
-    assert kept.stat().st_mode & 0o777 == 0o755
+    measurement = bench.measurement("scores", subject)
+    saved = keep(measurement, tmp_path / "kept" / "a")
+    assert keep(measurement, tmp_path / "kept" / "a") == saved
+    assert saved.stat().st_mode & 0o777 == 0o755
     padded = keep(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
     assert padded.name.startswith(f"attention-change-{subject}-")
     assert padded.name.endswith("-padded_to-60")
     shelf = Shelf.read(tmp_path / "kept")
     assert len(shelf.measurements) == 2
-    assert shelf.measurement("scores", subject).values == one.values
+    assert shelf.measurement("scores", subject).values == measurement.values
     assert shelf.measurement("attention-change", subject, padded_to=60).reused
     assert shelf.find("attention-change", subject, {"padded_to": 60}).origin == str(padded)
     assert shelf.find("attention-change", subject, {}) is None
@@ -251,13 +251,13 @@ def test_an_impossible_measure_is_refused_before_training(tmp_path, tiny_glue):
 def test_kinds_of_ablation_and_shuffled_words_are_separate_measurements(bench, subject):
     kinds = [{}, {"kind": "zero"}, {"kind": "mean"}, {"kind": "resampled"}, {"kind": "resampled", "draw": 2}]
     made = [bench.measurement("layer-ablation", subject, **options) for options in kinds]
-    assert [one.options for one in made] == kinds
-    assert not any(one.reused for one in made)
+    assert [measurement.options for measurement in made] == kinds
+    assert not any(measurement.reused for measurement in made)
     again = [bench.measurement("layer-ablation", subject, **options) for options in kinds]
-    assert all(one.reused for one in again)
-    for one, other in zip(made, again, strict=True):
-        np.testing.assert_array_equal(one.sample("predicted"), other.sample("predicted"))
-        np.testing.assert_array_equal(one.sample("baseline_predicted"), made[0].sample("baseline_predicted"))
+    assert all(measurement.reused for measurement in again)
+    for measurement, other in zip(made, again, strict=True):
+        np.testing.assert_array_equal(measurement.sample("predicted"), other.sample("predicted"))
+        np.testing.assert_array_equal(measurement.sample("baseline_predicted"), made[0].sample("baseline_predicted"))
     plain, mixed = (bench.measurement("scores", subject, **options) for options in ({}, {"shuffle": 1}))
     assert (plain.options, mixed.options, mixed.reused) == ({}, {"shuffle": 1}, False)
     np.testing.assert_array_equal(plain.sample("target"), mixed.sample("target"))

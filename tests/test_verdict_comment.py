@@ -58,8 +58,8 @@ class GitHub(ThreadingHTTPServer):
         if words[1:3] == ["actions", "runs"]:
             run = int(words[3])
             size = self.sizes.get(run, len(self.artifacts.get(run, b"")))
-            one = {"id": run, "name": "verdicts", "expired": False, "size_in_bytes": size}
-            return {"artifacts": [one] if run in self.artifacts else []}
+            entry = {"id": run, "name": "verdicts", "expired": False, "size_in_bytes": size}
+            return {"artifacts": [entry] if run in self.artifacts else []}
         if words[1:3] == ["actions", "artifacts"]:
             return f"{self.url}/elsewhere/{words[3]}"
         if path == "/pulls":
@@ -71,7 +71,9 @@ class GitHub(ThreadingHTTPServer):
             self.comments[int(words[2])].append(comment)
             return comment
         if method == "PATCH":
-            (comment,) = (one for listed in self.comments.values() for one in listed if one["id"] == int(words[-1]))
+            (comment,) = (
+                entry for listed in self.comments.values() for entry in listed if entry["id"] == int(words[-1])
+            )
             return comment | {"body": comment.update(body)}
         return None
 

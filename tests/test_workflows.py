@@ -22,20 +22,26 @@ JUDGE = {
     **{name.upper(): given.get("default", "") for name, given in ACTION["inputs"].items()},
     "MODEL": "bert-base-uncased",
 }
-STEPS = [(path.name, one) for path in WORKFLOWS for job in workflow(path)["jobs"].values() for one in job["steps"]]
+STEPS = [
+    (path.name, job_step) for path in WORKFLOWS for job in workflow(path)["jobs"].values() for job_step in job["steps"]
+]
 
 
 def test_no_checkout_leaves_its_token_in_the_folder():
-    checkouts = [one for _, one in STEPS if one.get("uses", "").startswith("actions/checkout@")]
+    checkouts = [job_step for _, job_step in STEPS if job_step.get("uses", "").startswith("actions/checkout@")]
     assert checkouts
-    assert all(one["with"]["persist-credentials"] is False for one in checkouts)
+    assert all(job_step["with"]["persist-credentials"] is False for job_step in checkouts)
 
 
 def test_the_comment_waits_for_the_workflow_that_makes_the_artifact():
     names = {workflow(path)["name"] for path in WORKFLOWS}
     comment = workflow(PROJECT / ".github" / "workflows" / "verdict-comment.yml")
     assert set(comment["on"]["workflow_run"]["workflows"]) <= names
-    uploaded = [one["with"] for name, one in STEPS if name == "tests.yml" and "upload-artifact" in one.get("uses", "")]
+    uploaded = [
+        job_step["with"]
+        for name, job_step in STEPS
+        if name == "tests.yml" and "upload-artifact" in job_step.get("uses", "")
+    ]
     assert {"name": "verdicts", "path": "runs/demo/verdicts.json"}.items() <= uploaded[-1].items()
 
 
@@ -139,7 +145,9 @@ def test_the_comparison_needs_no_torch_which_its_job_does_not_install(tmp_path):
 
 def test_the_documented_workflow_gives_the_action_inputs_that_it_has():
     documented = yaml.safe_load(titled("ci.md", ".github/workflows/verdicts.yml"))
-    (judge,) = (one for one in documented["jobs"]["judge"]["steps"] if "actions/judge@" in one.get("uses", ""))
+    (judge,) = (
+        job_step for job_step in documented["jobs"]["judge"]["steps"] if "actions/judge@" in job_step.get("uses", "")
+    )
     assert judge["with"].keys() <= ACTION["inputs"].keys()
 
 

@@ -142,12 +142,12 @@ def test_the_tree_of_runs_gives_each_set_its_own_heads_and_shares_the_rest(sets)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_padding_never_changes_a_logit(engine):
     encoded = tokens((3, 12, 6, 12, 9))
-    together = ablate(engine_of(engine), encoded, EVERY_KIND)
+    batched = ablate(engine_of(engine), encoded, EVERY_KIND)
     for i in range(len(encoded)):
         alone = ablate(engine_of(engine), part(encoded, [i]), EVERY_KIND)
-        np.testing.assert_allclose(together[:, i], alone[:, 0], atol=1e-6)
+        np.testing.assert_allclose(batched[:, i], alone[:, 0], atol=1e-6)
     own = predict(engine_of(engine).skeleton.model, encoded)
-    np.testing.assert_allclose(together[EVERY_KIND.index(BASELINE)], own, atol=1e-5)
+    np.testing.assert_allclose(batched[EVERY_KIND.index(BASELINE)], own, atol=1e-5)
 
 
 def test_the_engine_leaves_the_model_unchanged(minilm, sentences):

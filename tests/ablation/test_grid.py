@@ -129,8 +129,8 @@ def test_a_portion_that_another_process_finishes_just_before_it_is_locked_is_rea
 
     monkeypatch.setattr(grids, "held_now", late)
     computed: list = []
-    found = Grid.open(tmp_path, SETS, layers=3, size=2, about={}).fill(noting(computed))
-    assert found.tolist() == [len(heads) for heads in SETS]
+    counts = Grid.open(tmp_path, SETS, layers=3, size=2, about={}).fill(noting(computed))
+    assert counts.tolist() == [len(heads) for heads in SETS]
     assert computed == []
 
 

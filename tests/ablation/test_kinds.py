@@ -49,13 +49,13 @@ def test_every_kind_equals_the_reference_in_every_family(family, kind):
 def test_the_four_kinds_give_different_logits():
     """Whatever is disabled, no two kinds agree; and 1/L is still what the plain way with written weights gives."""
     classifier = tiny("Bert")
-    found = {kind: ablate(Engine.open(classifier, ablation=Ablation(kind)), ROWS, SETS) for kind in KINDS}
-    found["uniform"] = ablate(Engine.open(classifier), ROWS, SETS)
-    np.testing.assert_allclose(found["uniform"], plain_logits(classifier.model, ROWS, SETS), rtol=0, atol=1e-5)
-    for one in found:
-        for other in found:
+    logits = {kind: ablate(Engine.open(classifier, ablation=Ablation(kind)), ROWS, SETS) for kind in KINDS}
+    logits["uniform"] = ablate(Engine.open(classifier), ROWS, SETS)
+    np.testing.assert_allclose(logits["uniform"], plain_logits(classifier.model, ROWS, SETS), rtol=0, atol=1e-5)
+    for one in logits:
+        for other in logits:
             if one < other:
-                assert np.abs(found[one] - found[other])[1:].max((1, 2)).min() > 1e-4
+                assert np.abs(logits[one] - logits[other])[1:].max((1, 2)).min() > 1e-4
 
 
 def test_another_draw_uses_vectors_of_other_rows():

@@ -111,14 +111,14 @@ def check_flips(bench: Bench, kept: str, kind: str, *, everywhere: bool) -> None
         place = bench.work / "now.json" if "@now.json" in command else bench.work / "resumed" / "model.safetensors"
         return content(place) if place.exists() else None
 
-    found = put_back()
-    largest = max(range(len(found)), key=lambda number: (found[number].stat().st_size, number))  # weights, if any
+    paths = put_back()
+    largest = max(range(len(paths)), key=lambda number: (paths[number].stat().st_size, number))  # weights, if any
     right = [result(bench.done(command))]
     if kind == "last verdict":  # a record: a damaged one is skipped, as if there were none
         put_back()[0].unlink()
         right.append(result(bench.done(command)))
     draw, outcomes, wrong = random.Random(kind), Counter(), []
-    chosen = [number for number in range(len(found)) for _ in range(FLIPS)] if everywhere else [largest]
+    chosen = [number for number in range(len(paths)) for _ in range(FLIPS)] if everywhere else [largest]
     for number in chosen:
         where = flip(put_back()[number], draw)
         ended = bench.run(command)

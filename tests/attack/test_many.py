@@ -23,18 +23,20 @@ def fresh(bench) -> Bench:
 def at_once(bench: Bench, commands, faults=()) -> list[Ended]:
     faults = [*faults, *[Fault()] * (len(commands) - len(faults))]
     running = [bench.start(command, fault) for command, fault in zip(commands, faults, strict=True)]
-    return [one.wait() for one in running]
+    return [process.wait() for process in running]
 
 
 def made(ended: list[Ended], kind: str) -> Counter[str]:
     """How often each entry was made: a temporary folder was renamed to it."""
-    renamed = (re.search(rf"os\.rename .*/runs/{kind}/([^./']+)'\)$", line) for one in ended for line in one.operations)
+    renamed = (
+        re.search(rf"os\.rename .*/runs/{kind}/([^./']+)'\)$", line) for process in ended for line in process.operations
+    )
     return Counter(match[1] for match in renamed if match)
 
 
 def check(bench: Bench, ended: list[Ended], outputs: list[str], checkpoints: int) -> None:
     """All ended well with equal values, and every checkpoint was trained once."""
-    assert [str(one) for one in ended if one.code not in (0, -9)] == []
+    assert [str(process) for process in ended if process.code not in (0, -9)] == []
     values = [content(bench.work / name) for name in outputs]
     assert all(value == values[0] for value in values)
     trained = made(ended, "checkpoints")
@@ -68,7 +70,7 @@ def test_many_processes_write_the_same_files(fresh):
     ended = at_once(fresh, [command] * PROCESSES)
     check(fresh, ended, ["now.json"], checkpoints=1)
     exported = at_once(fresh, [["finetune", "@subject", "--output", "@model"]] * PROCESSES)
-    assert [str(one) for one in exported if one.code != 0] == []
+    assert [str(process) for process in exported if process.code != 0] == []
     assert leftovers(fresh.work) == []
     names = sorted(path.name for path in (fresh.work / "model").iterdir() if not path.name.startswith("."))
     assert names == ["config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]

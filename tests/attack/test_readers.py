@@ -344,10 +344,10 @@ def refusal(reader: Reader, folder: Path) -> str | None:
 
 
 def original(folder: Path, path: Path) -> bytes:
-    kept = folder.parent / f"{folder.name} {path.name}"
-    if not kept.exists():
-        kept.write_bytes(path.read_bytes())
-    return kept.read_bytes()
+    backup = folder.parent / f"{folder.name} {path.name}"
+    if not backup.exists():
+        backup.write_bytes(path.read_bytes())
+    return backup.read_bytes()
 
 
 @pytest.mark.parametrize("name", READERS)

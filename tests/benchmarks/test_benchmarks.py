@@ -117,7 +117,7 @@ def test_a_run_writes_the_requested_report(first):
     page = (room / "report" / "report.html").read_text()
     assert "The verdicts say nothing about the paper" in page  # on the suite's own corpus
     assert "tiny-bert on RTE, seed 1" in page  # in the attention viewer
-    ids = [one["id"] for one in json.loads((room / "report" / "verdicts.json").read_text())["verdicts"]]
+    ids = [verdict["id"] for verdict in json.loads((room / "report" / "verdicts.json").read_text())["verdicts"]]
     assert ids
     assert all(f'id="{name}"' in page or f"<dt>{name}</dt>" in page for name in ids)
 
@@ -150,7 +150,7 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
     assert code in (0, 1), output
     assert "1 claim:" in output
     assert "needs --frames" in output
-    assert [one["extra_info"]["id"] for one in json.loads((room / "d.json").read_text())["benchmarks"]] == ["D2-rte"]
+    assert [row["extra_info"]["id"] for row in json.loads((room / "d.json").read_text())["benchmarks"]] == ["D2-rte"]
     frames = room / "frames.jsonl"
     frames.write_text("{")
     code, output = bench(
@@ -159,7 +159,7 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
     )  # fmt: skip
     assert (code, f"{frames}, line 1" in output) == (2, True), output
     verdicts = {
-        one["extra_info"]["id"]: one["extra_info"] for one in json.loads((room / "e.json").read_text())["benchmarks"]
+        row["extra_info"]["id"]: row["extra_info"] for row in json.loads((room / "e.json").read_text())["benchmarks"]
     }
     assert set(verdicts) == {"A2-rte", "B3-all-gap"}
     assert verdicts["B3-all-gap"]["verdict"] is None
@@ -175,7 +175,7 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
     assert "Incomplete.</strong> The run ended early" in (room / "ended" / "report.html").read_text()
     assert (code, "KeyboardInterrupt" in output) == (130, True), output
     assert f"interrupted; finished results are saved in {room / 'runs'}: run the same command to continue" in output
-    assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
+    assert [row["extra_info"]["id"] for row in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
     code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2
     assert "Traceback" not in output
@@ -229,7 +229,7 @@ def test_a_signal_leaves_no_unfinished_entry(bench, tmp_path, tiny_glue, tiny_be
     )  # fmt: skip
     assert (code, "KeyboardInterrupt" in output) == (143, True), output
     assert (tmp_path / "runs" / "checkpoints").is_dir()
-    assert [found for found in (tmp_path / "runs" / "checkpoints").iterdir() if found.is_dir()] == []
+    assert [entry for entry in (tmp_path / "runs" / "checkpoints").iterdir() if entry.is_dir()] == []
 
 
 def test_a_run_ends_with_the_verdicts(first, tiny_bert):
@@ -248,20 +248,20 @@ def test_a_run_ends_with_the_verdicts(first, tiny_bert):
 
 def test_each_benchmark_has_its_verdict_in_the_json(first):
     room, _, _ = first
-    found = {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / "b.json").read_text())["benchmarks"]}
-    assert set(found) == {"C2-rte", "D2-rte", "E1-rte"}
-    for info in found.values():
+    by_id = {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / "b.json").read_text())["benchmarks"]}
+    assert set(by_id) == {"C2-rte", "D2-rte", "E1-rte"}
+    for info in by_id.values():
         assert set(info) >= {"published", "band", "observed", "verdict", "remarks", "seconds", "reused"}
         assert not info["reused"] or info["id"] == "E1-rte"  # which the pass of C2 has fed
         assert "unofficial data" in info["remarks"]
-    assert found["D2-rte"]["published"] == 11.9
+    assert by_id["D2-rte"]["published"] == 11.9
 
 
 def junit(file: Path) -> dict[str, tuple[dict[str, str], list[str]]]:
     """Of each benchmark in a JUnit file, by its id, the properties and what became of it."""
     return {
         case.get("name")[len("test_claim[") : -1]: (
-            {one.get("name"): one.get("value") for one in case.iter("property")},
+            {element.get("name"): element.get("value") for element in case.iter("property")},
             [inner.tag for inner in case if inner.tag != "properties"],
         )
         for case in ElementTree.parse(file).getroot().iter("testcase")
@@ -271,9 +271,9 @@ def junit(file: Path) -> dict[str, tuple[dict[str, str], list[str]]]:
 def test_junit_has_each_verdict_as_properties(first, tiny_bert):
     room, _, _ = first
     extra = {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / "b.json").read_text())["benchmarks"]}
-    found = junit(room / "j.xml")
-    assert set(found) == set(extra)
-    for name, (properties, became) in found.items():
+    by_id = junit(room / "j.xml")
+    assert set(by_id) == set(extra)
+    for name, (properties, became) in by_id.items():
         info = extra[name]
         assert properties["verdict"] == info["verdict"]
         assert properties["reason"] == info["reason"]
@@ -287,7 +287,7 @@ def test_junit_has_each_verdict_as_properties(first, tiny_bert):
             ends = [float(end) for end in properties["band"].split()]
             assert [None if abs(end) == float("inf") else end for end in ends] == info["band"]
         assert became == {"reproduced": [], "inconclusive": ["skipped"]}.get(info["verdict"], ["failure"])
-    assert {"observed", "interval", "band", "published"} <= set(found["E1-rte"][0])
+    assert {"observed", "interval", "band", "published"} <= set(by_id["E1-rte"][0])
 
 
 def test_every_claim_that_was_measured_has_a_line_while_others_run(first):
@@ -327,9 +327,9 @@ def test_the_time_of_a_benchmark_is_that_of_its_measurements(published):
 
 def test_the_json_has_a_summary_of_all_claims(first):
     room, _, _ = first
-    found = json.loads((room / "b.json").read_text())["bertsecrets"]
-    assert VerdictsFile.model_validate_json(json.dumps(found), strict=True).together.judged <= 3
-    assert {one["id"] for one in found["verdicts"]} == {"C2-rte", "D2-rte", "E1-rte"}
+    summary = json.loads((room / "b.json").read_text())["bertsecrets"]
+    assert VerdictsFile.model_validate_json(json.dumps(summary), strict=True).together.judged <= 3
+    assert {verdict["id"] for verdict in summary["verdicts"]} == {"C2-rte", "D2-rte", "E1-rte"}
 
 
 def test_undecided_claims_fail_with_strict_verdicts(bench, first, tiny_glue, tiny_bert, quick_params):
@@ -445,11 +445,11 @@ ON_REQUEST = next(case.claim.id for case in cases() if case.claim.on_request)
 
 
 def test_k_selects_by_task_claim_and_family(tmp_path):
-    found = []
+    selected = []
     for chosen in ("rte", "C1 or sst2 and D", ON_REQUEST.lower()):
         _, listed = pytest_benchmarks("--collect-only", "-q", "-k", chosen, output=tmp_path)
-        found.append({*re.findall(r"\[([^\]]+)\]$", listed, re.M)})
-    of_rte, mixed, on_request = found
+        selected.append({*re.findall(r"\[([^\]]+)\]$", listed, re.M)})
+    of_rte, mixed, on_request = selected
     names = {str(case): case.claim.on_request for case in cases()}
     of_encoder = {str(case) for case in cases() if not case.on_tasks}
     assert {"A1-all", "B1-all", "B5-all-l7h6", "B6-all", "H4-all"} <= of_encoder
@@ -494,15 +494,17 @@ def test_several_processes_compute_everything_once_and_keep_table_and_json(
     )  # fmt: skip
     assert code == first[1], output
     assert junit(tmp_path / "j.xml") == junit(first[0] / "j.xml")
-    together = {one["name"]: one for one in json.loads((tmp_path / "b.json").read_text())["benchmarks"]}
-    assert sorted(together) == sorted(one["name"] for one in alone)
-    for one in alone:
-        again = together[one["name"]]
-        assert again["extra_info"]["observed"] == one["extra_info"]["observed"]
+    by_name = {
+        benchmark["name"]: benchmark for benchmark in json.loads((tmp_path / "b.json").read_text())["benchmarks"]
+    }
+    assert sorted(by_name) == sorted(benchmark["name"] for benchmark in alone)
+    for benchmark in alone:
+        again = by_name[benchmark["name"]]
+        assert again["extra_info"]["observed"] == benchmark["extra_info"]["observed"]
         assert again["stats"]["rounds"] == 1
     table = output.split("= verdicts =")[1]
-    for one in alone:
-        assert one["extra_info"]["claim"] in table
+    for benchmark in alone:
+        assert benchmark["extra_info"]["claim"] in table
     kind = "dropped" if "none" in several else "checkpoints"
     made = sorted(path.name for path in (tmp_path / "runs" / kind).iterdir() if path.is_dir())
     assert made == sorted(path.name for path in (first[0] / "runs" / "checkpoints").iterdir() if path.is_dir())

@@ -51,11 +51,11 @@ else:
     def provided():
         return subprocess.run([sys.executable, "-c", provide], capture_output=True, text=True, check=True).stdout
 
-    told = provided()
-    assert told.startswith(
+    message = provided()
+    assert message.startswith(
         "missing here: torch (a build for this GPU's CUDA), own-need>=2, own-other: install them, or "
     )
-    assert told.count("\n") == 1
+    assert message.count("\n") == 1
     (tmp_path / "pyproject.toml").write_text(own.replace(", 'torch>=999'", ""))
     wheel(tmp_path / "wheels", "own_other", "1.0")
     wheel(tmp_path / "wheels", "own_need", "1.0")

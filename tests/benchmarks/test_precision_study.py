@@ -24,13 +24,13 @@ def test_a_study_compares_both_precisions_by_seed_and_reuses_the_store(study, ti
     call += ["--offline", "--task", "rte", "--seeds", 2, "--json", tmp_path / "study.json"]
     code, first, errors = study(*call)
     assert code == 0, errors
-    [found] = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))["tasks"]
-    assert found["seeds"] == [1, 2]
-    assert {name: len(scores) for name, scores in found["scores"].items()} == {"float32": 2, "bfloat16": 2}
-    low, high = found["interval"]
-    assert low <= found["difference"] <= high
-    assert found["maps"]["attention-change: cosine"]["mean"] > 0
-    assert found["verdicts"]
+    [comparison] = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))["tasks"]
+    assert comparison["seeds"] == [1, 2]
+    assert {name: len(scores) for name, scores in comparison["scores"].items()} == {"float32": 2, "bfloat16": 2}
+    low, high = comparison["interval"]
+    assert low <= comparison["difference"] <= high
+    assert comparison["maps"]["attention-change: cosine"]["mean"] > 0
+    assert comparison["verdicts"]
     assert "half the seeds' spread" in first
     trained = [path.name for path in (tmp_path / "runs" / "checkpoints").iterdir() if "pretrained" in path.name]
     assert len([name for name in trained if not name.startswith(".")]) == 4

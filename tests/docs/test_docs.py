@@ -131,7 +131,7 @@ def test_cheap_documented_commands_run(tmp_path, monkeypatch, capsys):
 
 
 def test_every_option_that_a_page_names_exists():
-    parsers = [one for command in subparsers().values() for one in (command, *subparsers(command).values())]
+    parsers = [subparser for command in subparsers().values() for subparser in (command, *subparsers(command).values())]
     known = {option for parser in parsers for action in parser._actions for option in action.option_strings}
     known |= {*OWN, *PYTESTS, "--help", "--version", "--completion"}
     for page in pages():

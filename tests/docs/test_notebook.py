@@ -20,9 +20,10 @@ def kinds(notebook) -> dict[str, list]:
     """
     shown = {}
     for cell in notebook.cells:
-        outputs = [one for one in cell.get("outputs", []) if one.output_type != "stream"]
+        outputs = [output for output in cell.get("outputs", []) if output.output_type != "stream"]
         shown[cell.id] = [
-            (one.output_type, {form: elements(text) for form, text in one.get("data", {}).items()}) for one in outputs
+            (output.output_type, {form: elements(text) for form, text in output.get("data", {}).items()})
+            for output in outputs
         ]
     return shown
 

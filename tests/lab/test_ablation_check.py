@@ -111,8 +111,8 @@ def two_heads(model, layer, head):
 
 
 def later_layers_too(model, layer, head):
-    for one in range(layer, 3):
-        zeroed_columns(model, one, head)
+    for later in range(layer, 3):
+        zeroed_columns(model, later, head)
 
 
 def the_classifier(model, layer, head):
@@ -148,16 +148,16 @@ def check() -> AblationCheck:
 @pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
 def test_an_ablation_of_the_head_alone_is_correct(check, function):
     for head in ((0, 0), (1, 2), (2, 3)):
-        found = check.check(function, head)
-        assert (found.outcome, found.effect) == ("correct", RIGHT[function])
+        verdict = check.check(function, head)
+        assert (verdict.outcome, verdict.effect) == ("correct", RIGHT[function])
 
 
 @pytest.mark.parametrize("function", WRONG, ids=lambda function: function.__name__)
 def test_each_fault_is_named_with_numbers(check, function):
     outcome, words = WRONG[function]
-    found = check.check(function, (1, 2))
-    assert found.outcome == outcome
-    assert words in found.effect
+    verdict = check.check(function, (1, 2))
+    assert verdict.outcome == outcome
+    assert words in verdict.effect
 
 
 def test_the_size_of_a_change_is_relative_to_the_output_of_the_projection(check):
@@ -205,9 +205,9 @@ def test_other_families_are_checked_too(family, projection):
 
 
 def test_the_summary_counts_heads_and_shows_the_first(check):
-    found = [check.check(function, head) for function, head in
+    verdicts = [check.check(function, head) for function, head in
              [(zeroed_input, (0, 0)), (zeroed_queries, (0, 1)), (zeroed_input, (0, 2)), (nothing, (1, 0))]]  # fmt: skip
-    assert summary(found) == [
+    assert summary(verdicts) == [
         "correct: 3 of 4 heads (2 with zero vectors; 1 with uniform weights over the real tokens)",
         "has no effect: 1 of 4 heads (layer 2 head 1: all logits are unchanged)",
     ]

@@ -16,22 +16,22 @@ PAIRS = st.lists(st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)), 
 @given(PAIRS)
 def test_kappa_equals_that_of_scikit_learn(pairs):
     first, second = zip(*pairs, strict=True)
-    found = label_agreement(first, second, resamples=100)
+    agreement = label_agreement(first, second, resamples=100)
     if len({*first, *second}) == 1:
-        assert np.isnan(found.kappa)
+        assert np.isnan(agreement.kappa)
     else:
-        assert found.kappa == pytest.approx(cohen_kappa_score(first, second))
-    assert found.share == pytest.approx(np.mean([one == other for one, other in pairs]))
-    assert found.table.sum() == found.maps == len(pairs)
+        assert agreement.kappa == pytest.approx(cohen_kappa_score(first, second))
+    assert agreement.share == pytest.approx(np.mean([one == other for one, other in pairs]))
+    assert agreement.table.sum() == agreement.maps == len(pairs)
 
 
 def test_the_interval_contains_kappa_and_narrows_with_more_maps():
     first = [*CLASSES] * 10
     second = [*first[:35], *first[36:], "vertical"]  # the last 15 are one class off
-    few, many = label_agreement(first, second), label_agreement(first * 16, second * 16)
+    few, repeated = label_agreement(first, second), label_agreement(first * 16, second * 16)
     assert few.low < few.kappa < few.high
-    assert many.kappa == pytest.approx(few.kappa)
-    assert (many.high - many.low) == pytest.approx((few.high - few.low) / 4, rel=0.2)
+    assert repeated.kappa == pytest.approx(few.kappa)
+    assert (repeated.high - repeated.low) == pytest.approx((few.high - few.low) / 4, rel=0.2)
     assert str(few).startswith("Cohen's kappa 0.")
 
 

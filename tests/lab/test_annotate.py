@@ -163,9 +163,9 @@ def test_keys_label_undo_and_navigate_and_labels_survive_a_reload(visit, tmp_pat
     press(page, "Control+1", "map 2 of 10, 2 labelled")
     page.reload()
     says(page, "map 2 of 10, 2 labelled")
-    found = downloaded(page, tmp_path / "set")
-    assert [found.labels[i] for i in order] == ["heterogeneous", None, "diagonal", *[None] * 7]
-    assert [each.name for each in found] == [each.name for each in maps]
+    labelled = downloaded(page, tmp_path / "set")
+    assert [labelled.labels[i] for i in order] == ["heterogeneous", None, "diagonal", *[None] * 7]
+    assert [each.name for each in labelled] == [each.name for each in maps]
 
 
 @pytest.mark.slow
@@ -193,8 +193,8 @@ def test_the_second_annotator_is_blind_and_the_first_labels_stay(visit, tmp_path
         assert page.locator("button.chosen").count() == 0  # the page has said where it is
         press(page, str(1 + CLASSES.index(maps.labels[i])), f"map {min(place + 2, 5)} of 5, {place + 1} labelled")
     says(page, "All 5 labelled. Download them, and replace the set's annotations.tsv.", "#say")
-    found = downloaded(page, tmp_path / "set")
-    assert found.labels == maps.labels
-    assert [found.second_labels[i] for i in range(10)] == [maps.labels[i] if i in order else None for i in range(10)]
+    labelled = downloaded(page, tmp_path / "set")
+    assert labelled.labels == maps.labels
+    assert [labelled.second_labels[i] for i in range(10)] == [maps.labels[i] if i in order else None for i in range(10)]
     assert main(["lab", "annotate", str(tmp_path / "set")]) == 0
     assert "Cohen's kappa 1.00" in capsys.readouterr().out

@@ -62,8 +62,8 @@ def test_the_mean_of_many_seeds_is_the_truth(name):
     case = find_case(name)
     model = SimulatedModel(find_world("as-published"), PUBLISHED, 3, 0)
     by_seed = measure_case(model, case, MODEL, range(1, 13))
-    found = judge(case, by_seed, FEW)
-    low, high = found.interval
+    verdict = judge(case, by_seed, FEW)
+    low, high = verdict.interval
     slack = 0.5 * (high - low)
     assert low - slack <= true_value(case, PUBLISHED) <= high + slack
 

@@ -16,14 +16,14 @@ from bertsecrets.patterns.readings import READINGS
 
 
 def arrays(maps):
-    tokens = max(one.tokens for one in maps)
+    tokens = max(attention_map.tokens for attention_map in maps)
     padded = np.zeros((len(maps), tokens, tokens), dtype=np.float32)
-    for place, one in zip(padded, maps, strict=True):
-        place[: one.tokens, : one.tokens] = one.values
+    for place, attention_map in zip(padded, maps, strict=True):
+        place[: attention_map.tokens, : attention_map.tokens] = attention_map.values
     return {
         "maps": padded,
-        "lengths": np.array([one.tokens for one in maps]),
-        "boundary": np.array([one.boundary for one in maps]),
+        "lengths": np.array([attention_map.tokens for attention_map in maps]),
+        "boundary": np.array([attention_map.boundary for attention_map in maps]),
     }
 
 
@@ -33,13 +33,13 @@ def test_the_class_of_a_map_does_not_depend_on_the_other_maps(tmp_path, capsys):
     given = arrays(maps)
     np.savez_compressed(tmp_path / "maps.npz", **given | {"maps": given["maps"].astype(np.float16)})
     assert main(["lab", "classify", str(tmp_path / "maps.npz"), "--json", str(tmp_path / "x.json")]) == 0
-    found = json.loads((tmp_path / "x.json").read_text())
+    answers = json.loads((tmp_path / "x.json").read_text())
     assert "40 maps" in capsys.readouterr().out
     table = LabelledMaps.of(maps).table
     for reading in READINGS:
         said = PatternClassifier.load(SHIPPED, reading).of_features(torch.from_numpy(table)).numpy()
-        assert [one[reading]["class"] for one in found] == [CLASSES[place] for place in said.argmax(1)]
-        shares = [[one[reading]["probabilities"][name] for name in CLASSES] for one in found]
+        assert [answer[reading]["class"] for answer in answers] == [CLASSES[place] for place in said.argmax(1)]
+        shares = [[answer[reading]["probabilities"][name] for name in CLASSES] for answer in answers]
         np.testing.assert_allclose(shares, said, atol=1e-5)
 
 

@@ -47,13 +47,13 @@ def archive(source: Path) -> Path:
 
 @pytest.mark.parametrize("form", [lambda source: source, lambda source: source / "raw", archive])
 def test_folder_and_archive_give_the_same_set(source, form):
-    found = read_p20(form(source))
-    assert [each.name for each in found] == NAMES
-    assert found.labels == (*["vertical"] * 4, "diagonal", "vertical-diagonal", "block", *["heterogeneous"] * 2)
-    for number, each in enumerate(found):
+    maps = read_p20(form(source))
+    assert [each.name for each in maps] == NAMES
+    assert maps.labels == (*["vertical"] * 4, "diagonal", "vertical-diagonal", "block", *["heterogeneous"] * 2)
+    for number, each in enumerate(maps):
         np.testing.assert_array_equal(each.values, values("block", 20 + number))
         assert each.boundary == each.tokens == 20 + number
-    assert len(set(found.groups)) == len(NAMES)
+    assert len(set(maps.groups)) == len(NAMES)
 
 
 def test_the_command_writes_a_set(source, tmp_path, capsys):

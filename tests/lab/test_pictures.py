@@ -27,10 +27,10 @@ def test_a_faint_diagonal_is_visible_next_to_a_strong_column():
     weights = np.full((tokens, tokens), 0.001)
     weights[:, 0] = 0.95
     weights += 0.03 * np.eye(tokens)
-    found = shades(weights.astype(np.float16))
-    assert found[:, 0].min() > 240
-    assert 30 < found[5, 5] < 60
-    assert found[5, 9] < 12
+    levels = shades(weights.astype(np.float16))
+    assert levels[:, 0].min() > 240
+    assert 30 < levels[5, 5] < 60
+    assert levels[5, 9] < 12
 
 
 def test_bars_that_reach_the_line_are_red():

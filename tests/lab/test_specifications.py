@@ -121,10 +121,10 @@ def glue(tmp_path_factory):
     folder = write_corpus(tmp_path_factory.mktemp("corpus") / "glue", 64, 40)
     file = next(folder.glob("*/dev.tsv"))
     header, first, *rest = file.read_text(encoding="utf-8").splitlines()
-    number, one, *others = first.split("\t")
+    number, sentence, *others = first.split("\t")
     last = rest[1].split("\t")
     last[1] += '"'
-    lines = [header, "\t".join([number, f'"{one}', *others]), rest[0], "\t".join(last), *rest[2:]]
+    lines = [header, "\t".join([number, f'"{sentence}', *others]), rest[0], "\t".join(last), *rest[2:]]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 

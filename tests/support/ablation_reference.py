@@ -39,7 +39,7 @@ def plain_logits(model, encoded, sets) -> np.ndarray:
     """[set, example, output], with one forward pass for every set and example."""
     before = model.config._attn_implementation
     model.set_attn_implementation("explicit")
-    found = []
+    logits = []
     for disabled in sets:
         for i in range(len(encoded)):
             _current.update(layer=0, disabled=disabled)
@@ -47,10 +47,10 @@ def plain_logits(model, encoded, sets) -> np.ndarray:
             if encoded.segments is not None:
                 inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
             with torch.no_grad():
-                found.append(model(**inputs).logits[0].numpy())
+                logits.append(model(**inputs).logits[0].numpy())
             assert _current["layer"] == model.config.num_hidden_layers
     model.set_attn_implementation(before)
-    return np.array(found).reshape(len(sets), len(encoded), -1)
+    return np.array(logits).reshape(len(sets), len(encoded), -1)
 
 
 PROJECTIONS = (
@@ -128,7 +128,7 @@ def logits_from_mean_values(model, encoded, sets) -> np.ndarray:
     values = [name for name in names if name.rpartition(".")[2] in VALUES]
     outputs = [name for name in names if name.endswith(OUTPUTS) and ".bottleneck." not in name]
     assert len(values) == len(outputs) in (1, model.config.num_hidden_layers)  # ALBERT's layers share them
-    found = []
+    logits = []
     for disabled in sets:
         for i in range(len(encoded)):
             means: list[torch.Tensor] = []  # of each layer so far
@@ -150,9 +150,9 @@ def logits_from_mean_values(model, encoded, sets) -> np.ndarray:
                 inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
                 if encoded.segments is not None:
                     inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
-                found.append(model(**inputs).logits[0].numpy())
+                logits.append(model(**inputs).logits[0].numpy())
             assert len(means) == model.config.num_hidden_layers
-    return np.array(found).reshape(len(sets), len(encoded), -1)
+    return np.array(logits).reshape(len(sets), len(encoded), -1)
 
 
 def _values(names, module, projected, heads: int) -> torch.Tensor:

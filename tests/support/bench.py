@@ -99,8 +99,8 @@ class Attack:
     ) -> "Attack":
         """Run what comes first, keep this state, and run the command undisturbed."""
         bench.begin(trained=trained)
-        for one in first:
-            bench.done(one)
+        for earlier in first:
+            bench.done(earlier)
         bench.keep(name)
         before = contents(bench.work)
         ended = bench.done(command)

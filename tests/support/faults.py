@@ -192,16 +192,16 @@ def contents(folder: Path) -> dict[str, Any]:
     A kept verdict, whose name is its time, goes by its place in its series. A folder that was set aside to be replaced
     counts under its own name until the new one has that name.
     """
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     for aside in folder.rglob(".*.replaced"):
         place = aside.with_name(aside.name[1 : -len(".replaced")])
         if not place.exists():
-            found |= {f"{place.relative_to(folder)}/{name}": content(aside / name) for name in visible(aside)}
+            files |= {f"{place.relative_to(folder)}/{name}": content(aside / name) for name in visible(aside)}
     for name in sorted(visible(folder)):
         series = Path(name).parent
-        place = sum(Path(other).parent == series for other in found) if series.parent.name == "history" else None
-        found[name if place is None else f"{series}/{place}"] = content(folder / name)
-    return found
+        place = sum(Path(other).parent == series for other in files) if series.parent.name == "history" else None
+        files[name if place is None else f"{series}/{place}"] = content(folder / name)
+    return files
 
 
 def visible(folder: Path) -> list[str]:

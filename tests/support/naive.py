@@ -56,26 +56,26 @@ class Naive:
         return {"predicted": self.logits().argmax(-1)}
 
     def special_tokens(self) -> dict[str, np.ndarray]:
-        found: dict[str, list[torch.Tensor]] = {kind: [] for kind in KINDS}
+        samples: dict[str, list[torch.Tensor]] = {kind: [] for kind in KINDS}
         for i in range(len(self.inputs)):
             received = self.maps(i).mean(2)
             for kind in KINDS:
                 here = received[:, :, self.places(i)[kind]]
-                found[kind].append(here.amax(-1) if here.shape[-1] else torch.full(here.shape[:2], torch.nan))
-        return {kind: torch.stack(of_kind).numpy() for kind, of_kind in found.items()}
+                samples[kind].append(here.amax(-1) if here.shape[-1] else torch.full(here.shape[:2], torch.nan))
+        return {kind: torch.stack(of_kind).numpy() for kind, of_kind in samples.items()}
 
     def head_statistics(self) -> dict[str, np.ndarray]:
         maps = (self.maps(i).double() for i in range(len(self.inputs)))
         return {"entropy": np.stack([-(of * of.clamp(min=1e-30).log2()).sum(-1).mean(-1).numpy() for of in maps])}
 
     def attention_gradients(self) -> dict[str, np.ndarray]:
-        found: dict[str, list[torch.Tensor]] = {kind: [] for kind in (*KINDS, "other")}
+        samples: dict[str, list[torch.Tensor]] = {kind: [] for kind in (*KINDS, "other")}
         for i, inputs in enumerate(self.inputs):
             out = self.model(**inputs, output_attentions=True)
             slopes = torch.cat(torch.autograd.grad(self.loss(out.logits, i), out.attentions)).abs()
             for kind, here in self.places(i).items():
-                found[kind].append(slopes[..., here].mean((-2, -1)))
-        return {kind: torch.stack(of_kind).numpy() for kind, of_kind in found.items()}
+                samples[kind].append(slopes[..., here].mean((-2, -1)))
+        return {kind: torch.stack(of_kind).numpy() for kind, of_kind in samples.items()}
 
     def anisotropy(self) -> dict[str, np.ndarray]:
         words = []
@@ -85,12 +85,12 @@ class Naive:
             words.append(states[:, self.places(i)["other"]].double())
         mean = torch.cat(words, dim=1).mean(1, keepdim=True)
         order = np.random.default_rng(2019).permutation(len(words))
-        found = {name: np.full((len(words), len(mean)), np.nan) for name in ("cosine", "centred")}
+        samples = {name: np.full((len(words), len(mean)), np.nan) for name in ("cosine", "centred")}
         for one, two in order[: len(words) // 2 * 2].reshape(-1, 2):
             for name, less in (("cosine", 0), ("centred", mean)):
                 a, b = (torch.nn.functional.normalize(words[i] - less, dim=-1) for i in (one, two))
-                found[name][one] = (a @ b.transpose(1, 2)).mean((1, 2)).numpy()
-        return found
+                samples[name][one] = (a @ b.transpose(1, 2)).mean((1, 2)).numpy()
+        return samples
 
     def head_ablation(self) -> dict[str, np.ndarray]:
         return self._predicted([{(layer, head)} for layer in range(self.layers) for head in range(self.heads)])
@@ -163,7 +163,7 @@ class Naive:
         """The shares of a layer's vectors A[i, j] f(x[j]), after a check that they add up to what heads hand on."""
         modules = dict(self.model.named_modules())
         values = [name for name in modules if re.search(VALUE, name)]
-        found: dict[str, list[np.ndarray]] = {f"{kind}_by_norm": [] for kind in KINDS}
+        samples: dict[str, list[np.ndarray]] = {f"{kind}_by_norm": [] for kind in KINDS}
         for i in range(len(self.inputs)):
             seen: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []  # values, contexts, output weights
             handles = []
@@ -192,8 +192,8 @@ class Naive:
             for kind in KINDS:
                 here = self.places(i)[kind]
                 of_kind = torch.stack([(norms[..., here].sum(-1) / norms.sum(-1)).mean(-1) for norms in shares])
-                found[f"{kind}_by_norm"].append((of_kind if here.any() else of_kind * torch.nan).numpy())
-        return {name: np.stack(of_kind) for name, of_kind in found.items()}
+                samples[f"{kind}_by_norm"].append((of_kind if here.any() else of_kind * torch.nan).numpy())
+        return {name: np.stack(of_kind) for name, of_kind in samples.items()}
 
     # ------------------------------------------------------------------ training
 

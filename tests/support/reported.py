@@ -60,8 +60,8 @@ def of_figures(seed: int = 1) -> list[Measurement]:
         ablated("head-ablation", GRID, seed),
         ablated("layer-ablation", GRID[:, 0], seed),
         *(
-            of("scores", {"accuracy": share, "constant": one, "majority": 0.53}, seed=seed, initialisation=init)
-            for init, (share, one) in scores.items()
+            of("scores", {"accuracy": share, "constant": constant, "majority": 0.53}, seed=seed, initialisation=init)
+            for init, (share, constant) in scores.items()
         ),
     ]
 

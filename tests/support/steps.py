@@ -51,11 +51,13 @@ def step(name: str, title: str) -> dict[str, Any]:
     """The step with this title in a workflow (`tests.yml`) or an action (`judge`)."""
     if name.endswith(".yml"):
         steps = [
-            one for job in workflow(PROJECT / ".github" / "workflows" / name)["jobs"].values() for one in job["steps"]
+            candidate
+            for job in workflow(PROJECT / ".github" / "workflows" / name)["jobs"].values()
+            for candidate in job["steps"]
         ]
     else:
         steps = workflow(PROJECT / ".github" / "actions" / name / "action.yml")["runs"]["steps"]
-    (chosen,) = (one for one in steps if one.get("name") == title)
+    (chosen,) = (candidate for candidate in steps if candidate.get("name") == title)
     return chosen
 
 

@@ -97,8 +97,8 @@ def _measure(session: Session, checkpoint: Path, name: str) -> None:
     measurement = session.measure(name, task="rte")
     reference = Naive(checkpoint, _rows(session, "dev"), LENGTH)
     for key, expected in getattr(reference, name.replace("-", "_"))().items():
-        found = measurement.samples[key] if key in measurement.samples else measurement.value(key)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5, err_msg=key)
+        measured = measurement.samples[key] if key in measurement.samples else measurement.value(key)
+        np.testing.assert_allclose(measured, expected, rtol=1e-4, atol=2e-5, err_msg=key)
 
 
 def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str, Outcomes]:
@@ -108,9 +108,9 @@ def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str
     with tempfile.TemporaryDirectory() as root, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         glue = write_corpus(Path(root) / "glue", 12, 12)
-        found = {}
+        by_family = {}
         for family in families:
-            outcomes = found[family] = sweep(family, Path(root) / family, glue)
+            outcomes = by_family[family] = sweep(family, Path(root) / family, glue)
             signs = (f"{SIGNS[outcomes[name][0]] if name in outcomes else '-':^{len(name)}}" for name in columns)
             show(f"{family:22} {' '.join(signs)}")
             for name, (outcome, why) in outcomes.items():
@@ -118,7 +118,7 @@ def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str
                     show(f"  {name}: {outcome}: {why}")
                 elif why and name in (*TRAININGS, "scores", "special-tokens", "head-ablation", "weight-pruning"):
                     show(f"  {name}: {why}")
-    return found
+    return by_family
 
 
 def failures(found: dict[str, Outcomes]) -> list[str]:
@@ -138,8 +138,8 @@ def exact(outcomes: Outcomes) -> str:
         return "everything"
     if refused == ["norm-attention"]:
         return "everything but `norm-attention`"
-    kept = [f"`{name}`" for name in MEASURES if name not in refused]
-    return ", ".join(kept) or "nothing"
+    supported = [f"`{name}`" for name in MEASURES if name not in refused]
+    return ", ".join(supported) or "nothing"
 
 
 def counts(found: dict[str, Outcomes]) -> str:
@@ -175,13 +175,13 @@ def main() -> int:
     logging.getLogger("bertsecrets").setLevel(logging.ERROR)
     transformers.utils.logging.disable_progress_bar()
     chosen = [*FAMILIES, *FURTHER, *VARIANTS] if options.all or options.write else options.families
-    found = run(chosen)
-    wrong = failures(found)
+    by_family = run(chosen)
+    wrong = failures(by_family)
     if options.write and not wrong:
-        page = with_table(PAGE.read_text(encoding="utf-8"), COUNTS, [counts(found)])
-        further = groups({family: found[family] for family in FURTHER})
+        page = with_table(PAGE.read_text(encoding="utf-8"), COUNTS, [counts(by_family)])
+        further = groups({family: by_family[family] for family in FURTHER})
         PAGE.write_text(with_table(page, GROUPS, further), encoding="utf-8")
-    print(f"{len(found)} families: {len(wrong)} numbers wrong or crashes")
+    print(f"{len(by_family)} families: {len(wrong)} numbers wrong or crashes")
     return 1 if wrong else 0
 
 

@@ -17,7 +17,10 @@ LABELS = [0, 1] * 50
 def beats(name: str, fine_tuned: int, other: int) -> Verdict:
     """The verdict on whether a model with so many of 100 answers right beats another, of one checkpoint each."""
     pair = [scored(answers(right), LABELS, of_id(name).task) for right in (fine_tuned, other)]
-    return judged(of_id(name), *(replace(one, subject=replace(one.subject, initialisation="frozen")) for one in pair))
+    return judged(
+        of_id(name),
+        *(replace(measurement, subject=replace(measurement.subject, initialisation="frozen")) for measurement in pair),
+    )
 
 
 def answers(right: int) -> list[int]:
