@@ -103,14 +103,14 @@ def test_a_model_of_such_a_class_in_memory_is_measured(registered, tiny_bert, ti
         model=str(tiny_bert), glue=tiny_glue, store=tmp_path / "runs", device="cpu", offline=True,
         allow_unofficial_data=True,
     )  # fmt: skip
-    one = session.measure("special-tokens", task="rte", checkpoint=model)
-    assert one.values["cls"].shape == (LAYERS, HEADS)
+    original = session.measure("special-tokens", task="rte", checkpoint=model)
+    assert original.values["cls"].shape == (LAYERS, HEADS)
     assert session.measure("special-tokens", task="rte", checkpoint=model).reused
     with torch.no_grad():
         model.bert.encoder.layer[0].attention.self.query.weight.mul_(9)
     other = session.measure("special-tokens", task="rte", checkpoint=model)
     assert not other.reused
-    assert np.abs(other.values["cls"] - one.values["cls"])[0].max() > 0
+    assert np.abs(other.values["cls"] - original.values["cls"])[0].max() > 0
 
 
 def test_an_invalid_family_is_named(package, model, monkeypatch):
