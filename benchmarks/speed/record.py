@@ -28,7 +28,6 @@ def record(files: Sequence[Path]) -> None:
     growth = {axis: points for info in infos for axis, points in info.get("growth", {}).items()}
     evidence = {
         "made": runs[-1]["datetime"],
-        "commit": runs[-1]["commit_info"]["id"],
         "processor": runs[-1]["machine_info"]["cpu"]["brand_raw"],
         "threads": torch.get_num_threads(),
         "software": {"torch": torch.__version__, "transformers": transformers.__version__},

@@ -23,5 +23,6 @@ def one_thread():
 def test_growth_with(axis, benchmark, show):
     """Processor time and counted multiply-adds along one axis; results equal plain passes at every point."""
     points = benchmark.pedantic(lambda: list(grow(axis)), rounds=1)
+    assert [point.value for point in points] == GROWTH[axis]
     benchmark.extra_info["growth"] = {axis: [asdict(point) for point in points]}
     show(f"growing {axis} ({at_rest(axis)})\n{table(axis, points)}")

@@ -65,9 +65,11 @@ def spread_over(training: Training) -> list[int]:
     return [1 + int(place) for place in (np.arange(STEPS) + 0.5) / STEPS * (training.per_epoch - 1)]
 
 
-@pytest.mark.parametrize("make", [pytest.param(minilm, id="minilm"), pytest.param(bert_base, id="bert_base")])
-def test_bfloat16_over_float32(make, training_rows, benchmark, show, record):
-    """A training step on RTE, under autocast and in float32."""
+@pytest.mark.parametrize(
+    ("make", "goal"), [pytest.param(minilm, 2.5, id="minilm"), pytest.param(bert_base, 2.0, id="bert_base")]
+)
+def test_bfloat16_over_float32(make, goal, training_rows, benchmark, show, record):
+    """Goal: a step on RTE under autocast at least 2.5 times as fast with MiniLM, twice with BERT-base's shape."""
     split = training_rows("rte").head(ROWS)
     with return_large_blocks():
         full, half = (Steps(make("rte"), split, precision) for precision in ("float32", "bfloat16"))
@@ -82,16 +84,16 @@ def test_bfloat16_over_float32(make, training_rows, benchmark, show, record):
         benchmark.pedantic(turns, rounds=1)
     assert np.mean(np.abs(np.subtract(full.losses, half.losses))) < CLOSE
     ratio = full.mean / half.mean
-    record(f"training step on RTE in bfloat16, {TITLES[make.__name__]}, over float32", ratio)
+    record(f"training step on RTE in bfloat16, {TITLES[make.__name__]}, over float32", ratio, goal)
     show(
         f"a step of RTE, {make.__name__}, {torch.get_num_threads()} threads, equal batches, losses within {CLOSE}: "
-        f"float32 {1000 * full.mean:.0f} ms, bfloat16 {1000 * half.mean:.0f} ms: ratio {ratio:.2f}"
+        f"float32 {1000 * full.mean:.0f} ms, bfloat16 {1000 * half.mean:.0f} ms: ratio {ratio:.2f} (goal {goal})"
     )
 
 
-@pytest.mark.parametrize(("name", "goal"), [("rte", 4.0), ("sst2", 10.0)])
+@pytest.mark.parametrize(("name", "goal"), [("rte", 4.0), ("sst2", 15.0)])
 def test_ours_over_run_glue(name, goal, training_rows, benchmark, show, record, tmp_path):
-    """Goal: a mean step of MiniLM in bfloat16 4 times as fast as run_glue's at RTE's lengths, 10 times at SST-2's."""
+    """Goal: a mean step of MiniLM in bfloat16 4 times as fast as run_glue's at RTE's lengths, 15 times at SST-2's."""
     split = training_rows(name).head(ROWS)
     with return_large_blocks():
         ours = Steps(minilm(name), split, "bfloat16")

@@ -269,7 +269,7 @@ def machine() -> str:
     speed = _speed()
     versions = ", ".join(f"{name} {version}" for name, version in speed["software"].items())
     where = f"{speed['processor']}, threads: {speed['threads']}, {versions}"
-    return f"Measured on {speed['made'][:10]} at commit {speed['commit'][:7]}: {where}."
+    return f"Measured on {speed['made'][:10]}: {where}."
 
 
 def _speed() -> dict[str, Any]:

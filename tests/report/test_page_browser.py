@@ -130,7 +130,9 @@ def test_a_cell_opens_its_card_by_mouse_and_by_keyboard(visit):
 
 
 def test_an_address_with_a_claim_opens_its_card(visit):
-    visit("#A2-rte").locator("#A2-rte .body").wait_for(state="visible")
+    page = visit("#A2-rte")
+    expect(page.locator("#A2-rte .body")).to_be_visible()
+    expect(page.locator("#C1p-rte .body")).to_be_hidden()
 
 
 def test_every_chart_is_drawn_and_has_tooltips(visit):
