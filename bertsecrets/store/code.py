@@ -15,8 +15,8 @@ from pathlib import Path
 from bertsecrets.errors import UserError
 
 PACKAGE = __name__.partition(".")[0]
-# Subpackages that do not affect results: messages, files, keys, reports, commands.
-NOT_COMPUTING = ("errors", "progress", "store", "hub", "provenance", "report", "options", "cli")
+# Parts that do not affect results: messages, files, keys, reports, commands. The values of settings are in the keys.
+NOT_COMPUTING = ("errors", "progress", "store", "hub", "provenance", "report", "options", "cli", "settings")
 AT_START = {path: path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py")}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
