@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.prospects import prospect
 from bertsecrets.claims.prospects import prospects as all_prospects
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need
-from bertsecrets.claims.schema import Claim, cases, load_claims
+from bertsecrets.claims.schema import Case, Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.formats import ReadingData, VerdictData
@@ -151,14 +152,25 @@ def options() -> str:
 
 
 def models(task: str) -> str:
-    """Return a row for every claim on a task with a verdict on record, and a column for every model."""
+    """Return a row for every claim on a task with a verdict on record, and a column for every model.
+
+    Another column shows how often a model as published would be *reproduced*.
+    """
     known = _on_record()
     rows = [
-        (case.claim.name, *(_verdict(verdicts.get(str(case))) for verdicts in known.values()))
+        (case.claim.name, _as_published(case), *(_verdict(verdicts.get(str(case))) for verdicts in known.values()))
         for case in cases()
         if case.task == task and any(str(case) in verdicts for verdicts in known.values())
     ]
-    return _table(("claim", *known), rows)
+    return _table(("claim", "as published", *known), rows)
+
+
+def _as_published(case: Case) -> str:
+    """Return the share of simulated runs that reproduce a case if the model is as published; "-" if not simulated."""
+    recorded = prospect(case)
+    if recorded is None or recorded.share("not applicable") == 1:
+        return "-"
+    return "contradicted" if recorded.contradicted else f"{100 * recorded.share('reproduced'):.0f} %"
 
 
 def observed(model: str, family: str) -> str:
