@@ -1,6 +1,9 @@
-"""Compare measurements after training in float32 and in bfloat16 with the same seeds.
+"""Decide whether training in bfloat16 changes a conclusion, compared with float32 and the same seeds.
 
-    python benchmarks/precision_study.py --glue DIR [--task rte] [--seeds 5] [--claim C1] [--store DIR] [--json FILE]
+    python benchmarks/precision_study.py --glue DIR --train-limit 8000 [--task rte] [--seeds 8] [--json FILE]
+
+It changes none if the mean difference between the scores lies within half a point (90 % interval, over seeds and
+tasks), and if verdicts differ between precisions no more often than between two halves of the float32 seeds.
 
 All results are stored, so an interrupted study resumes, and a complete one only reads the store. With --json, the
 result is written after all tasks are complete.
@@ -13,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from tabulate import tabulate
 
+from bertsecrets.claims.band import reach
 from bertsecrets.claims.requirements import required_measurements
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.errors import UserError
@@ -27,79 +30,73 @@ from bertsecrets.store.entries import write_json
 from bertsecrets.texts.tasks import task
 
 PRECISIONS = ("float32", "bfloat16")
-TASKS = ("rte", "mrpc", "stsb")
-MAPS = {"attention-change": ("cosine",), "special-tokens": ("cls", "sep")}  # measures of maps, with their values
-CONFIDENCE = 0.95
+TASKS = ("rte", "mrpc", "stsb", "sst2")
+MEASURES = ("attention-change", "special-tokens", "scores")  # of the claims whose verdicts are compared
+CONFIDENCE = 0.90
+LARGEST = 0.5  # points, the smallest difference in scores that matters
 OPTIONS = ("model", "glue", "store", "threads", "limit", "train_limit", "offline", "allow_unofficial_data")
 
 
 def study(
     sessions: dict[str, Session], task_name: str, seeds: Sequence[int], claims: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Return the results of both precisions on a task: scores by seed, paired difference, attention and verdicts.
+    """Return the scores and verdicts of both precisions on a task.
+
+    Verdicts are those on the first half of the seeds in float32 and in bfloat16, and on the other half in float32.
 
     Args:
-        claims: Claims to judge; by default all that need only maps of the pretrained and fine-tuned model.
+        claims: Claims to judge; by default all that need only scores and maps of the pretrained and fine-tuned model.
     """
     scores: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
     for seed in seeds:
         for precision, session in sessions.items():
             score = session.measure("scores", task_name, seed=seed).values[task(task_name).metric]
-            scores[precision].append(float(score))
-            print(f"{task_name}, seed {seed}, {precision}: {score:.4f}", flush=True)
-    result: dict[str, Any] = {"task": task_name, "seeds": list(seeds), "scores": scores, **compared(**scores)}
-    result["maps"] = {}
-    for measure, names in MAPS.items():
-        for name in names:
-            values = {
-                precision: np.array([session.measure(measure, task_name, seed=seed).values[name] for seed in seeds])
-                for precision, session in sessions.items()
-            }
-            result["maps"][f"{measure}: {name}"] = maps_compared(values["float32"], values["bfloat16"])
+            scores[precision].append(100 * float(score))
+            print(f"{task_name}, seed {seed}, {precision}: {100 * score:.2f}", flush=True)
+    half = len(seeds) // 2
+    sets = (("float32", seeds[:half]), ("bfloat16", seeds[:half]), ("float32", seeds[half : 2 * half]))
     chosen = [
         case
         for case in cases()
         if case.task == task_name and case.claim.id in (claims or [case.claim.id])
         if needs_only_maps(sessions["float32"], case)
     ]
-    result["verdicts"] = {
-        str(case): [outcome(session, case, seeds) for session in sessions.values()] for case in chosen
+    verdicts = {
+        str(case): [outcome(sessions[precision], case, half_of_seeds) for precision, half_of_seeds in sets]
+        for case in chosen
     }
-    return result
+    return {"task": task_name, "seeds": list(seeds), "scores": scores, "verdicts": verdicts}
 
 
-def compared(float32: Sequence[float], bfloat16: Sequence[float]) -> dict[str, Any]:
-    """Return the mean difference paired by seeds, its interval, and half the standard deviation over seeds.
+def conclusion(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean difference over tasks (points, bfloat16 less float32), its interval, and differing verdicts.
 
-    >>> compared([0.60, 0.62, 0.64], [0.60, 0.62, 0.64])["agree"]
-    True
+    >>> same = {"float32": [60.0, 62.0, 64.0], "bfloat16": [60.1, 62.1, 64.1]}
+    >>> result = conclusion([{"scores": same, "verdicts": {"C1-rte": ["reproduced"] * 3}}])
+    >>> round(result["difference"], 3), result["unchanged"]
+    (0.1, True)
     """
-    difference = np.subtract(bfloat16, float32)
-    count = len(difference)
-    error = difference.std(ddof=1) / np.sqrt(count) if count > 1 else np.inf
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, max(1, count - 1)) * error)
-    mean, most = float(difference.mean()), float(np.std(float32, ddof=1) / 2) if count > 1 else np.inf
+    differences = [np.subtract(result["scores"]["bfloat16"], result["scores"]["float32"]) for result in results]
+    mean = float(np.mean([difference.mean() for difference in differences]))
+    errors = [(each.std(ddof=1) / np.sqrt(len(each)) / len(differences), len(each) - 1.0) for each in differences]
+    half = reach(errors, CONFIDENCE)
+    verdicts = [outcomes for result in results for outcomes in result["verdicts"].values()]
+    by_precision = sum(float32 != bfloat16 for float32, bfloat16, _ in verdicts)
+    by_seeds = sum(one_half != other_half for one_half, _, other_half in verdicts)
     interval = [mean - half, mean + half]
-    agree = count > 1 and interval[0] <= 0 <= interval[1] and max(map(abs, interval)) <= most
-    return {"difference": mean, "interval": interval, "half_spread": most, "agree": bool(agree)}
-
-
-def maps_compared(float32: np.ndarray, bfloat16: np.ndarray) -> dict[str, float]:
-    """Return the differences by layer and head: between means over seeds, and between seeds of one precision."""
-    difference = np.abs(float32.mean(0) - bfloat16.mean(0))
-    spread = float(float32.std(0, ddof=1).mean()) if len(float32) > 1 else np.inf
-    correlation = float(np.corrcoef(float32.mean(0).ravel(), bfloat16.mean(0).ravel())[0, 1])
     return {
-        "mean": float(difference.mean()),
-        "largest": float(difference.max()),
-        "spread": spread,
-        "correlation": correlation,
+        "difference": mean,
+        "interval": interval,
+        "verdicts": len(verdicts),
+        "differ_by_precision": by_precision,
+        "differ_by_seeds": by_seeds,
+        "unchanged": max(map(abs, interval)) <= LARGEST and by_precision <= by_seeds,
     }
 
 
 def needs_only_maps(session: Session, case: Case) -> bool:
-    """Return whether a case needs only maps of the pretrained and the fine-tuned model."""
-    if case.claim.measure not in MAPS:
+    """Return whether a case needs only scores and maps of the pretrained and the fine-tuned model."""
+    if case.claim.measure not in MEASURES:
         return False
     required = required_measurements(session, case)
     return all(each.initialisation in ("pretrained", "untrained") for each in required)
@@ -112,20 +109,26 @@ def outcome(session: Session, case: Case, seeds: Sequence[int]) -> str:
 
 
 def lines(result: dict[str, Any]) -> str:
-    """Return the result on one task as text."""
-    low, high = result["interval"]
+    """Return the scores and the differing verdicts on one task as text."""
     rows = zip(result["seeds"], *(result["scores"][precision] for precision in PRECISIONS), strict=True)
-    differing = [f"{case} ({' / '.join(pair)})" for case, pair in result["verdicts"].items() if len(set(pair)) > 1]
-    maps = [[name, *values.values()] for name, values in result["maps"].items()]
+    differing = [f"{case} ({' / '.join(each)})" for case, each in result["verdicts"].items() if len(set(each)) > 1]
     return "\n".join(
         [
-            f"{result['task']}: {'agrees' if result['agree'] else 'does not agree'}",
-            tabulate(rows, ["seed", *PRECISIONS], floatfmt=".4f"),
-            f"difference {result['difference']:+.4f} [{low:+.4f}, {high:+.4f}], half the seeds' spread "
-            f"{result['half_spread']:.4f}",
-            tabulate(maps, ["maps", "mean difference", "largest", "spread over seeds", "correlation"], floatfmt=".4f"),
-            f"{len(result['verdicts'])} verdicts, different: {', '.join(differing) or 'none'}",
+            tabulate(rows, ["seed", *PRECISIONS], floatfmt=".2f"),
+            f"{result['task']}: {len(result['verdicts'])} verdicts (float32 / bfloat16 / float32, other seeds), "
+            f"different: {', '.join(differing) or 'none'}",
         ]
+    )
+
+
+def summary(result: dict[str, Any]) -> str:
+    """Return the conclusion as text."""
+    low, high = result["interval"]
+    decision = "no conclusion changes" if result["unchanged"] else "not shown to be equal"
+    return (
+        f"bfloat16 less float32: {result['difference']:+.2f} points [{low:+.2f}, {high:+.2f}]; "
+        f"{result['differ_by_precision']} of {result['verdicts']} verdicts differ by precision, "
+        f"{result['differ_by_seeds']} by seeds: {decision}"
     )
 
 
@@ -133,11 +136,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add_options(parser.add_argument, OPTIONS)
-    parser.add_argument("--task", action="append", help="repeatable (default: rte, mrpc, stsb)")
-    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds 1 to N (default: 5)")
+    parser.add_argument("--task", action="append", help=f"repeatable (default: {', '.join(TASKS)})")
+    parser.add_argument("--seeds", type=int, default=8, metavar="N", help="seeds 1 to N (default: 8)")
     parser.add_argument("--claim", action="append", help="repeatable: compare the verdicts on these claims only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
     given = parser.parse_args(arguments)
+    if given.seeds < 2:
+        parser.error("--seeds: at least 2 are needed")
     given.model = given.model or "minilm"
     chosen = RunOptions.of(given)
     try:
@@ -146,9 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in given.task or TASKS:
             results.append(study(sessions, name, range(1, given.seeds + 1), given.claim))
             print(lines(results[-1]), flush=True)
+        result = conclusion(results)
+        print(summary(result))
         if given.json:
             by = made_by(TRAINING, sessions["bfloat16"].resources.device)
-            write_json(given.json, {"model": given.model, "made_by": by, "tasks": results})
+            write_json(given.json, {"model": given.model, "made_by": by, "tasks": results, **result})
     except UserError as error:
         print(f"precision_study: {error}", file=sys.stderr)
         return 2

@@ -18,3 +18,10 @@ def test_every_implemented_claim_is_collected_on_each_of_its_tasks(where, tmp_pa
     collected = re.findall(r"::test_claim\[([^\]]+)\]$", done.out, re.M)
     assert sorted(collected) == sorted(str(case) for case in cases() if not case.claim.on_request)
     assert len(collected) == len(set(collected)) > 200
+
+
+def test_benchmarks_without_pytest_benchmark_are_refused_in_one_line(tmp_path):
+    done = run(["pytest", "benchmarks", "--collect-only", "-p", "no:benchmark"], tmp_path, cwd=PROJECT)
+    assert done.code == 2
+    assert "the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark" in done.out + done.err
+    assert "Traceback" not in done.out + done.err
