@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError
-from bertsecrets.jobs.plan import Plan, State, plan_for, states
+from bertsecrets.jobs.plan import Plan, State, plan_for, remaining, states
 from bertsecrets.measures.base import AblationMeasure
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.models import configuration
@@ -79,14 +79,17 @@ def total(numbers: Sequence[float | None]) -> float | None:
 def seed_cost(session: Session, first: Sequence[Case] = ()) -> Callable[[Sequence[Case], int], float]:
     """Return a function that estimates the seconds of another seed for some cases (`judging.SeedBudget`).
 
-    Jobs of unknown duration count as 0.
+    A seed that is stored costs nothing. Jobs of unknown duration count as 0.
 
     Args:
-        first: Cases whose first seed is included in the estimate.
+        first: Cases whose first seed is included in the estimate of a seed that is not stored.
     """
 
     def cost(cases: Sequence[Case], seed: int) -> float:
-        plan = plan_for(session, first, session.model, [1]) | plan_for(session, cases, session.model, [seed])
+        own = plan_for(session, cases, session.model, [seed])
+        if not remaining(session, own):
+            return 0.0
+        plan = plan_for(session, first, session.model, [1]) | own
         return sum(estimate.seconds or 0 for estimate in estimate_jobs(session, plan))
 
     return cost
