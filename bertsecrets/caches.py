@@ -28,7 +28,7 @@ from bertsecrets.models.retention import drop_weights
 from bertsecrets.progress import in_time, log
 from bertsecrets.provenance import TRAINING, checkpoint_differences, differences, made_by
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, Key, Store, has_weights
-from bertsecrets.store.files import copy_whole, digest, remove_unused
+from bertsecrets.store.files import check_writable, copy_whole, digest, remove_unused
 from bertsecrets.store.locks import in_use
 from bertsecrets.store.measurements import load, save
 from bertsecrets.texts.tasks import TASKS, task
@@ -255,13 +255,22 @@ class MeasurementCache:
             return Run(subject, options, self.resources, ref, checkpoint or ref.folder())
         folder = checkpoint or self.checkpoints.find(subject)
         if folder is None:
-            without = Run(subject, options, self.resources, ref)
-            measure.fingerprint(without)  # read the rows and check the model before training
-            self._check_possible(measure, without, None)
+            self.check(request)
             folder = self.checkpoints.get(subject)
         if checkpoint is not None or has_weights(folder):
             opening.open_checkpoint_config(folder, task(subject.task))
         return Run(subject, options, self.resources, ref, folder)
+
+    def check(self, request: Request) -> None:
+        """Check that the rows of a measurement on a task can be read and that it supports the model, before training.
+
+        Raises:
+            UserError: If not.
+        """
+        measure, ref = get_measure(request.measure or ""), self.checkpoints.ref(request.subject.model)
+        run = Run(request.subject, measure.check_options(dict(request.options)), self.resources, ref)
+        measure.fingerprint(run)
+        self._check_possible(measure, run, None)
 
     def _check_possible(self, measure: Measure, run: Run, checkpoint: Path | None) -> None:
         """Check, once per model, that a measure applies to a checkpoint or, without one, to its base model."""
@@ -280,8 +289,10 @@ class MeasurementCache:
         """Return the stored measurement, or make it and its companions."""
         run = replace(run, grid=self.store.root / "grids" / f"{measure.name}-{key.marks}")
         made: dict[str, tuple[Measurement, Key]] = {}
-        if measure.shared and self.store.find(MEASUREMENTS, key) is None:
-            made = self._made(measure, run, key, checkpoint)  # before locking, so that processes share the work
+        if self.store.find(MEASUREMENTS, key) is None:
+            check_writable(self.store.root)
+            if measure.shared:
+                made = self._made(measure, run, key, checkpoint)  # before locking, so that processes share the work
 
         def make(folder: Path) -> dict[str, Any]:
             nonlocal made

@@ -103,7 +103,7 @@ def measure(options: argparse.Namespace) -> None:
     all_options = [measure.variants(session.settings) if options.measure == ALL else [given] for measure in measures]
     runs = [(measure, values) for measure, own in zip(measures, all_options, strict=True) for values in own]
     if options.checkpoint is None:
-        _announce_disk(session, subject, runs)
+        _announce(session, subject, runs)
     if options.measure == ALL:
         _run_all(session, subject, runs, options)
     else:
@@ -111,9 +111,15 @@ def measure(options: argparse.Namespace) -> None:
     session.close()
 
 
-def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> None:
-    """Report the disk space required by a checkpoint to be trained and by its measurements."""
-    from bertsecrets.jobs.estimates import announcement
+def _announce(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> None:
+    """Report the disk space and time required by a checkpoint to be trained and by its measurements.
+
+    Raises:
+        UserError: If the store cannot be written, or the checkpoint cannot be trained.
+    """
+    from bertsecrets.jobs.estimates import announcement, estimate_jobs
+    from bertsecrets.jobs.plan import remaining
+    from bertsecrets.jobs.preflight import checked, expected_time
     from bertsecrets.measures.registry import request
     from bertsecrets.types import Request
 
@@ -123,8 +129,11 @@ def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]"
         if measure.on_task and measure.missing(session.resources, subject.task) is None
     ]
     planned = dict.fromkeys([Request(None, subject), *requests] if requests else [])
+    if not remaining(session, planned):
+        return
+    planned, trial = checked(session, planned)
     if line := announcement(session, planned):
-        log.info(line)
+        log.info(f"{line}; time: {expected_time(estimate_jobs(session, planned, trial))}")
 
 
 def _run(

@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.jobs.plan import Plan, State, plan_for, remaining, states
-from bertsecrets.measures.base import AblationMeasure
+from bertsecrets.measures.base import AblationMeasure, AttentionMeasure
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.models import configuration
 from bertsecrets.models.initialisations import get_initialisation
@@ -30,7 +30,13 @@ from bertsecrets.types import KEEPS, Keep, Request, Subject
 
 # Mean number of tokens per GLUE example, in BERT's uncased vocabulary.
 TOKENS = {"mrpc": 53, "stsb": 28, "sst2": 14, "qqp": 30, "rte": 67, "qnli": 51, "mnli": 40}
-WITHOUT_MODEL = 10.0  # seconds for a measure that does not use a model
+FROM_STEPS = "estimated from training steps"
+# Approximate costs, relative to a training step on as many examples, measured with MiniLM on RTE.
+FORWARD = 1 / 2  # a forward pass, with what a measure computes from it
+SUFFIX = 0.5  # the part of a forward pass that is repeated for each disabled head
+MAPS = 1.6 / (12 / 384**2)  # reading and describing the maps of two models, by heads per squared width
+SHORT = 10.0  # seconds of other measures that read no model
+WITHOUT_MODEL = {"pattern-quality": 100.0, "published-figures": 0.0}  # seconds
 PROCESS = 700 * 10**6  # bytes used by a process after importing everything
 
 
@@ -50,9 +56,13 @@ class JobEstimate:
     leader: Request | None = None
 
 
-def estimate_jobs(session: Session, planned: Plan) -> list[JobEstimate]:
-    """Estimate the cost of every job in a plan, without training, measuring or downloading anything."""
-    costs, known = Costs(session), states(session, planned)
+def estimate_jobs(session: Session, planned: Plan, trial: "Record | None" = None) -> list[JobEstimate]:
+    """Estimate the cost of every job in a plan, without training, measuring or downloading anything.
+
+    Args:
+        trial: Time of a few training steps, for jobs of which the store has no record.
+    """
+    costs, known = Costs(session, trial), states(session, planned)
     estimates = []
     for job, leader in planned.items():
         cost: tuple[float | None, str, int | None, int | None]
@@ -193,18 +203,46 @@ def _tokens(job: Request) -> int:
 class Costs:
     """Cost estimates for a session's jobs."""
 
-    def __init__(self, session: Session):
-        self.session = session
+    def __init__(self, session: Session, trial: Record | None = None):
+        """
+        Args:
+            trial: Time of a few training steps, for jobs of which the store has no record.
+        """
+        self.session, self.trial = session, trial
 
     def seconds(self, job: Request) -> tuple[float | None, str]:
         """Return the estimated seconds of a job and the basis of the estimate."""
         devices = (device_name(self.session.resources.device), "None")
         records = [record for record in self._records if record.device in devices]
         parameters = None if self.model is None else self.model.num_parameters()
-        seconds, basis = seconds_on_record(records, job, self._examples(job), parameters)
-        if seconds is None and not _reads_model(job):
-            return WITHOUT_MODEL, "reads no model"
-        return seconds, basis
+        examples = self._examples(job)
+        seconds, basis = seconds_on_record(records, job, examples, parameters)
+        if seconds is not None:
+            return seconds, basis
+        if not _reads_model(job):
+            return WITHOUT_MODEL.get(job.measure or "", SHORT), "reads no model"
+        training = Request(None, replace(job.subject, initialisation="pretrained"))
+        trained = [record for record in records if record.request.subject.model == job.subject.model]
+        seconds, _ = seconds_on_record([self.trial] if self.trial else trained, training, examples)
+        if seconds is None:
+            return None, "unknown"
+        return seconds * self._share(job) * _tokens(job) / _tokens(training), FROM_STEPS
+
+    def _share(self, job: Request) -> float:
+        """Return the approximate cost of a job per example, relative to a training step per example."""
+        if job.measure is None:
+            trains_encoder = get_initialisation(job.subject.initialisation).trains_encoder
+            return 1.0 if trains_encoder else FORWARD / self.session.settings.finetune.epochs  # encoded once
+        measure, config = get_measure(job.measure), self.model.config if self.model is not None else None
+        layers, heads, width = (
+            getattr(config, name, None) or usual
+            for name, usual in (("num_hidden_layers", 12), ("num_attention_heads", 12), ("hidden_size", 768))
+        )
+        if isinstance(measure, AblationMeasure):
+            return FORWARD * (1 + SUFFIX * layers * (heads if job.measure == "head-ablation" else 1))
+        if isinstance(measure, AttentionMeasure):
+            return 2 * FORWARD + MAPS * heads / width**2
+        return FORWARD * measure.passes
 
     def memory(self, job: Request) -> int | None:
         """Return the estimated memory of a job in bytes."""

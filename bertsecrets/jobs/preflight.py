@@ -5,16 +5,20 @@ from contextlib import suppress
 
 from bertsecrets.claims.requirements import not_judged, reads_rows
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import UserError
-from bertsecrets.jobs.estimates import announcement, estimate_jobs, total_seconds
-from bertsecrets.jobs.plan import plan_for
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.jobs.estimates import FROM_STEPS, JobEstimate, Record, announcement, estimate_jobs, total_seconds
+from bertsecrets.jobs.plan import Plan, plan_for, remaining, states
+from bertsecrets.jobs.trial import try_training
 from bertsecrets.models.configuration import open_config, open_tokenizer, shape_of
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.progress import in_time, log
 from bertsecrets.session import Session
+from bertsecrets.store.files import check_writable
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS
+from bertsecrets.types import Request
 
 ROWS = 50  # rows sampled for the percentage of unknown tokens
 MANY_UNKNOWN = 0.1  # more is unusual for a model's own tokenizer
@@ -35,29 +39,71 @@ def preflight(
         at_once: Number of parallel jobs. None if all training jobs may run first.
 
     Raises:
-        RunError: If there is not enough disk space.
+        UserError: If the store cannot be written, the model or the rows of every task cannot be used, or there is not
+            enough memory or disk space.
     """
     cases = [case for case in cases if not not_judged(case)]
-    trains, seconds = session.options.checkpoint is None, None
-    lines = [f"{len(cases)} claims to judge on {session.model}"]
-    if trains:
+    seconds, lines = None, [f"{len(cases)} claims to judge on {session.model}"]
+    if session.options.checkpoint is None:
         planned = plan_for(session, cases, session.model, seeds)
-        estimates = [each for each in estimate_jobs(session, planned) if each.state != "stored"]
-        if not estimates:
+        if not remaining(session, planned):
             return 0.0
+        planned, trial = checked(session, planned)
+        estimates = [each for each in estimate_jobs(session, planned, trial) if each.state != "stored"]
         seconds = total_seconds(estimates)
-        parallel = None if seconds is None else seconds / (at_once or 1)
-        lines = [announcement(session, planned, at_once=at_once) or "no checkpoint to train, only measurements"]
         each = " for the first of up to 5 seeds" if session.adds_seeds else ""
-        unknown = ": this store has no record of such a job yet" if seconds is None else f"{each}"
+        lines = [announcement(session, planned, at_once=at_once) or "no checkpoint to train, only measurements"]
         lines.append(f"claims: {len(cases)} to judge; jobs to run: {len(estimates)}")
-        lines.append(f"time: {in_time(parallel)}{unknown}")
+        lines.append(f"time: {expected_time(estimates, at_once)}{each}")
     with suppress(UserError):  # raised again when the model is opened for a measurement
         on_tasks = (case.task for case in cases if case.task != ALL_TASKS and reads_rows(case))
         rows, cut = sample(session.resources.rows, on_tasks), session.settings.finetune.max_length
         lines.append(f"model: {', '.join(model_facts(session.ref(session.model), cut, rows))}")
     log.info("\n  ".join(lines))
     return seconds
+
+
+def checked(session: Session, planned: Plan) -> tuple[Plan, Record | None]:
+    """Check everything that could stop the training jobs of a plan, without training.
+
+    Returns the plan without jobs that cannot run (their claims fail when they are measured), and the time of a few
+    training steps if an estimate needs it.
+
+    Raises:
+        UserError: If the store cannot be written, no training job can run, or the model cannot be opened or trained.
+    """
+    known = states(session, planned)
+    waiting = [job for job in planned if known[job] == "not yet"]
+    check_writable(session.store.root)
+    refused: dict[Request, UserError] = {}
+    for job in waiting:
+        try:
+            session.measurements.check(job)
+            session.checkpoints.key(job.subject)
+        except NotApplicableError:
+            continue
+        except UserError as error:
+            refused[job] = error
+    usable = {job.training for job in waiting if job not in refused}
+    if refused and not usable:
+        raise next(iter(refused.values()))
+    idle = {job.training for job in waiting} - usable
+    possible = {job: leader for job, leader in planned.items() if job not in refused and job not in idle}
+    trained = [
+        job.subject
+        for job in possible
+        if job.measure is None and known[job] == "to do" and get_initialisation(job.subject.initialisation).trains
+    ]
+    trained.sort(key=lambda subject: not get_initialisation(subject.initialisation).trains_encoder)
+    timed = any(job.seconds is None for job in estimate_jobs(session, possible))
+    return possible, try_training(session, trained[0], timed=timed) if trained else None
+
+
+def expected_time(estimates: Sequence[JobEstimate], at_once: int | None = 1) -> str:
+    """Return the estimated time of jobs for the preflight, and its basis."""
+    seconds = total_seconds(estimates)
+    basis = " (estimated from a few training steps)" if any(job.basis == FROM_STEPS for job in estimates) else ""
+    return f"about {in_time(seconds / (at_once or 1))}{basis}" if seconds is not None else "unknown"
 
 
 def model_facts(ref: ModelRef, cut: int, rows: Split | None) -> Iterator[str]:

@@ -170,9 +170,10 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
         more: Additional files that are allowed.
 
     Raises:
-        UserError: If the path is a file, or the folder contains other files.
+        UserError: If the path is a file or cannot be written, or the folder contains other files.
     """
     named = folder
+    check_writable(folder)
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
         nearest = next(place for place in (folder, *folder.parents) if place.exists())
@@ -239,8 +240,14 @@ def check_writable(path: Path) -> None:
     """Check that a file or folder can be written. The nearest existing folder is tested with a file without a name.
 
     Raises:
-        RunError: If a parent is a file or is not writable.
+        RunError: If a parent is a file or is not writable, the path is a loop of symbolic links, or a device refuses
+            data.
     """
+    with guarded_writes(path):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # fails on a loop of symbolic links
+        if path.is_char_device():
+            _write_nothing(path)
     nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
     if nearest != path and not nearest.is_dir():
         raise RunError(f"cannot write {path}: {nearest} is a file: choose another location")
@@ -251,6 +258,15 @@ def check_writable(path: Path) -> None:
             tempfile.TemporaryFile(dir=nearest).close()  # /proc claims to be writable
     except OSError as error:
         raise RunError(f"cannot write {path}: {nearest} is not writable: choose another location") from error
+
+
+def _write_nothing(device: Path) -> None:
+    """Write no data to a device; /dev/full refuses even that."""
+    handle = os.open(device, os.O_WRONLY | os.O_NOCTTY)
+    try:
+        os.write(handle, b"")
+    finally:
+        os.close(handle)
 
 
 @contextmanager

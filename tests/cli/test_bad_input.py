@@ -14,7 +14,7 @@ import pytest
 from calls import run, told
 from patterned import pattern_set, save_read
 
-from bertsecrets.caches import CheckpointCache
+from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.map_set import MapSet
@@ -136,6 +136,33 @@ def test_an_unwritable_store_is_one_line_and_nothing_is_lost(capsys, shared, tmp
     line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--store", tmp_path / "file")
     assert "a file exists where a folder is needed" in line
     assert (tmp_path / "file").read_text() == "mine"
+
+
+SCORES = ("measure", "scores", "--task", "rte", "--init", "untrained")
+UNWRITABLE = {
+    "--save in a loop of links": (*SCORES, "--save", "loop/kept"),
+    "--json in a loop of links": (*SCORES, "--json", "loop"),
+    "--output in a loop of links": ("finetune", "--task", "rte", "--output", "loop/model"),
+    "--output that cannot be written": ("finetune", "--task", "rte", "--output", "/proc/model"),
+    "--store below a loop of links": (*SCORES, "--store", "loop/store"),
+    "--store that cannot be written": (*SCORES, "--store", "/proc/store"),
+    "--html on a full device": ("report", "--task", "rte", "--claim", "E1", "--html", "/dev/full"),
+    "--json on a full device": (*SCORES, "--json", "/dev/full"),
+}
+
+
+@pytest.mark.parametrize("name", UNWRITABLE)
+def test_what_cannot_be_written_is_refused_before_anything_is_measured(capsys, shared, tmp_path, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    monkeypatch.setattr(CheckpointCache, "get", lambda *_: pytest.fail("trained first"))
+    monkeypatch.setattr(MeasurementCache, "_made", lambda *_: pytest.fail("measured first"))
+    command, *words = UNWRITABLE[name]
+    assert f"cannot write {words[-1]}" in told(capsys, command, *shared, *words)
+
+
+def test_a_null_device_takes_any_output(capsys, shared):
+    assert run(capsys, *SCORES, *shared, "--json", "/dev/null").startswith("/dev/null: scores of ")
 
 
 def test_an_export_never_overwrites_files_of_the_user(capsys, shared, tmp_path, monkeypatch):

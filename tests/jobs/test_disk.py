@@ -82,15 +82,3 @@ def test_the_commands_of_a_script_drop_nothing(capsys, shared, tmp_path):
     script = run(capsys, "plan", *shared, "--store", tmp_path, *FEW, "--keep-checkpoints", "none", "--shell")
     assert "bertsecrets measure" in script
     assert "--keep-checkpoints" not in script
-
-
-def test_a_run_first_shows_trainings_duration_and_model(capsys, shared, tmp_path):
-    words = [*shared, "--store", tmp_path / "new", "--limit", 8, "--train-limit", 6]
-    main([str(word) for word in ("report", "--task", "rte", "--claim", "E1", *words)])
-    lines = capsys.readouterr().err.splitlines()
-    place = next(number for number, line in enumerate(lines) if " to train, " in line)
-    block = lines[place + 1 : place + 4]
-    assert block[0].startswith("  claims: ")
-    assert block[1] == "  time: unknown: this store has no record of such a job yet"
-    assert block[2].startswith("  model: 3 layers x 4 heads, vocabulary of ")
-    assert block[2].endswith("[UNK] in 8 rows of RTE")

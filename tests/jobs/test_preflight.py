@@ -1,0 +1,115 @@
+"""What a run shows and checks before it trains: the jobs, an estimate of their time, the model; errors come first."""
+
+import json
+import re
+import shutil
+
+import pytest
+from calls import told
+
+from bertsecrets.caches import CheckpointCache
+from bertsecrets.cli.main import main
+from bertsecrets.jobs.estimates import Record, estimate_jobs
+from bertsecrets.jobs.plan import plan_of
+from bertsecrets.jobs.preflight import checked
+from bertsecrets.session import Session
+from bertsecrets.types import Request, Subject
+
+pytestmark = pytest.mark.usefixtures("quick")
+CLAIM = ("report", "--task", "rte", "--claim", "E1")
+
+
+@pytest.fixture
+def session(tiny_bert, tiny_glue, tmp_path) -> Session:
+    return Session(
+        model=str(tiny_bert), glue=tiny_glue, store=tmp_path / "new", device="cpu", offline=True,
+        allow_unofficial_data=True,
+    )  # fmt: skip
+
+
+def test_a_run_first_shows_trainings_duration_and_model(capsys, shared, tmp_path):
+    words = [*CLAIM, *shared, "--store", tmp_path / "new", "--limit", 8, "--train-limit", 6]
+    main([str(word) for word in words])
+    lines = capsys.readouterr().err.splitlines()
+    place = next(number for number, line in enumerate(lines) if " to train, " in line)
+    block = lines[place + 1 : place + 4]
+    assert block[0].startswith("  claims: ")
+    assert re.fullmatch(r"  time: about \d+ s \(estimated from a few training steps\)", block[1])
+    assert block[2].startswith("  model: 3 layers x 4 heads, vocabulary of ")
+    assert block[2].endswith("[UNK] in 8 rows of RTE")
+
+
+def test_times_without_a_record_are_scaled_from_training_steps(session):
+    subject, frozen = (Subject(session.model, "rte", init) for init in ("pretrained", "frozen"))
+    planned = plan_of([Request("scores", subject), Request("scores", frozen)])
+    trial = Record(Request(None, subject), seconds=8.0, examples=16)  # half a second per example
+    seconds = {each.request: each.seconds for each in estimate_jobs(session, planned, trial)}
+    assert seconds[Request(None, subject)] == pytest.approx(64 / 2)  # one epoch of 64 rows
+    assert seconds[Request(None, frozen)] == pytest.approx(64 / 4)  # without a backward pass
+    assert seconds[Request("scores", subject)] == pytest.approx(24 / 4)  # 24 validation rows
+
+
+def test_a_timed_training_step_leaves_the_training_as_it_is(session):
+    subject = Subject(session.model, "rte")
+    _, trial = checked(session, plan_of([Request("scores", subject)]))
+    assert trial is not None
+    assert trial.seconds > 0
+    assert not session.store.root.exists()
+    weights = [session.checkpoint(subject) / "model.safetensors"]
+    session.store.root.rename(session.store.root.with_name("first"))
+    weights[0] = session.store.root.with_name("first") / weights[0].relative_to(session.store.root)
+    weights.append(session.checkpoint(subject) / "model.safetensors")
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+# ---------------------------------------------------------------------- errors before the announcement
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    monkeypatch.setattr(CheckpointCache, "get", lambda *_: pytest.fail("trained first"))
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize("command", [CLAIM, ("measure", "scores", "--task", "rte")])
+@pytest.mark.parametrize("damage", ["weights", "layers", "vocabulary", "rows"])
+def test_what_cannot_be_trained_is_refused_before_it_is_announced(
+    capsys, shared, own_bert, tiny_glue, tmp_path, command, damage
+):
+    glue = shutil.copytree(tiny_glue, tmp_path / "glue")
+    if damage == "weights":
+        file = own_bert / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:-100])
+    elif damage == "layers":
+        config = json.loads((own_bert / "config.json").read_text())
+        (own_bert / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    elif damage == "vocabulary":
+        (own_bert / "tokenizer.json").unlink()
+    else:
+        (glue / "RTE" / "train.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tperhaps\n")
+    given = [*shared[4:], "--model", own_bert, "--glue", glue, "--store", tmp_path / "new"]
+    told(capsys, *command, *given)  # asserts that this is the only line
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize("command", [CLAIM, ("measure", "scores", "--task", "rte")])
+def test_too_little_memory_is_refused_before_the_training_is_announced(capsys, shared, tmp_path, command, monkeypatch):
+    monkeypatch.setattr("bertsecrets.models.memory.available_bytes", lambda: 10**6)
+    line = told(capsys, *command, *shared, "--store", tmp_path / "new")
+    assert "of memory, 1 MB are free" in line
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize("command", [CLAIM, ("measure", "scores", "--task", "rte")])
+def test_an_unwritable_store_is_refused_before_anything_is_measured(capsys, shared, command):
+    assert "cannot write /proc/store" in told(capsys, *command, *shared, "--store", "/proc/store")
+
+
+def test_one_damaged_task_leaves_the_others(session, tiny_glue, tmp_path):
+    glue = shutil.copytree(tiny_glue, tmp_path / "glue")
+    shutil.copytree(glue / "RTE", glue / "QNLI")
+    both = Session(session.options, glue=glue)
+    planned = plan_of(Request("scores", Subject(session.model, name)) for name in ("qnli", "rte"))
+    left, _ = checked(both, planned)
+    assert {job.subject.task for job in left} == {"rte"}
