@@ -122,6 +122,7 @@ class Session:
         )
         of_checkpoint = {options.judged: options.model} if options.judged and options.model else {}
         self.ref = locator(of_checkpoint, options.offline)
+        self._complete: set[tuple[str, str]] = set()  # measures and tasks for which nothing is missing
         self.checkpoints = CheckpointCache(self.store, self.resources, self.ref)
         self.measurements = MeasurementCache(self.checkpoints)
 
@@ -317,7 +318,12 @@ class Session:
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what is missing for a measure on a task (data, frames, spaCy), or None."""
-        return get_measure(measure).missing(self.resources, task_name)
+        if (measure, task_name) in self._complete:
+            return None
+        problem = get_measure(measure).missing(self.resources, task_name)
+        if problem is None:
+            self._complete.add((measure, task_name))
+        return problem
 
     def shape(self, model: str) -> tuple[int, int] | None:
         """Return a model's number of layers and number of heads per layer, or None if unknown."""

@@ -136,7 +136,8 @@ def judge_cases(
             for no limit.
     """
     from bertsecrets.claims.requirements import is_slow
-    from bertsecrets.jobs.estimates import announcement, seed_cost
+    from bertsecrets.jobs.disk import announcement
+    from bertsecrets.jobs.estimates import seed_cost
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import stored_first

@@ -117,7 +117,8 @@ def _announce(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> 
     Raises:
         UserError: If the store cannot be written, or the checkpoint cannot be trained.
     """
-    from bertsecrets.jobs.estimates import announcement, estimate_jobs
+    from bertsecrets.jobs.disk import announcement
+    from bertsecrets.jobs.estimates import estimate_jobs
     from bertsecrets.jobs.plan import remaining
     from bertsecrets.jobs.preflight import checked, expected_time
     from bertsecrets.measures.registry import request

@@ -171,7 +171,7 @@ def _print_script(session: "Session", estimates: Sequence["JobEstimate"], *, slu
 
 def _facts(session: "Session", estimates: Sequence["JobEstimate"], jobs: int) -> dict[str, Any]:
     """Return the contents of a plan as JSON data."""
-    from bertsecrets.jobs.estimates import disk
+    from bertsecrets.jobs.disk import disk
     from bertsecrets.jobs.plan_table import totals
     from bertsecrets.provenance import device_name
 

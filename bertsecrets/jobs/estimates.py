@@ -1,9 +1,7 @@
-"""Estimate the cost of jobs: time from similar jobs on record, memory and disk space from the model's size."""
+"""Estimate the cost of jobs: time from similar jobs on record, and memory from the size of the model."""
 
 import functools
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,20 +11,19 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import RunError, UserError
+from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import Plan, State, plan_for, remaining, states
 from bertsecrets.measures.base import AblationMeasure, AttentionMeasure
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.models import configuration
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.memory import CPU_BYTES, training_bytes
-from bertsecrets.progress import in_bytes
 from bertsecrets.provenance import device_name
 from bertsecrets.session import Session
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, Key, entries, read_json, read_manifest
 from bertsecrets.store.measurements import VALUES
 from bertsecrets.texts.tasks import task
-from bertsecrets.types import KEEPS, Keep, Request, Subject
+from bertsecrets.types import Request, Subject
 
 # Mean number of tokens per GLUE example, in BERT's uncased vocabulary.
 TOKENS = {"mrpc": 53, "stsb": 28, "sst2": 14, "qqp": 30, "rte": 67, "qnli": 51, "mnli": 40}
@@ -95,14 +92,24 @@ def seed_cost(session: Session, first: Sequence[Case] = ()) -> Callable[[Sequenc
         first: Cases whose first seed is included in the estimate of a seed that is not stored.
     """
 
+    pending = plan_for(session, first, session.model, [1])
+
     def cost(cases: Sequence[Case], seed: int) -> float:
+        nonlocal pending
         own = plan_for(session, cases, session.model, [seed])
         if not remaining(session, own):
             return 0.0
-        plan = plan_for(session, first, session.model, [1]) | own
-        return sum(estimate.seconds or 0 for estimate in estimate_jobs(session, plan))
+        pending = _unfinished(session, pending)
+        return sum(estimate.seconds or 0 for estimate in estimate_jobs(session, pending | own))
 
     return cost
+
+
+def _unfinished(session: Session, planned: Plan) -> Plan:
+    """Return the jobs of a plan that are not in the store, with their trainings and leaders."""
+    left = remaining(session, planned)
+    needed = {*left, *left.values(), *(job.training for job in left)}
+    return {job: leader for job, leader in planned.items() if job in needed}
 
 
 def within(estimates: Sequence[JobEstimate], budget: float | None, at_once: int) -> list[JobEstimate]:
@@ -307,101 +314,3 @@ class Costs:
 
 def _reads_model(job: Request) -> bool:
     return job.measure is None or get_measure(job.measure).reads_model
-
-
-# ---------------------------------------------------------------------- disk
-
-
-@dataclass(frozen=True)
-class Disk:
-    """The disk space needed by the remaining jobs of a plan, in bytes.
-
-    Args:
-        trainings: Number of checkpoints to train.
-        checkpoint, measurements: Size of one checkpoint, and of all measurements.
-        at_once: Number of checkpoints that exist at the same time if weights are dropped.
-        free: Free space on the store's disk.
-    """
-
-    trainings: int
-    checkpoint: int
-    measurements: int
-    at_once: int
-    free: int
-
-    def at_end(self, keep: Keep) -> int:
-        """Return the disk usage at the end of the run."""
-        return self.measurements + (0 if keep == "none" else self.trainings * self.checkpoint)
-
-    def peak(self, keep: Keep) -> int:
-        """Return the peak disk usage during the run."""
-        at_once = min(self.trainings, self.at_once) if keep == "none" else self.trainings
-        return self.measurements + self.checkpoint * at_once
-
-    def announcement(self, keep: Keep) -> str:
-        """Return the message to show before a run."""
-        measurements = f" and {in_bytes(self.measurements)} of measurements" if self.measurements else ""
-        peak = f"; at most {in_bytes(self.peak(keep))} at a time" if keep == "none" else ""
-        return (
-            f"{self._checkpoints} to train, {in_bytes(self.trainings * self.checkpoint)}{measurements}{peak}; "
-            f"{in_bytes(self.free)} free"
-        )
-
-    def problem(self, keep: Keep, store: Path) -> str | None:
-        """Return why a run does not fit on the disk, with advice, or None if it fits."""
-        if self.peak(keep) <= self.free:
-            return None
-        drop = keep != "none" and self.peak("none") <= self.free
-        advice = f"--keep-checkpoints none ({in_bytes(self.peak('none'))})" if drop else "fewer tasks or claims"
-        return (
-            f"{self._checkpoints} would take {in_bytes(self.peak(keep))}, and {in_bytes(self.free)} are free in {store}"
-            f": give {advice} or another --store"
-        )
-
-    @property
-    def _checkpoints(self) -> str:
-        return f"{self.trainings} checkpoint{'s' if self.trainings != 1 else ''}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the estimate as JSON data."""
-        by_keep = {keep: {"taken_bytes": self.peak(keep), "kept_bytes": self.at_end(keep)} for keep in KEEPS}
-        return {"checkpoints": self.trainings, "by_keep_checkpoints": by_keep, "free_bytes": self.free}
-
-
-def disk(
-    session: Session, planned: Plan, at_once: int | None = 1, known: Mapping[Request, State] | None = None
-) -> Disk | None:
-    """Estimate the disk space needed by the remaining jobs of a plan; None if unknown.
-
-    Args:
-        at_once: Number of parallel jobs. None if all training jobs may run first.
-        known: States of the jobs, if already determined.
-    """
-    costs, store = Costs(session), session.store.root.absolute()
-    nearest = next(folder for folder in (store, *store.parents) if folder.exists())
-    if costs.model is None or not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        return None
-    known = known or states(session, planned)
-    sizes = {job: costs.disk(job) or 0 for job in planned if known[job] != "stored"}
-    trainings = [size for job, size in sizes.items() if job.measure is None]
-    return Disk(
-        trainings=len(trainings),
-        checkpoint=max(trainings, default=0),
-        measurements=sum(sizes.values()) - sum(trainings),
-        at_once=at_once or len(trainings),
-        free=shutil.disk_usage(nearest).free,
-    )
-
-
-def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) -> str:
-    """Return a line about the disk space that a plan needs; empty if it does not train anything.
-
-    Raises:
-        RunError: If there is not enough disk space.
-    """
-    needed = disk(session, planned, at_once) if any(job.measure is None for job in planned) else None
-    if needed is None or not needed.trainings:
-        return ""
-    if (problem := needed.problem(session.options.keep_checkpoints, session.store.root)) is not None:
-        raise RunError(problem)
-    return needed.announcement(session.options.keep_checkpoints)

@@ -6,7 +6,8 @@ from contextlib import suppress
 from bertsecrets.claims.requirements import not_judged, reads_rows
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.jobs.estimates import FROM_STEPS, JobEstimate, Record, announcement, estimate_jobs, total_seconds
+from bertsecrets.jobs.disk import announcement
+from bertsecrets.jobs.estimates import FROM_STEPS, JobEstimate, Record, estimate_jobs, total_seconds
 from bertsecrets.jobs.plan import Plan, plan_for, remaining, states
 from bertsecrets.jobs.trial import try_training
 from bertsecrets.models.configuration import open_config, open_tokenizer, shape_of

@@ -10,7 +10,7 @@ import pytest
 from calls import run, told
 
 from bertsecrets.cli.main import main
-from bertsecrets.jobs.estimates import Disk
+from bertsecrets.jobs.disk import Disk
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
 GB, MB = 10**9, 10**6
