@@ -158,9 +158,9 @@ def models(task: str) -> str:
     """
     known = _on_record()
     rows = [
-        (case.claim.name, _as_published(case), *(_verdict(verdicts.get(str(case))) for verdicts in known.values()))
+        (case.claim.name, _as_published(case), *(cells.get(str(case), "-") for cells in known.values()))
         for case in cases()
-        if case.task == task and any(str(case) in verdicts for verdicts in known.values())
+        if case.task == task and any(str(case) in cells for cells in known.values())
     ]
     return _table(("claim", "as published", *known), rows)
 
@@ -179,28 +179,31 @@ def observed(model: str, family: str) -> str:
     Raises:
         KeyError: nothing is on record of the model.
     """
-    verdicts = _on_record()[model]
-    known = [case for case in cases() if case.claim.family == family and str(case) in verdicts]
+    cells = _on_record()[model]
+    known = [case for case in cases() if case.claim.family == family and str(case) in cells]
     columns = [name for name in (ALL_TASKS, *TASKS) if any(case.task == name for case in known)]
     rows: dict[str, list[str]] = {}
     for case in known:
         row = rows.setdefault(case.claim.name, [case.claim.name, case.unit, *("" for _ in columns)])
-        row[2 + columns.index(case.task)] = _verdict(verdicts[str(case)])
+        row[2 + columns.index(case.task)] = cells[str(case)]
     return _table(("claim", "unit", *(TASKS[name].title if name in TASKS else "" for name in columns)), rows.values())
 
 
-def _on_record() -> dict[str, dict[str, VerdictData]]:
-    """Return the verdicts in `expected/evidence` by model and case, the newest on each case."""
-    known: dict[str, dict[str, VerdictData]] = {}
-    runs = map(read_verdicts_file, sorted(project_path("expected").glob("evidence/verdicts-*.json")))
-    for run in sorted(runs, key=lambda run: run.made):
-        known.setdefault(run.model, {}).update({verdict.id: verdict for verdict in run.verdicts})
+def _on_record() -> dict[str, dict[str, str]]:
+    """Return the verdicts in `expected/evidence` as table cells, by model and case, the newest on each case.
+
+    Those judged by earlier rules (version 1 of the format) are marked with a dagger.
+    """
+    known: dict[str, dict[str, str]] = {}
+    files = sorted(project_path("expected").glob("evidence/verdicts-*.json"))
+    runs = [(read_verdicts_file(file), json.loads(file.read_text())["format_version"]) for file in files]
+    for run, version in sorted(runs, key=lambda pair: pair[0].made):
+        mark = " †" if version.startswith("1.") else ""
+        known.setdefault(run.model, {}).update({verdict.id: _verdict(verdict) + mark for verdict in run.verdicts})
     return known
 
 
-def _verdict(verdict: VerdictData | None) -> str:
-    if verdict is None:
-        return "-"
+def _verdict(verdict: VerdictData) -> str:
     seeds = f"{len(verdict.seeds)} seed{'' if len(verdict.seeds) == 1 else 's'}" if verdict.seeds else ""
     values = [f"{name} {_value(reading)}" for name, reading in verdict.readings.items()]
     if not values and verdict.observed is not None:
