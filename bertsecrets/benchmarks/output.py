@@ -1,7 +1,8 @@
 """The output of a benchmark run: the verdict table, JUnit XML properties, and the report."""
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bertsecrets.benchmarks.exit_code import OUTCOME
+from bertsecrets.benchmarks.exit_code import KIND, OUTCOME
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Known
 from bertsecrets.claims.verdict import Verdict
@@ -80,12 +81,31 @@ def uncaptured(config: pytest.Config) -> Callable[[], Any]:
     return beginning
 
 
+def project_file(nodeid: str) -> str:
+    """Return the path of a benchmark in the project, independent of the install location.
+
+    >>> project_file("../lib/python3.11/site-packages/bertsecrets/benchmarks/test_claims.py::test_claim[C1-rte]")
+    'benchmarks/test_claims.py'
+    """
+    return f"benchmarks/{Path(nodeid.partition('::')[0]).name}"
+
+
 def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
     """Prefix the reason of a skipped benchmark with its claim, and point to the test instead of the plugin."""
     if report.skipped and isinstance(report.longrepr, tuple):
-        file, line, _ = item.location
+        _, line, _ = item.location
         reason = report.longrepr[2].removeprefix("Skipped: ")
-        report.longrepr = (file, (line or 0) + 1, f"{item.callspec.id}: {reason}")  # type: ignore[attr-defined]
+        claim = item.callspec.id  # type: ignore[attr-defined]
+        report.longrepr = (project_file(item.nodeid), (line or 0) + 1, f"{claim}: {reason}")
+
+
+def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
+    """Let pytest's summary name the benchmarks in these reports by their path in the project."""
+    for report in reports:
+        if isinstance(report, pytest.TestReport) and KIND in dict(report.user_properties):
+            path = config.invocation_params.dir / project_file(report.nodeid)
+            test = report.nodeid.partition("::")[2]
+            report.nodeid = f"{os.path.relpath(path, config.rootpath)}::{test}"  # pytest makes it relative to here
 
 
 def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +28,7 @@ from bertsecrets.benchmarks.output import (
     expected_failure,
     judged_model,
     junit_properties,
+    name_in_project,
     name_skipped,
     print_comparisons,
     print_verdicts,
@@ -338,6 +340,7 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     """Print the verdict table, the report's path, and how to resume an interrupted run."""
+    name_in_project(chain.from_iterable(terminalreporter.stats.values()), config)
     if config.stash[VERDICTS]:
         print_verdicts(terminalreporter, config)
         print_comparisons(terminalreporter, config)

@@ -24,6 +24,7 @@ WHOSE = {  # by the first word of a claim's source; other sources are shown unch
     "blog": "the text of the authors' blog",
     "G": "the report on GPT-2",
 }
+OTHER_MODELS = "the pattern classifier's errors were measured on other models, not on this one"
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,7 +136,7 @@ class Verdict:
                 remarks.append(f"trained in {provenance.precision}")
             if measurement.values.get("constant"):
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
-            remarks += get_measure(measurement.measure).remarks(measurement)
+            remarks += map(_without_names, get_measure(measurement.measure).remarks(measurement))
             remarks += [*measurement.older, *_older(measurement)]
         remarks += _of_two_trainings(self.measurements)
         if self.reused:
@@ -229,6 +230,13 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
         if measurement.provenance.weights:
             weights.setdefault(measurement.subject, set()).add(measurement.provenance.weights)
     return [f"{subject} measured on weights from two training runs" for subject, of in weights.items() if len(of) > 1]
+
+
+def _without_names(remark: str) -> str:
+    """Return a remark of a measure without the names of the annotated models, which users of another do not know."""
+    from bertsecrets.measures.patterns import UNCHECKED  # imports torch
+
+    return OTHER_MODELS if remark.startswith(UNCHECKED.partition(" (")[0]) else remark
 
 
 def _older(measurement: Measurement) -> list[str]:

@@ -33,7 +33,7 @@ FORWARD = 1 / 2  # a forward pass, with what a measure computes from it
 SUFFIX = 0.5  # the part of a forward pass that is repeated for each disabled head
 MAPS = 1.6 / (12 / 384**2)  # reading and describing the maps of two models, by heads per squared width
 SHORT = 10.0  # seconds of other measures that read no model
-WITHOUT_MODEL = {"pattern-quality": 100.0, "published-figures": 0.0}  # seconds
+WITHOUT_MODEL = {"pattern-quality": 60.0, "published-figures": 0.0}  # seconds
 PROCESS = 700 * 10**6  # bytes used by a process after importing everything
 
 

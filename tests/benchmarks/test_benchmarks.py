@@ -419,6 +419,25 @@ def test_a_known_deviation_is_expected_and_fails_when_it_is_gone(bench, tmp_path
 
 
 @pytest.mark.slow
+def test_a_deviation_known_on_all_rows_does_not_excuse_a_run_on_a_few(bench, tmp_path, tiny_bert, quick_params):
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
+    environment = {"BERTSECRETS_EXPECTED": str(tmp_path / "expected"), "BERTSECRETS_PARAMS": str(quick_params)}
+    runs, glue = tmp_path / "runs", write_corpus(tmp_path / "glue", 64, 60)
+    few = ("--seeds", 3, "--allow-unofficial-data", "--limit", 40)
+    code, output = bench(runs, glue, tiny_bert, *few, "--report", tmp_path / "report", **environment)
+    assert code == 1, output
+    assert "1 failed" in output
+    assert "1 deviate" in output
+    assert "(known)" not in output
+    (verdict,) = json.loads((tmp_path / "report" / "verdicts.json").read_text())["verdicts"]
+    assert (verdict["verdict"], verdict["known_deviation"]) == ("deviates", False)
+    code, output = bench(runs, glue, tiny_bert, *few[:-2], **environment)  # all rows, from another measurement
+    assert code == 0, output
+    assert "1 xfailed" in output
+
+
+@pytest.mark.slow
 def test_a_collapsed_model_fails_even_if_a_deviation_is_known(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))

@@ -1,6 +1,7 @@
 """The wheel: small, with its claims and settings inside, and its benchmarks run without a checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -74,12 +75,14 @@ def test_python_m_bertsecrets_explains_a_claim(installed, tmp_path):
 def test_the_installed_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, tiny_glue, quick_params):
     done = outside(
         installed, tmp_path, "pytest", "--pyargs", "bertsecrets.benchmarks", "-k", "D2-rte and not frozen",
-        "-p", "no:cacheprovider",
+        "-p", "no:cacheprovider", "-ra",
         "--model", str(tiny_bert), "--glue", str(tiny_glue), "--store", str(tmp_path / "runs"), "--device", "cpu",
         "--offline", "--allow-unofficial-data", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
     assert "1 claim: " in done.stdout
+    summary = done.stdout.partition("short test summary info")[2]
+    assert re.search(r"^(FAILED|SKIPPED \[1\]|PASSED|XFAIL) benchmarks/test_claims.py:", summary, re.MULTILINE)
     assert [*(tmp_path / "runs" / "history").glob("D2-rte-tiny-bert-*/*.json")]
 
 

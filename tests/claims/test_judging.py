@@ -22,6 +22,7 @@ from bertsecrets.claims.requirements import measure_case
 from bertsecrets.claims.requirements import needed as all_needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.screening import model_problem
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.report.text import check
 from bertsecrets.texts.published import published_figures
@@ -252,6 +253,13 @@ def test_a_verdict_as_data():
 def test_a_constant_predictor_is_remarked():
     scores = measured(values={"accuracy": 0.5, "constant": True}, samples={"predicted": [1, 1], "target": [0, 1]})
     assert judged(made_up(), scores).remarks == ["this checkpoint", "constant predictor (pretrained)"]
+
+
+def test_a_remark_on_the_pattern_classifier_names_none_of_the_annotated_models():
+    patterns = measured("patterns")
+    patterns = dataclasses.replace(patterns, settings={"annotated_models": ["aegis-judge", "quire-distilbert"]})
+    verdict = Verdict(made_up(), "inconclusive", "one seed", measurements=(patterns,))
+    assert verdict.remarks == ["the pattern classifier's errors were measured on other models, not on this one"]
 
 
 def test_a_claim_on_single_heads_fits_only_the_papers_shape():
