@@ -97,7 +97,9 @@ def checked(session: Session, planned: Plan) -> tuple[Plan, Record | None]:
     ]
     trained.sort(key=lambda subject: not get_initialisation(subject.initialisation).trains_encoder)
     timed = any(job.seconds is None for job in estimate_jobs(session, possible))
-    return possible, try_training(session, trained[0], timed=timed) if trained else None
+    with suppress(NotApplicableError):  # the outcome of the claims
+        return possible, try_training(session, trained[0], timed=timed) if trained else None
+    return possible, None
 
 
 def expected_time(estimates: Sequence[JobEstimate], at_once: int | None = 1) -> str:

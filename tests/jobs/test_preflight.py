@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from calls import told
+from zoo import save_family
 
 from bertsecrets.caches import CheckpointCache
 from bertsecrets.cli.main import main
@@ -113,3 +114,12 @@ def test_one_damaged_task_leaves_the_others(session, tiny_glue, tmp_path):
     planned = plan_of(Request("scores", Subject(session.model, name)) for name in ("qnli", "rte"))
     left, _ = checked(both, planned)
     assert {job.subject.task for job in left} == {"rte"}
+
+
+def test_a_model_to_which_no_claim_applies_ends_no_run(tmp_path, tiny_glue):
+    session = Session(
+        model=str(save_family("xlnet", tmp_path / "xlnet")), glue=tiny_glue, store=tmp_path / "new", device="cpu",
+        allow_unofficial_data=True,
+    )  # fmt: skip
+    planned = plan_of([Request("scores", Subject(session.model, "rte"))])
+    assert checked(session, planned) == (planned, None)
