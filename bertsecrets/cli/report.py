@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.judging import JudgedRun
 
+BEYOND = "IJ"  # families of claims that are not in the paper; their measures read the attention maps four more times
+
 
 def add_parsers(commands) -> None:
     """Add the command and its options to the command line."""
@@ -100,15 +102,15 @@ def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
     """Leave out, and name, the claims that make up most of the time, if rows are limited but not those of the grid."""
     from bertsecrets.claims.requirements import is_slow
 
-    slow = [str(case) for case in run.cases if is_slow(case)]
+    slow = [str(case) for case in run.cases if is_slow(case) or case.claim.id[0] in BEYOND]
     if not slow or options.limit is None or options.grid_limit is not None:
         return
     ids = ", ".join(dict.fromkeys(case.claim.id for case in run.cases if str(case) in slow))
     run.cases = [case for case in run.cases if str(case) not in slow]
     run.asked = [case for case in run.asked if str(case) not in slow]
     print(
-        f"{len(slow)} claims left out to save time ({ids}): they disable heads and layers or prune, the slowest "
-        f"part; --grid-limit {options.limit} includes them, --claim G1 judges one of them"
+        f"{len(slow)} claims left out to save time ({ids}): they disable heads and layers, prune, or go beyond the "
+        f"paper; --grid-limit {options.limit} includes them, --claim G judges those of family G"
     )
 
 
