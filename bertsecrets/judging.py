@@ -5,6 +5,7 @@ does not end the run.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ from bertsecrets.errors import (
 )
 from bertsecrets.formats import FAILURES
 from bertsecrets.progress import in_time, log
+from bertsecrets.types import as_chart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +35,11 @@ class Skipped:
 
     case: Case
     reason: str
+
+
+def skipped(names: Sequence[str], reason: str) -> str:
+    """Return a line about claims that are skipped for the same reason."""
+    return f"{len(names)} claim{'' if len(names) == 1 else 's'} skipped ({', '.join(names)}): {reason}"
 
 
 Result = TypeVar("Result", bound=Verdict | Skipped)
@@ -103,6 +110,18 @@ class Analyses:
 
 class Verdicts(list[Verdict]):
     """Verdicts on several claims."""
+
+    def __repr__(self) -> str:
+        counts = Counter(verdict.status for verdict in self)
+        return f"<Verdicts of {len(self)} claims: {', '.join(f'{count} {name}' for name, count in counts.items())}>"
+
+    def plot(self) -> Any:
+        """Return an Altair chart of the outcomes, by claim and task, with the observed values on hover.
+
+        Raises:
+            MissingError: The extra `report` is not installed.
+        """
+        return as_chart(self)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row per verdict, with the scalar fields of the JSON report and the endpoints of the interval."""

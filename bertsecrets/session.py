@@ -21,7 +21,7 @@ from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.history import keep
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches
-from bertsecrets.judging import Analyses, SeedBudget, Verdicts, attempt
+from bertsecrets.judging import Analyses, SeedBudget, Verdicts, attempt, skipped
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
@@ -30,6 +30,7 @@ from bertsecrets.models.families import full_name
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import identities, locator
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
+from bertsecrets.progress import log
 from bertsecrets.provenance import best_device, in_precision
 from bertsecrets.reading import seconds
 from bertsecrets.report import show_in_notebooks
@@ -264,19 +265,21 @@ class Session:
         return self.judge_case(case, SeedBudget(self.budget).affords)
 
     @_in_python
-    def judge_all(self, task: str | None = None, claims: Iterable[str] = ()) -> Verdicts:
-        """Return the verdicts on all claims that apply to the model and can be measured.
+    def judge_all(self, task: str | None = None, claims: Iterable[str] | str = ()) -> Verdicts:
+        """Return the verdicts on all claims that apply to the model and can be measured, and log which cannot.
 
         Args:
             task: If given, only claims on this task or on the bare encoder are judged.
-            claims: If given, only these claims or families are judged, such as `["C", "D1"]`.
+            claims: If given, only these claims or families are judged, such as `["C", "D1"]` or `"C"`.
 
         Raises:
             UserError: If the task or a claim is unknown.
         """
         affords = SeedBudget(self.budget).affords
-        chosen = select_cases(claims, [task] if task else [])
-        possible, _ = self.possible(case for case in chosen if not (task and set(case.on_tasks) - {task}))
+        chosen = select_cases([claims] if isinstance(claims, str) else claims, [task] if task else [])
+        possible, lacking = self.possible(case for case in chosen if not (task and set(case.on_tasks) - {task}))
+        for reason, names in lacking.items():
+            log.info(skipped(names, reason))
         judge_one = _in_python(Session.judge_case)
         results = (attempt(case, partial(judge_one, self, case, affords)) for case in possible)
         return Verdicts(result for result in results if isinstance(result, Verdict))

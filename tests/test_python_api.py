@@ -145,6 +145,23 @@ def test_several_claims_are_judged_at_once_and_become_a_table(session):
     low = {str(verdict.case): verdict.interval[0] for verdict in verdicts if verdict.interval}
     assert frame.set_index("id")["low"].dropna().to_dict() == low
     assert "<table" in verdicts._repr_html_()
+    assert repr(verdicts).startswith(f"<Verdicts of {len(verdicts)} claims: ")
+    alone = session.judge_all(task="rte", claims="C1")
+    assert {verdict.case.claim.id for verdict in alone} == {"C1"}
+
+
+def test_claims_that_cannot_be_judged_are_named(session, capsys):
+    assert session.judge_all(task="rte", claims="B4-own") == []
+    assert "1 claim skipped (B4-rte-own): " in capsys.readouterr().err
+
+
+def test_outcomes_are_drawn_by_claim_and_task(session):
+    pytest.importorskip("altair")
+    verdicts = session.judge_all(task="rte", claims=["E1", "C1"])
+    (rows,) = verdicts.plot().to_dict()["datasets"].values()
+    assert {row["claim"]: row["outcome"] for row in rows} == {
+        str(verdict.case).replace("-rte", ""): verdict.status for verdict in verdicts
+    }
 
 
 def test_figures_are_altair_charts(session, tiny_bert):

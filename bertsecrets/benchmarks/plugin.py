@@ -187,11 +187,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     """Open the session, check the requirements of the cases, and run the jobs that precede judging."""
     from bertsecrets.claims.requirements import reads_model, reads_rows
-    from bertsecrets.cli.judge_run import skipped
     from bertsecrets.jobs.estimates import seed_cost
     from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import prepare, prepare_in_turn
-    from bertsecrets.judging import SeedBudget
+    from bertsecrets.judging import SeedBudget, skipped
     from bertsecrets.session import Session
 
     run = Session(config.stash[OPTIONS])

@@ -70,11 +70,6 @@ def joined(
     return cases
 
 
-def skipped(names: Sequence[str], reason: str) -> str:
-    """Return a line about claims that are skipped for the same reason."""
-    return f"{len(names)} claim{'' if len(names) == 1 else 's'} skipped ({', '.join(names)}): {reason}"
-
-
 def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[str]) -> tuple["Session", "JudgedRun"]:
     """Return a session, and a run of the chosen cases that can be judged with the model and data.
 
@@ -87,7 +82,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
         UserError: If nothing can be judged, or a named task has no data.
     """
     from bertsecrets.claims.requirements import not_judged_line, reads_model, reads_rows
-    from bertsecrets.judging import JudgedRun
+    from bertsecrets.judging import JudgedRun, skipped
     from bertsecrets.session import Session
 
     session = Session(options)

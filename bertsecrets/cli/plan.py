@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.judge_run import add_examples, add_selection, joined, judge_cases, open_session, selected, skipped
+from bertsecrets.cli.judge_run import add_examples, add_selection, joined, judge_cases, open_session, selected
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_command
@@ -193,6 +193,7 @@ def _facts(session: "Session", estimates: Sequence["JobEstimate"], jobs: int) ->
 def _print_plan(session: "Session", estimates: Sequence["JobEstimate"], facts: Mapping[str, Any]) -> None:
     """Print a plan as a table with totals."""
     from bertsecrets.jobs.plan_table import COLUMNS, rows
+    from bertsecrets.judging import skipped
     from bertsecrets.report.tables import table
 
     for reason, names in facts["skipped"].items():

@@ -9,6 +9,7 @@ from bertsecrets.types import Measurement, as_chart, as_html
 def show_in_notebooks() -> None:
     """Register how notebooks show measurements and verdicts."""
     from bertsecrets.claims.verdict import Verdict
+    from bertsecrets.judging import Verdicts
 
     @as_html.register(Measurement)
     def _(shown: Measurement) -> str:
@@ -38,3 +39,32 @@ def show_in_notebooks() -> None:
         if not shown.measurements:
             raise UserError(f"the verdict on {shown.case} has no measurement")
         return as_chart(shown.measurements[0])
+
+    @as_chart.register(Verdicts)
+    def _(shown: Verdicts) -> Any:
+        from bertsecrets.errors import check_extra
+        from bertsecrets.report.outcomes import OUTCOMES
+
+        check_extra("report")
+        import altair as alt
+
+        fields = [verdict.data.model_dump(mode="json") for verdict in shown]
+        rows = [
+            {
+                "claim": verdict["id"].replace(f"-{verdict['task']}", "", 1),
+                "outcome": verdict["verdict"] or "error",
+                **{name: verdict[name] for name in ("task", "observed", "unit", "published", "reason")},
+            }
+            for verdict in fields
+        ]
+        colours = alt.Scale(domain=[*OUTCOMES], range=[look.ink[0] for look in OUTCOMES.values()])
+        return (
+            alt.Chart(alt.InlineData(values=rows), title="Outcomes")
+            .mark_rect(stroke="white")
+            .encode(
+                x=alt.X("task:N", sort=None, title=None),
+                y=alt.Y("claim:N", sort=None, title=None),
+                color=alt.Color("outcome:N", scale=colours, title=None),
+                tooltip=[f"{name}:N" for name in rows[0]] if rows else [],
+            )
+        )
