@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from bertsecrets.errors import UserError, excerpt
+from bertsecrets.errors import UserError, excerpt, near_matches
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml, seconds
 from bertsecrets.types import AUTO, SEEDS, InitialisationName, Precision
 
@@ -192,8 +192,16 @@ def load_settings() -> Params:
         raise UserError(f"{path}, line {error.line}: {error}") from error
 
 
-def first_problem(error: ValidationError) -> str:
-    """Return the first problem in one line: the entry and what was expected."""
+def first_problem(error: ValidationError, model: type[BaseModel] | None = None) -> str:
+    """Return the first problem in one line: the entry and what was expected.
+
+    Args:
+        model: Model that was validated, whose fields are suggested for an unknown one.
+    """
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
+    if model is not None and first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+        return f"unknown field {excerpt(place)!r}: {near_matches(place, model.model_fields)}"
+    if model is not None and first["type"] == "string_pattern_mismatch" and place in model.model_fields:
+        return f"{place}: expected {model.model_fields[place].description}"
     return excerpt(f"{place}: {first['msg']}" if place else first["msg"]).replace("Value error, ", "", 1)

@@ -60,7 +60,7 @@ class Claim(Section):
     `architectures` limits the claim to these architectures, named as in transformers (`gpt2`). Defaults to all.
     """
 
-    id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$")
+    id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$", description="a letter from A to J and a number, such as C5")
     source: str
     statement: str
     how: str = ""
@@ -298,7 +298,7 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
             claims.append((line, Claim.model_validate(entry)))
         except ValidationError as error:
             line = _line_of(entry_node, error.errors()[0]["loc"]) or line
-            raise UserError(f"{file}, line {line}: {first_problem(error)}") from error
+            raise UserError(f"{file}, line {line}: {first_problem(error, Claim)}") from error
     return claims
 
 

@@ -184,9 +184,10 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (GOOD + "  colour: red\n", 9, "colour: Extra inputs are not permitted"),
+        (GOOD + "  colour: red\n", 9, "unknown field 'colour': did you mean source?"),
+        (GOOD + "  quantiy: score\n", 9, "unknown field 'quantiy': did you mean quantity or unit?"),
         (GOOD.replace("rte:", "rtee:"), 2, "unknown task 'rtee': did you mean rte"),
-        (GOOD.replace("id: C1", "id: rte"), 2, "id: String should match"),
+        (GOOD.replace("id: C1", "id: rte"), 2, "id: expected a letter from A to J and a number"),
         (GOOD.replace("measure: attention-change", "measure: attention"), 2, "unknown measure 'attention'"),
         (GOOD.replace("last-two-layers", "last-two"), 2, "unknown quantity 'last-two'"),
         (GOOD.replace("published: -0.2", "published: high"), 8, "tasks.rte.published: Input should be a valid number"),
