@@ -7,6 +7,8 @@ import pytest
 from measurements import SETTINGS
 from reported import MODEL, example_maps, verdicts
 
+from bertsecrets.report.findings import Findings, Table
+from bertsecrets.report.html import comparison_page
 from bertsecrets.report.html import page as report_page
 from bertsecrets.report.viewer import Examples
 
@@ -263,3 +265,16 @@ def test_the_page_is_accessible(visit, colours, rules):
     options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
     faults = page.evaluate("(options) => axe.run({ exclude: ['.chart > *'] }, options)", options)["violations"]
     assert [f"{fault['impact']}: {fault['id']}: {fault['nodes'][0]['html'][:120]}" for fault in faults] == []
+
+
+def test_a_comparison_on_a_narrow_screen_shows_every_cell_with_its_heading(browser):
+    header, row = ("task", "measure", "drifted", "outcome"), ("RTE", "special-tokens", "25", "drift " * 40)
+    findings = Findings("drift in 1 of 5 measures", "from a to b", [Table(header, [row])])
+    page = browser.new_page(viewport=NARROW)
+    page.set_content(comparison_page(findings))
+    cells = page.locator("tbody td")
+    assert cells.evaluate_all("cells => cells.map(cell => getComputedStyle(cell, '::before').content)") == [
+        f'"{name}"' for name in header
+    ]
+    assert max(cells.evaluate_all("cells => cells.map(cell => cell.getBoundingClientRect().right)")) <= 400
+    page.close()
