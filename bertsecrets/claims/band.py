@@ -22,9 +22,6 @@ SMALLEST = {
     "standard deviations": (0.1, "a tenth of the heads' own spread"),
 }
 CONFIDENCE = 0.95  # for declaring a case undecidable before measuring
-OF_ANSWERS = (  # quantities that are bounded by the proportion of changed answers, in points
-    "best-head-gain", "worst-head-gain", "named-heads-gain", "first-layer-gain", "best-layer-gain", "score-difference",
-)  # fmt: skip
 WIDEST = {"points": 50.0, "percent": 50.0}  # half of all values; wider prediction intervals include almost anything
 
 
@@ -127,23 +124,6 @@ def undecidable(case: Case) -> str:
         f"{format_number(figure.published)} +- {format_number(half)} covers more than half of all possible values"
     )
     return f"cannot be decided on {where}: {doubtful}"
-
-
-def examples_needed(case: Case) -> int | None:
-    """Return the minimum number of examples needed to detect the published effect; None if the task has enough.
-
-    An effect of d changes at least a proportion d of the answers, so the variance per example is at least d (1 - d).
-    With fewer examples, the interval around the effect includes the limit in more than half of all runs.
-    """
-    expect, published = case.claim.expect, case.figure.published
-    if case.claim.quantity not in OF_ANSWERS or published is None or expect is None or case.task not in TASKS:
-        return None
-    margin = (published - expect.value) / 100 * (1 if expect.kind == "above" else -1)
-    if margin <= 0 or expect.kind not in ("above", "below") or TASKS[case.task].regression:
-        return None
-    share = abs(published) / 100
-    examples = int(np.ceil((reach([(1.0, np.inf)], CONFIDENCE) / margin) ** 2 * share * (1 - share)))
-    return examples if examples > TASKS[case.task].dev_rows else None
 
 
 def cited_spread(case: Case) -> Spread | None:

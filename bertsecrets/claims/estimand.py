@@ -30,6 +30,7 @@ class Estimand:
             blocks are resampled independently. NaN marks a missing value and is excluded from the column mean.
         statistic: Function from the mean of each block ([..., k]) to [...].
         notes: Notes shown next to the outcome.
+        slow_note: Function that returns one more note, if it takes long to compute.
         sampled: False if the examples are the population, such as the paper's own sentences. They are then not
             resampled.
         drawn: Number of rows that a resample draws from each block. None, or an empty tuple, means all.
@@ -51,6 +52,7 @@ class Estimand:
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
     statistic: Statistic
     notes: tuple[str, ...] = ()
+    slow_note: Callable[[], str] | None = None
     sampled: bool = True
     drawn: tuple[int | None, ...] = ()
     clusters: tuple[Clusters, ...] = ()

@@ -53,7 +53,7 @@ def judge(
     settings: JudgeParams,
     *,
     checkpoint: bool = False,
-    p_values: bool = True,
+    details: bool = True,
 ) -> Verdict:
     """Return the verdict on a claim from the measurements of each seed.
 
@@ -61,21 +61,21 @@ def judge(
         by_seed: For each seed, the measurements that the claim's quantity needs, by name (`requirements.measure_case`).
         checkpoint: Whether to judge a single checkpoint instead of the training procedure. The interval then accounts
             only for the sampling of examples.
-        p_values: Whether to compute the p-values, which take most of the time and do not affect the outcome.
+        details: Whether to compute p-values and slow notes, which take most of the time and do not affect the outcome.
     """
     readings = under_readings(case)
     if readings:
         verdicts = {
-            name: _judge(read_case, by_seed, settings, checkpoint, p_values) for name, read_case in readings.items()
+            name: _judge(read_case, by_seed, settings, checkpoint, details) for name, read_case in readings.items()
         }
         verdict = combined_readings(case, verdicts)
     else:
-        verdict = _judge(case, by_seed, settings, checkpoint, p_values)
+        verdict = _judge(case, by_seed, settings, checkpoint, details)
     return replace(verdict, interim="this checkpoint") if checkpoint and not case.claim.seedless else verdict
 
 
 def _judge(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool, p_values: bool
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool, details: bool
 ) -> Verdict:
     """Judge a claim, under the reading given by its arguments if it depends on one."""
     claim = case.claim
@@ -102,7 +102,7 @@ def _judge(
     )
     weighed = Weighed(case, estimands, observed, at_published_size(case, observed, measurements), settings.confidence)
     outcome, reason = weighed.outcome
-    against, in_favour = weighed.p_values if p_values else (None, None)
+    against, in_favour = weighed.p_values if details else (None, None)
     if claim.existence:
         against = None  # the claim cannot deviate, so it cannot be a false alarm
         if outcome == "deviates":
@@ -110,7 +110,7 @@ def _judge(
     return Verdict(
         case,
         outcome,
-        "; ".join([reason, *_notes(estimands), *ceiling, *counted.notes]),
+        "; ".join([reason, *_notes(estimands, slow=details), *ceiling, *counted.notes]),
         observed=observed.value if observed.computable else None,
         interval=observed.interval(settings.confidence) if observed.computable else None,
         band=weighed.limits,
@@ -359,9 +359,16 @@ def decide_equal(interval: tuple[float, float], limits: tuple[float, float], why
     return "inconclusive", f"{shown} lies partly outside {format_interval(limits)}: {why}"
 
 
-def _notes(estimands: Sequence[Estimand]) -> list[str]:
-    """Return the notes of the estimands, listed by seed if they differ."""
-    by_seed = [", ".join(estimand.notes) for estimand in estimands]
+def _notes(estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
+    """Return the notes of the estimands, listed by seed if they differ.
+
+    Args:
+        slow: Whether to include notes that take long to compute.
+    """
+    by_seed = []
+    for estimand in estimands:
+        more = [estimand.slow_note()] if slow and estimand.slow_note else []
+        by_seed.append(", ".join([*estimand.notes, *more]))
     if len(set(by_seed)) == 1:
         return [note for note in by_seed[:1] if note]
     return [f"seed {place}: {note}" for place, note in enumerate(by_seed, start=1) if note]

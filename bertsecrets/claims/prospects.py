@@ -7,8 +7,9 @@ from functools import cache
 
 from pydantic import ValidationError
 
-from bertsecrets.claims.band import examples_needed
+from bertsecrets.claims.band import smallest_effect
 from bertsecrets.claims.figure import P20
+from bertsecrets.claims.judge import decide_order
 from bertsecrets.claims.schema import Case, claims_folder
 from bertsecrets.errors import UserError
 from bertsecrets.reading import read_text
@@ -18,6 +19,7 @@ from bertsecrets.texts.tasks import TASKS
 FILE = "as-published.json"
 LIMIT = 2**22  # bytes
 DECIDED = 0.5  # minimum fraction of worlds that are decided in a case that the task's examples can decide
+HALVINGS = 30  # bisection steps
 
 
 class Prospect(Section):
@@ -26,7 +28,8 @@ class Prospect(Section):
     `truth` is the true value of the quantity in these worlds, and `contradicted` is True if it contradicts the claim.
     `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `1` and `5` seeds). Under
     `auto`, `seeds` is the mean number of seeds, and `decided_by` the proportion of worlds decided with at most 1, 2,
-    ... seeds.
+    ... seeds. For an order, `examples_interval` is the mean interval due to examples alone, with `examples` rows of the
+    task.
     """
 
     worlds: int
@@ -35,6 +38,8 @@ class Prospect(Section):
     outcomes: dict[str, dict[str, float]]
     seeds: float
     decided_by: tuple[float, ...]
+    examples: int | None = None
+    examples_interval: tuple[float, float] | None = None
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the proportion of worlds with an outcome."""
@@ -85,17 +90,41 @@ def prospect(case: Case) -> Prospect | None:
 
 
 def too_few_examples(case: Case) -> str:
-    """Return how many examples a case needs, as text, if its task has too few to decide it; otherwise empty.
-
-    These are cases that most simulated runs of a model as published leave undecided, and whose published effect needs
-    more examples (`band.examples_needed`).
-    """
-    recorded, examples = prospect(case), examples_needed(case)
-    if recorded is None or examples is None or recorded.contradicted:
-        return ""
-    if recorded.share("reproduced") + recorded.share("deviates") >= DECIDED:
+    """Return how many examples a case needs, as text, if its task has too few to decide it; otherwise empty."""
+    recorded = prospect(case)
+    examples = examples_needed(case, recorded) if recorded else None
+    if examples is None:
         return ""
     return f"cannot be decided on {TASKS[case.task].title} (needs about {float(f'{examples:.2g}'):,.0f} examples)"
+
+
+def examples_needed(case: Case, recorded: Prospect) -> float | None:
+    """Return the number of examples that an order needs; None if the task has enough, or they are not the cause.
+
+    Examples are the cause if most simulated runs of a model as published leave the case undecided, and the interval due
+    to examples alone does not decide it either. With more examples, this interval shrinks towards the true value.
+    """
+    ends, truth, expect = recorded.examples_interval, recorded.truth, case.claim.expect
+    if ends is None or truth is None or recorded.examples is None or expect is None or case.task not in TASKS:
+        return None
+    if recorded.share("reproduced") + recorded.share("deviates") >= DECIDED:
+        return None
+    limits = (expect.value, float("inf")) if expect.kind == "above" else (float("-inf"), expect.value)
+    published = case.figure.published if expect.comparable else None
+
+    def decided(scale: float) -> bool:
+        interval = truth + scale * (ends[0] - truth), truth + scale * (ends[1] - truth)
+        outcome, _ = decide_order(interval, limits, published, smallest_effect(case))
+        return outcome == "reproduced" or (outcome == "deviates" and not case.claim.existence)
+
+    low, high = 2.0**-HALVINGS, 1.0
+    if decided(high) or not decided(low):
+        return None
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if decided(middle) else (low, middle)
+    examples = recorded.examples / low**2
+    return examples if examples > TASKS[case.task].dev_rows else None
 
 
 def prospect_text(case: Case) -> str:

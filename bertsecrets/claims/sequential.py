@@ -27,24 +27,24 @@ NODES = 96  # quadrature nodes
 
 
 def judge_interim(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, p_values: bool = True
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, details: bool = True
 ) -> Verdict:
     """Return the verdict of the interim analysis after these seeds. The claim must still be open after earlier ones.
 
     Args:
         by_seed: Measurements as for `judge`, in the order in which seeds were added.
-        p_values: Whether to compute the p-values.
+        details: Whether to compute p-values and slow notes.
     """
     assert case.claim.expect is not None
     if case.claim.seedless:
-        return judge(case, by_seed, settings, p_values=p_values)
+        return judge(case, by_seed, settings, details=details)
     learned = len(usable(by_seed).by_seed)
     last = learned >= ANALYSES[-1] or len(by_seed) >= MOST_SEEDS
     of_figure = case.claim.expect.kind == "around"
     rate = 1 - interim_confidence(settings.confidence)
     if of_figure:
         rate = (1 - settings.confidence) * (1 if last else EARLY)
-    verdict = judge(case, by_seed, settings.model_copy(update={"confidence": 1 - rate}), p_values=p_values)
+    verdict = judge(case, by_seed, settings.model_copy(update={"confidence": 1 - rate}), details=details)
     verdict = replace(verdict, open=verdict.open and not last)
     if verdict.interval is None or learned < ANALYSES[0]:
         return verdict
@@ -65,11 +65,11 @@ def judge_interim(
 
 
 def judge_in_sequence(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, p_values: bool = True
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, details: bool = True
 ) -> Verdict:
     """Return the verdict of the first interim analysis that closes a claim, or that of the last one."""
     for count in range(1, len(by_seed) + 1):
-        verdict = judge_interim(case, by_seed[:count], settings, p_values=p_values)
+        verdict = judge_interim(case, by_seed[:count], settings, details=details)
         if not verdict.open:
             break
     return verdict

@@ -14,7 +14,7 @@ from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.lab.calibration import cells as counted
-from bertsecrets.lab.calibration.cells import Cell, count, find_setting, least, stored_rates, true_value, without_luck
+from bertsecrets.lab.calibration.cells import Cell, count, find_setting, least, stored_rates, true_value
 from bertsecrets.lab.calibration.rates_table import wrong
 from bertsecrets.lab.calibration.worlds import MODEL, Setting, SimulatedModel, find_world
 from bertsecrets.settings import JudgeParams
@@ -92,12 +92,11 @@ def test_worlds_are_the_same_for_the_same_seed():
 
 
 @pytest.mark.parametrize("name", ["C1-rte", "D1-rte-pretrained", "G1-rte", "A4-rte-half"])
-def test_skipping_p_values_changes_no_outcome(name):
+def test_skipping_details_changes_no_outcome(name):
     case = find_case(name)
     by_seed = measure_case(SimulatedModel(find_world("as-published"), PUBLISHED, 1, 0), case, MODEL, [1, 2, 3])
     whole = judge(case, by_seed, FEW)
-    with without_luck():
-        short = judge(case, by_seed, FEW, p_values=False)
+    short = judge(case, by_seed, FEW, details=False)
     assert (short.outcome, short.interval, short.band) == (whole.outcome, whole.interval, whole.band)
 
 

@@ -5,23 +5,25 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 from bertsecrets.claims.band import smallest_effect
+from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.both_readings import under_readings
+from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.judge import ENOUGH, judge
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import Case, cases, find_case, find_cases
-from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_in_sequence
+from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, interim_confidence, judge_in_sequence
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.lab.calibration import answers, maps  # noqa: F401  # they register what they simulate
@@ -30,7 +32,7 @@ from bertsecrets.lab.calibration.worlds import MODEL, PAPER, Setting, SimulatedM
 from bertsecrets.progress import log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.code import code_digest
-from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 
 PROCEDURES = ("auto", "1", "5")
 FAMILIES = "ABCDEFG"
@@ -64,6 +66,9 @@ class Rates:
         outcomes: Number of worlds with each outcome, by procedure.
         seeds: Mean number of seeds, by procedure.
         decided_by: Fraction of worlds that `auto` decides with at most 1, 2, ... seeds.
+        examples: Number of simulated rows of the case's task. None for claims over several tasks.
+        examples_interval: Mean ends of the interval that is due to examples (`examples_interval`), for an order in
+            worlds as published; otherwise None.
     """
 
     cell: Cell
@@ -72,6 +77,8 @@ class Rates:
     outcomes: dict[str, dict[str, int]]
     seeds: dict[str, float]
     decided_by: list[float]
+    examples: int | None = None
+    examples_interval: list[float] | None = None
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the fraction of worlds with an outcome."""
@@ -95,15 +102,18 @@ def count(cell: Cell, confidence: float) -> Rates:
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in PROCEDURES}
     seeds: dict[str, list[int]] = {name: [] for name in PROCEDURES}
     decided_with: list[int] = []
-    with without_luck():
-        for place in range(cell.worlds):
-            model = SimulatedModel(world, setting, cell.seed, place, several=case.task == ALL_TASKS)
-            for name, verdict in judged(case, model, settings):
-                outcomes[name][verdict.status] += 1
-                seeds[name].append(len(verdict.seeds) or 1)
-                if name == "auto" and verdict.status in ("reproduced", "deviates"):
-                    decided_with.append(seeds[name][-1])
-        value = true_value(case, setting)
+    examples, intervals = set[int](), list[tuple[float, float]]()
+    for place in range(cell.worlds):
+        model = SimulatedModel(world, setting, cell.seed, place, several=case.task == ALL_TASKS)
+        for name, verdict in judged(case, model, settings):
+            outcomes[name][verdict.status] += 1
+            seeds[name].append(len(verdict.seeds) or 1)
+            if name == "auto" and verdict.status in ("reproduced", "deviates"):
+                decided_with.append(seeds[name][-1])
+            if name == "auto" and world.truth == "published" and of_order(case) and verdict.observed is not None:
+                examples |= {own.examples for own in verdict.measurements if own.subject.task == case.task}
+                intervals.append(examples_interval(case, measure_case(model, case, MODEL, verdict.seeds), settings))
+    value = true_value(case, setting)
     return Rates(
         cell,
         value,
@@ -111,7 +121,39 @@ def count(cell: Cell, confidence: float) -> Rates:
         {name: dict(sorted(counts.items())) for name, counts in outcomes.items()},
         {name: round(float(np.mean(counts)), 3) for name, counts in seeds.items()},
         [round(sum(count <= most for count in decided_with) / cell.worlds, 4) for most in range(1, ANALYSES[-1] + 1)],
+        max(examples, default=None) if case.task in TASKS else None,
+        [float(f"{end:.4g}") for end in np.mean(intervals, axis=0)] if intervals else None,
     )
+
+
+def of_order(case: Case) -> bool:
+    """Return whether a claim is about an order."""
+    return case.claim.expect is not None and case.claim.expect.kind in ("above", "below")
+
+
+def examples_interval(
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams
+) -> tuple[float, float]:
+    """Return the interval that is due to examples alone, at the confidence of `auto`.
+
+    More examples make it narrower, unlike the parts due to seeds and to the pattern classifier's errors.
+    """
+    chosen = next(iter(under_readings(case).values()), case)
+    assert chosen.claim.quantity is not None
+    quantity = QUANTITIES[chosen.claim.quantity]
+    estimands = [without_annotated(quantity.read(needed, **chosen.claim.arguments)) for needed in by_seed]
+    observed = estimate(with_ceiling(estimands)[0], settings, seedless=True, within=quantity.within(case.task))
+    confidence = settings.confidence if case.claim.seedless else interim_confidence(settings.confidence)
+    return observed.interval(confidence)
+
+
+def without_annotated(estimand: Estimand) -> Estimand:
+    """Return the estimand with a fixed error of the pattern classifier: blocks of annotated heads become their mean."""
+    if not estimand.drawn:
+        return estimand
+    blocks = zip(estimand.blocks, estimand.drawn, strict=True)
+    fixed = tuple(block if drawn is None else column_means(block) for block, drawn in blocks)
+    return replace(estimand, blocks=fixed, drawn=())
 
 
 def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator[tuple[str, Verdict]]:
@@ -120,12 +162,12 @@ def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
     try:
-        yield "auto", judge_in_sequence(case, by_seed, settings, p_values=False)
+        yield "auto", judge_in_sequence(case, by_seed, settings, details=False)
     except NotApplicableError as error:  # no data can decide the case
         yield from ((name, Verdict(case, "not applicable", str(error))) for name in PROCEDURES)
         return
-    yield "1", judge(case, by_seed[:1], settings, p_values=False)
-    yield "5", judge(case, by_seed[: ANALYSES[-1]], settings, p_values=False)
+    yield "1", judge(case, by_seed[:1], settings, details=False)
+    yield "5", judge(case, by_seed[: ANALYSES[-1]], settings, details=False)
 
 
 class OnDemand(Sequence[Mapping[str, Needed]]):
@@ -157,7 +199,7 @@ def with_paper(case: Case, model: SimulatedModel) -> Case:
     return Case(case.claim.model_copy(update={"tasks": tasks}), case.task)
 
 
-def _estimand(case: Case, model: SimulatedModel, seed: int = 1):
+def _estimand(case: Case, model: SimulatedModel, seed: int = 1) -> Estimand:
     chosen = next(iter(under_readings(case).values()), case)
     needed = measure_case(model, chosen, MODEL, [seed])[0]
     assert chosen.claim.quantity is not None
@@ -167,8 +209,7 @@ def _estimand(case: Case, model: SimulatedModel, seed: int = 1):
 def true_value(case: Case, setting: Setting) -> float | None:
     """Return the noise-free value of a claim's quantity."""
     try:
-        with without_luck():
-            value = _estimand(case, SimulatedModel(find_world("as-published"), setting, 0, 0, noise=False)).value
+        value = _estimand(case, SimulatedModel(find_world("as-published"), setting, 0, 0, noise=False)).value
     except NotApplicableError:
         return None
     return value if np.isfinite(value) else None
@@ -224,11 +265,6 @@ def find_setting(case: Case, truth: str) -> Setting:
         return Setting()
     target = expect.value if truth == "null" else least(case)
     return Setting(_strength(str(case), target), AGAINST.get(case.claim.quantity or "", "nothing"))
-
-
-def without_luck() -> AbstractContextManager[Any]:
-    """Skip the best head's gain by luck, which is only for a note and slow."""
-    return mock.patch("bertsecrets.claims.quantities.ablation_gains.largest_by_luck", return_value=np.zeros(1))
 
 
 # ---------------------------------------------------------------------- many cells

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.prospects import Prospect, examples_needed
 from bertsecrets.claims.schema import find_case
 from bertsecrets.lab.calibration.cells import PROCEDURES, Rates, least
 from bertsecrets.lab.calibration.truth import ASSUMPTIONS
@@ -79,9 +80,10 @@ def false_outcomes(rates: Rates) -> list[str]:
     return ["deviates"] if rates.holds else ["reproduced"] if rates.holds is False else []
 
 
-def undecidable(rates: Rates) -> bool:
-    """Return whether no procedure ever decides the case."""
-    return all(set(rates.outcomes[name]) <= {"inconclusive", "not applicable"} for name in PROCEDURES)
+def decidable(rates: Rates) -> bool:
+    """Return whether the case is judged by default: its band is not too wide, and its task has enough examples."""
+    case, never = find_case(rates.cell.case), rates.share("not applicable") == 1
+    return not never and examples_needed(case, Prospect.model_validate(_as_data(rates))) is None
 
 
 def summary(counted: Sequence[Rates]) -> str:
@@ -90,7 +92,7 @@ def summary(counted: Sequence[Rates]) -> str:
     asked = [rates for rates in counted if rates.cell.world == "as-published" and rates.holds]
     for task in dict.fromkeys(find_case(rates.cell.case).task for rates in asked):
         of_task = [rates for rates in asked if find_case(rates.cell.case).task == task]
-        decided = [rates for rates in of_task if not undecidable(rates)]
+        decided = [rates for rates in of_task if decidable(rates)]
         if not decided:
             continue
         seeds = np.mean([rates.seeds["auto"] for rates in decided])
@@ -100,7 +102,7 @@ def summary(counted: Sequence[Rates]) -> str:
         worst = min(decided, key=lambda rates: rates.share("reproduced"))
         lines.append(
             f"{task}: reproduced if as published: {means} (mean of {len(decided)} cases, {seeds:.1f} seeds); worst "
-            f"{worst.cell.case} {worst.share('reproduced'):.0%}; never decided: {len(of_task) - len(decided)}"
+            f"{worst.cell.case} {worst.share('reproduced'):.0%}; too few examples: {len(of_task) - len(decided)}"
         )
     return "\n".join(lines)
 
@@ -137,4 +139,6 @@ def _as_data(rates: Rates) -> dict[str, Any]:
         "outcomes": shares,
         "seeds": rates.seeds["auto"],
         "decided_by": rates.decided_by,
+        "examples": rates.examples,
+        "examples_interval": rates.examples_interval,
     }
