@@ -85,7 +85,8 @@ def band(
     if spread is not None and not seedless:
         own = 1 / observed.seeds if observed is not None else 0.0
         one_more = 0.0 if doubt is not None else 1.0  # whether the published figure counts as one more run
-        std = np.hypot(spread.std, _answer(case) / np.sqrt(12))
+        least = observed.interaction if observed is not None and expect.sampling == "score" else 0.0
+        std = np.hypot(max(spread.std, least), _answer(case) / np.sqrt(12))
         parts.append((float(std * np.sqrt(one_more + own)), spread.degrees))
     half = reach(parts, confidence) + figure.rounding
     ends = np.clip(

@@ -65,6 +65,8 @@ class Estimate:
         examples: Number of examples.
         spread: Seed-to-seed spread. None for fewer than `FEWEST_SEEDS` seeds; the estimate then applies only to these
             checkpoints.
+        interaction: Standard deviation over seeds due to their interaction with examples, such as answers that differ
+            between seeds. It is part of the spread, but estimated from more data.
         sampling_error: Standard error due to sampling, without the seed variance.
         examples_error: Standard error due to the sampled examples, without the annotated heads used to estimate
             classifier errors.
@@ -81,6 +83,7 @@ class Estimate:
     seeds: int
     examples: int
     spread: Spread | None = None
+    interaction: float = 0.0
     sampling_error: float = 0.0
     examples_error: float = 0.0
     fewest: float = float("inf")
@@ -153,12 +156,13 @@ def estimate(
         examples_share = 0.0
     value = parts.mean(0)
     replicates = _corrected(by_seed.mean(0), estimands, value)
-    counted = np.full(len(value), examples_share)
+    counted, interaction = np.full(len(value), examples_share), np.zeros(len(value))
     spreads: list[Spread | None] = [None] * len(value)
     if not seedless and count >= FEWEST_SEEDS:
+        of_mean, of_all = by_seed.mean(0).var(0), _of_all_seeds(by_seed)
+        interaction = np.sqrt(np.clip(by_seed.var(1).mean(0) - of_all, 0, None))
         spreads = [Spread(float(std), count - 1, "these seeds") for std in parts.std(0, ddof=1)]
-        of_mean = by_seed.mean(0).var(0)
-        share = np.divide(_of_all_seeds(by_seed), of_mean, out=np.ones_like(of_mean), where=of_mean > 0)
+        share = np.divide(of_all, of_mean, out=np.ones_like(of_mean), where=of_mean > 0)
         counted = examples_share * np.sqrt(share)
     if (counted < 1).any():
         middle = replicates.mean(0)
@@ -185,6 +189,7 @@ def estimate(
         seeds=count,
         examples=sum(len(block) for block in estimands[0].blocks),
         spread=spreads[place],
+        interaction=float(interaction[place]),
         sampling_error=float(counted[place]) * sampling_error,
         examples_error=float(counted[place]) * examples_error,
         fewest=min(sizes, default=np.inf),
