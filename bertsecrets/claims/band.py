@@ -53,8 +53,9 @@ def band(
 
     Around a published figure, the band is a prediction interval for the mean over seeds, assuming that the figure comes
     from one more run of the same procedure or has the uncertainty on record (`doubt`). The seed variance is estimated
-    from the observed seeds, or cited if there are fewer than three. If the claim says that both values were measured on
-    the same examples, these add no sampling error.
+    from the observed seeds, or cited if there are fewer than three. Seeds may have similar scores by chance although
+    their answers differ, so the spread of a score is at least what these differences cause (`Estimate.interaction`). If
+    the claim says that both values were measured on the same examples, these add no sampling error.
 
     Args:
         observed: Estimate to compare. If None, the band for the limit of many seeds is returned.
@@ -86,20 +87,12 @@ def band(
         own = 1 / observed.seeds if observed is not None else 0.0
         one_more = 0.0 if doubt is not None else 1.0  # whether the published figure counts as one more run
         least = observed.interaction if observed is not None and expect.sampling == "score" else 0.0
-        std = np.hypot(max(spread.std, least), _answer(case) / np.sqrt(12))
-        parts.append((float(std * np.sqrt(one_more + own)), spread.degrees))
+        parts.append((float(max(spread.std, least) * np.sqrt(one_more + own)), spread.degrees))
     half = reach(parts, confidence) + figure.rounding
     ends = np.clip(
         (figure.published - half, figure.published + half), *QUANTITIES[case.claim.quantity or ""].within(case.task)
     )
     return float(ends[0]), float(ends[1])
-
-
-def _answer(case: Case) -> float:
-    """Return the points of one answer, to which scores are rounded; a few seeds may by chance have the same score."""
-    expect, task = case.claim.expect, TASKS.get(case.task)
-    counted = expect is not None and expect.sampling == "score" and task is not None and not task.regression
-    return 100 / task.dev_rows if counted and task is not None else 0.0
 
 
 def decidable(case: Case, limits: tuple[float, float]) -> bool:

@@ -55,13 +55,6 @@ def test_a_prediction_interval_by_hand():
     assert band(made_up(figure=FIVE_SEEDS), 0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
 
 
-def test_seeds_with_the_same_score_do_not_make_a_band_of_no_width():
-    """A score on 277 rows is known to one answer, whose rounding has the standard deviation 100 / 277 / sqrt(12)."""
-    low, high = band(made_up(sampling="score"), 0.95, seen(spread=0.0, seeds=3))
-    half = 2.776 * 100 / 277 / math.sqrt(12) * math.sqrt(1 + 1 / 3)
-    assert (low, high) == pytest.approx((60 - half, 60 + half), abs=0.001)
-
-
 def test_rounding_comes_on_top_and_alone_where_nothing_is_trained():
     figure = {"published": 0.2, "rounding": 0.005}
     sentences = made_up("frame-heads-lead", "all", figure=figure)
@@ -186,14 +179,19 @@ def test_a_checkpoint_is_judged_by_its_examples_alone():
 
 def of_seeds(*right, published=60.0):
     """The verdict on a figure by seeds with so many right answers on RTE's 277 rows; 54.2 % are of one class."""
-    target = [1] * 150 + [0] * 127
+    return of_errors([range(277 - count) for count in right], published)
+
+
+def of_errors(by_seed, published):
+    """The verdict on a figure by the rows of RTE's 277 that each seed gets wrong."""
+    target = np.array([1] * 150 + [0] * 127)
+    seeds = []
+    for seed, rows in enumerate(by_seed, start=1):
+        predicted = target.copy()
+        predicted[rows] = 1 - predicted[rows]
+        seeds.append(replace(scored(predicted, target), subject=Subject("m", "rte", seed=seed)))
     case = made_up(sampling="score", figure={"published": published})
-    wrong = [[1 - label for label in target[: 277 - count]] + target[277 - count :] for count in right]
-    seeds = [
-        replace(scored(of_seed, target), subject=Subject("m", "rte", seed=n))
-        for n, of_seed in enumerate(wrong, start=1)
-    ]
-    return judge(case, [needed("score", of_seed) for of_seed in seeds], SETTINGS)
+    return judge(case, [needed("score", scores) for scores in seeds], SETTINGS)
 
 
 def test_a_score_is_judged_from_end_to_end():
@@ -209,6 +207,13 @@ def test_a_score_is_judged_from_end_to_end():
     assert of_seeds(164, 167, 170, published=70.0).outcome == "deviates"
     with pytest.raises(AssertionError, match=r"D9-rte deviates: A claim\. \(test\)\n  published 70\.0 points\n  band"):
         check(of_seeds(164, 167, 170, published=70.0))
+
+
+def test_seeds_that_happen_to_have_the_same_score_are_as_uncertain_as_their_answers():
+    """Each of three seeds is wrong on 50 rows of its own, so 150 of 277 rows have a variance of 1/3 over seeds."""
+    verdict = of_errors([range(50), range(50, 100), range(100, 150)], published=80.0)
+    half = 4.303 * 100 * math.sqrt(150 / 3) / 277 * math.sqrt(1 + 1 / 3)
+    assert verdict.band == pytest.approx((80 - half, 80 + half), rel=0.02)
 
 
 def test_a_cited_spread_decides_nothing():

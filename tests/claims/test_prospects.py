@@ -13,14 +13,21 @@ from bertsecrets.claims.schema import find_cases, select_cases
 from bertsecrets.judging import attempt
 from bertsecrets.settings import project_path
 
-LINE = "cannot be decided on RTE (needs about 530 examples)"
+LINE = "cannot be decided on RTE (needs about 1,100 examples)"
 
 
-def prospect(decided, *, contradicted=False):
+def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), contradicted=False):
+    """Decided in so many of the runs, with this interval due to RTE's 277 examples alone."""
     outcomes = {name: {"reproduced": decided, "inconclusive": 1 - decided} for name in ("auto", "1", "5")}
-    decided_by = (0.0, 0.0, 0.0, 0.0, decided)
     return Prospect(
-        worlds=10, truth=0.7, contradicted=contradicted, outcomes=outcomes, seeds=5.0, decided_by=decided_by
+        worlds=10,
+        truth=truth,
+        contradicted=contradicted,
+        outcomes=outcomes,
+        seeds=5.0,
+        decided_by=(0.0, 0.0, 0.0, 0.0, decided),
+        examples=277,
+        examples_interval=interval,
     )
 
 
@@ -39,20 +46,34 @@ def chosen(*claims):
     return case
 
 
+def needs(examples):
+    return f"cannot be decided on RTE (needs about {examples} examples)"
+
+
 @pytest.mark.parametrize(
-    ("of", "line"),
+    ("case", "of", "line"),
     [
-        (prospect(0.49), LINE),
-        (prospect(0.5), ""),
-        (prospect(0.1, contradicted=True), ""),  # K19's own figure contradicts it: no matter of examples
+        ("G1-rte", prospect(0.49), LINE),  # 1.4 wide on either side, twice the true value: four times the examples
+        ("G1-rte", prospect(0.5), ""),
+        ("G1-rte", prospect(0.1, interval=(0.1, 1.3)), ""),  # seeds differ too much, not the examples
+        ("G1-rte", prospect(0.1, interval=(-1.4, 0.0)), needs("2,500")),  # the low end is 3 times too far from .7
+        ("G1-rte", prospect(0.1, truth=0.0), ""),  # no number of examples decides it
+        ("G1-rte", prospect(0.1, truth=-0.7, interval=(-2.1, 0.7), contradicted=True), ""),  # it cannot deviate
+        ("G4-rte", prospect(0.1, truth=-0.7, interval=(-2.1, 0.7), contradicted=True), LINE),  # but this can
+        ("B4-rte", prospect(0.1, truth=0.0, interval=(-1.0, 1.0)), LINE),  # against a limit of -.5
+        ("G1-mnli", prospect(0.1), ""),  # it has 9 815 rows
     ],
 )
-def test_a_case_that_is_decided_in_less_than_half_of_the_runs_names_the_examples_it_needs(simulated, of, line):
-    """A gain of .72 points has a variance of .0072 * .9928 or more: (1.96 / .0072) ** 2 of it make 530 examples."""
-    simulated.cases["G1-rte"] = of
-    assert too_few_examples(find_cases("G1-rte")[0]) == line
-    simulated.cases["G1-mnli"] = of  # 9 815 rows are enough
-    assert too_few_examples(find_cases("G1-mnli")[0]) == ""
+def test_a_case_is_listed_if_the_interval_due_to_examples_does_not_decide_it(simulated, case, of, line):
+    simulated.cases[case] = of
+    assert too_few_examples(find_cases(case)[0]) == line
+
+
+def test_rows_without_an_interval_due_to_examples_list_nothing(simulated):
+    simulated.cases["G1-rte"] = Prospect.model_validate(
+        prospect(0.1).model_dump(exclude={"examples", "examples_interval"})
+    )
+    assert too_few_examples(find_cases("G1-rte")[0]) == ""
 
 
 @pytest.mark.parametrize(("claims", "judged"), [((), False), (("G",), False), (("G1",), True), (("G", "g1-RTE"), True)])
