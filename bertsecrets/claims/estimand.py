@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bertsecrets.claims.bootstrap import column_means
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.metrics import Number
 from bertsecrets.types import Measurement
 
@@ -97,6 +98,25 @@ def flat(measurement: Measurement, name: str) -> Float[np.ndarray, "examples hea
 def by_layer(measurement: Measurement, name: str) -> Float[np.ndarray, "examples layers"]:
     """Return a sample [example, layer, head], averaged over the heads of each layer."""
     return measurement.sample(name).mean(2, dtype=np.float64)
+
+
+def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
+    """Return the mean of a sample [example, layer, head] in the lower half of the layers minus that in the upper half.
+
+    Raises:
+        NotApplicableError: The model has only one layer.
+    """
+    layers = by_layer(measurement, name)
+    half = layers.shape[1] // 2
+    if not half:
+        raise NotApplicableError("a model of one layer has no halves")
+    note = "layers 1 on: " + ", ".join(f"{value:.2f}" for value in layers.mean(0))
+    return Estimand.of(
+        layers,
+        lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),
+        note,
+        clusters=clusters_of(measurement),
+    )
 
 
 def clusters_of(measurement: Measurement) -> Clusters:

@@ -65,8 +65,6 @@ class Estimate:
         examples: Number of examples.
         spread: Seed-to-seed spread. None for fewer than `FEWEST_SEEDS` seeds; the estimate then applies only to these
             checkpoints.
-        interaction: Standard deviation over seeds due to their interaction with examples, such as answers that differ
-            between seeds. It is part of the spread, but estimated from more data.
         sampling_error: Standard error due to sampling, without the seed variance.
         examples_error: Standard error due to the sampled examples, without the annotated heads used to estimate
             classifier errors.
@@ -74,6 +72,8 @@ class Estimate:
         published: Number of published runs that the quantity compares with.
         seedless: Whether seeds do not matter: nothing is trained, or the question is about one checkpoint.
         within: Range of possible values.
+        interaction: Standard deviation over seeds due to their interaction with examples, such as answers that differ
+            between seeds. It is part of the spread, but estimated from more data.
     """
 
     value: float
@@ -83,13 +83,13 @@ class Estimate:
     seeds: int
     examples: int
     spread: Spread | None = None
-    interaction: float = 0.0
     sampling_error: float = 0.0
     examples_error: float = 0.0
     fewest: float = float("inf")
     published: int = 0
     seedless: bool = False
     within: tuple[float, float] = (float("-inf"), float("inf"))
+    interaction: float = 0.0
 
     @property
     def computable(self) -> bool:
@@ -189,13 +189,13 @@ def estimate(
         seeds=count,
         examples=sum(len(block) for block in estimands[0].blocks),
         spread=spreads[place],
-        interaction=float(interaction[place]),
         sampling_error=float(counted[place]) * sampling_error,
         examples_error=float(counted[place]) * examples_error,
         fewest=min(sizes, default=np.inf),
         published=estimands[0].published,
         seedless=seedless,
         within=within,
+        interaction=float(interaction[place]),
     )
 
 

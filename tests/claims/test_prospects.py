@@ -11,6 +11,7 @@ from bertsecrets.claims import prospects, requirements
 from bertsecrets.claims.prospects import Prospect, Prospects, too_few_examples
 from bertsecrets.claims.schema import find_cases, select_cases
 from bertsecrets.judging import attempt
+from bertsecrets.measures.special_tokens import SpecialTokens
 from bertsecrets.settings import project_path
 
 LINE = "cannot be decided on RTE (needs about 1,100 examples)"
@@ -115,3 +116,23 @@ def test_pytest_lists_it_in_its_header_and_skips_it(tmp_path):
             "--collect-only", "-q", "-k", words, output=tmp_path, BERTSECRETS_EXPECTED=str(expected)
         )
         assert ("[G1-rte]" in out, LINE in out) == (True, listed)
+
+
+def test_report_lists_it_and_shows_it_in_the_table_and_in_files_without_measuring(
+    capsys, shared, simulated, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(SpecialTokens, "run", None)
+    cases = ("E1-rte", "E1-rte-crossing", "E5-rte-cls", "E5-rte-sep", "E6-rte", "E6-rte-pretrained")
+    simulated.cases.update(dict.fromkeys(cases, prospect(0.1, truth=900.0, interval=(-900.0, 2700.0))))
+    markdown, data = tmp_path / "r.md", tmp_path / "r.json"
+    files = ("--markdown", markdown, "--json", data)
+    out = run(capsys, "report", *shared, "--task", "rte", "--seeds", 1, "--claim", "E", *files)
+    before, table = out.split("4.4 Special tokens")
+    assert f"6 claims not judged: E1-rte {LINE}" in before
+    assert "(name one to judge it if it has too few examples)" in before
+    assert [line.split()[-2:] for line in table.splitlines() if line.startswith("E1")] == [["applicable", "a"]] * 2
+    assert f"a: {LINE}" in table
+    assert "6 claims: 0 reproduced, 0 deviate, 6 not applicable" in table
+    assert f"not applicable: {LINE}" in markdown.read_text()
+    verdicts = {of["id"]: (of["outcome"], of["reason"]) for of in json.loads(data.read_text())["verdicts"]}
+    assert verdicts["E1-rte"] == ("not applicable", LINE)

@@ -159,8 +159,14 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     row = next(line.split() for line in out.splitlines() if line.startswith("C1-rte"))
     assert row[:4] == ["C1-rte", "as-published", "-0.251", "R"]
     assert "Monte Carlo standard error" in (tmp_path / "t.md").read_text()
-    cases = json.loads(data.read_text())["cases"]
-    assert cases["C1-rte"]["outcomes"]["5"] == {"reproduced": 1.0}
+    of_cases = json.loads(data.read_text())["cases"]
+    assert of_cases["C1-rte"]["outcomes"]["5"] == {"reproduced": 1.0}
+    assert of_cases["C1-rte"]["examples"] == 277
+    low, high = of_cases["C1-rte"]["examples_interval"]
+    assert low < -0.251 < high < low + 0.1
+    more = ("lab", "calibrate", "--as-published", "--claim", "B1", "--worlds", 1, "--resamples", 200, "--data", data)
+    run(capsys, *more)
+    assert json.loads(data.read_text())["cases"].items() > of_cases.items()  # existing cases are kept
     from bertsecrets.claims import prospects
 
     monkeypatch.setattr(prospects, "claims_folder", lambda: tmp_path)

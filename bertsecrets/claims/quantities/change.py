@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bertsecrets.claims.estimand import Estimand, by_layer, clusters_of, flat
+from bertsecrets.claims.estimand import Estimand, by_layer, clusters_of, flat, lower_minus_upper
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
@@ -30,17 +30,7 @@ def first_two(change: Measurement) -> Estimand:
 @quantity("upper-half-change", unit="cosine", change=CHANGE)
 def upper_half(change: Measurement) -> Estimand:
     """Return the mean similarity of the lower half of the layers minus that of the upper half."""
-    layers = by_layer(change, "cosine")
-    half = layers.shape[1] // 2
-    if not half:
-        raise NotApplicableError("a model of one layer has no upper half")
-    note = ", ".join(f"{value:.2f}" for value in layers.mean(0))
-    return Estimand.of(
-        layers,
-        lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),
-        f"layers 1 on: {note}",
-        clusters=clusters_of(change),
-    )
+    return lower_minus_upper(change, "cosine")
 
 
 def _two_minus_others(change: Measurement, two: slice, others: slice, where: str) -> Estimand:

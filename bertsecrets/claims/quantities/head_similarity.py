@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.claims.estimand import Estimand, by_layer, clusters_of
+from bertsecrets.claims.estimand import Estimand, by_layer, clusters_of, lower_minus_upper
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.types import Measurement
@@ -17,17 +17,7 @@ STATISTICS = Need("head-statistics")
 @quantity("lower-breadth", unit="bits", statistics=STATISTICS)
 def lower_breadth(statistics: Measurement) -> Estimand:
     """Return the mean entropy of attention in the lower half of the layers minus that in the upper half."""
-    layers = by_layer(statistics, "entropy")
-    half = layers.shape[1] // 2
-    if not half:
-        raise NotApplicableError("a model of one layer has no lower half")
-    note = ", ".join(f"{value:.2f}" for value in layers.mean(0))
-    return Estimand.of(
-        layers,
-        lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),
-        f"layers 1 on: {note}",
-        clusters=clusters_of(statistics),
-    )
+    return lower_minus_upper(statistics, "entropy")
 
 
 @quantity("layer-likeness", unit="bits", statistics=STATISTICS)

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.prospects import Prospect, examples_needed
-from bertsecrets.claims.schema import find_case
+from bertsecrets.claims.prospects import Prospect, examples_needed, read_prospects
+from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.lab.calibration.cells import PROCEDURES, Rates, least
 from bertsecrets.lab.calibration.truth import ASSUMPTIONS
 from bertsecrets.lab.calibration.worlds import find_world
@@ -119,11 +120,18 @@ def legend(counted: Sequence[Rates]) -> str:
     )
 
 
-def data(counted: Sequence[Rates], made: str) -> str:
-    """Return the rates in worlds as published, as JSON for `claims.prospects` with one line per case."""
+def data(counted: Sequence[Rates], made: str, file: Path) -> str:
+    """Return the rates in worlds as published, as JSON for `claims.prospects` with one line per case.
+
+    Args:
+        file: File with earlier data. Existing cases that were not simulated again are kept.
+    """
     facts = {"made": made, "code": code_digest("bertsecrets.claims.sequential"), "assumptions": ASSUMPTIONS}
-    cases = {rates.cell.case: _as_data(rates) for rates in counted if rates.cell.world == "as-published"}
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in cases.items())
+    earlier = read_prospects(file)
+    kept = {name: prospect.model_dump() for name, prospect in earlier.cases.items()} if earlier else {}
+    new = {rates.cell.case: _as_data(rates) for rates in counted if rates.cell.world == "as-published"}
+    named = {str(case): {**kept, **new}.get(str(case)) for case in cases()}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in named.items() if prospect)
     return json.dumps(facts, indent=1)[:-2] + f',\n "cases": {{\n{lines}\n }}\n}}\n'
 
 

@@ -53,7 +53,9 @@ def add_parsers(commands) -> None:
     calibrating.add_argument(
         "--cells", type=path, metavar="FILE", help="append finished cells to this file, and do not repeat those in it"
     )
-    calibrating.add_argument("--data", type=path, metavar="FILE", help="write the data of expected/as-published.json")
+    calibrating.add_argument(
+        "--data", type=path, metavar="FILE", help="write or update the data of expected/as-published.json"
+    )
     calibrating.add_argument("--markdown", type=path, metavar="FILE", help="write the table as Markdown")
 
     checking = add_command(
@@ -122,7 +124,7 @@ def calibrate(options: argparse.Namespace) -> int:
     if options.markdown:
         write_whole(options.markdown, rates_table.table(counted, "markdown"))
     if options.data:
-        write_whole(options.data, rates_table.data(counted, date.today().isoformat()))
+        write_whole(options.data, rates_table.data(counted, date.today().isoformat(), options.data))
     return 1 if any(rates_table.wrong(rates) for rates in counted) else 0
 
 
