@@ -6,12 +6,13 @@ A reference is the name of a claim (`D1-pretrained`), `P20`, `P20 mean` or `read
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from bertsecrets.errors import near_matches
+from bertsecrets.models.families import full_name
 from bertsecrets.patterns.readings import READERS_OF_A_MAP
 from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
 from bertsecrets.settings import Section
@@ -66,6 +67,18 @@ class SmallestEffect(Section):
 
     size: PositiveFloat
     reason: str = Field(min_length=10)
+
+
+class Known(Section):
+    """A known outcome for a model on a task, with the evidence for it.
+
+    A known deviation is an expected failure: the benchmark reports it if the claim does not deviate.
+    """
+
+    model: Annotated[str, AfterValidator(full_name)]
+    task: str
+    evidence: str = Field(min_length=10)
+    status: Literal["deviates", "reproduces"] = "deviates"
 
 
 class TaskFigure(Section):

@@ -8,12 +8,12 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import AfterValidator, Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from bertsecrets.claims.figure import Cited, Expectation, SmallestEffect, TaskFigure
+from bertsecrets.claims.figure import Cited, Expectation, Known, SmallestEffect, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
@@ -27,18 +27,6 @@ OF_CLASSIFIER = (  # measures that depend on the classifier, whose weights are r
     "scores", "head-ablation", "layer-ablation", "head-pruning", "weight-pruning", "attention-gradients",
 )  # fmt: skip
 ANY_MODEL = "any"  # for deviations that do not depend on the model, such as those of our pattern classifier
-
-
-class Known(Section):
-    """A known outcome for a model on a task, with the evidence for it.
-
-    A known deviation is an expected failure: the benchmark reports it if the claim does not deviate.
-    """
-
-    model: Annotated[str, AfterValidator(full_name)]
-    task: str
-    evidence: str = Field(min_length=10)
-    status: Literal["deviates", "reproduces"] = "deviates"
 
 
 class Claim(Section):

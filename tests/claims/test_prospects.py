@@ -134,5 +134,5 @@ def test_report_lists_it_and_shows_it_in_the_table_and_in_files_without_measurin
     assert f"a: {LINE}" in table
     assert "6 claims: 0 reproduced, 0 deviate, 6 not applicable" in table
     assert f"not applicable: {LINE}" in markdown.read_text()
-    verdicts = {of["id"]: (of["outcome"], of["reason"]) for of in json.loads(data.read_text())["verdicts"]}
+    verdicts = {of["id"]: (of["verdict"], of["reason"]) for of in json.loads(data.read_text())["verdicts"]}
     assert verdicts["E1-rte"] == ("not applicable", LINE)
