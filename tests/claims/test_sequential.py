@@ -146,7 +146,7 @@ def test_a_figure_is_reproduced_only_at_the_last_analysis():
     assert [verdict.outcome for verdict in seen] == ["inconclusive"] * 4 + ["reproduced"]
     assert [verdict.open for verdict in seen] == [True] * 4 + [False]
     assert seen[-1].remarks[0] == "analysis after 5 of at most 5 seeds (95 % interval)"
-    assert "so far" in seen[2].reason
+    assert "so far" in seen[3].reason
 
 
 def test_a_figure_may_deviate_before_the_last_analysis():
