@@ -11,9 +11,11 @@ import pytest
 import yaml
 from pages import DOCS, PROJECT, Block, all_blocks, blocks, pages
 
+from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Claim, load_claims
 from bertsecrets.cli.main import build_parser, main
+from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.measures.registry import measure_names
 from bertsecrets.options import PARSING
 
@@ -227,3 +229,17 @@ def test_the_page_on_sources_names_every_claim_and_no_other():
     known = {claim.name for claim in load_claims()} | {claim.id for claim in load_claims()} | {"B5-text"}
     assert listed <= known, listed - known
     assert {claim.id for claim in load_claims()} <= {name.split("-")[0] for name in listed} | {"G9"}  # ours alone
+
+
+def test_the_readme_shows_verdicts_on_record():
+    file = PROJECT / "expected" / "evidence" / "verdicts-minilm-rte.json"
+    on_record = {verdict.id: verdict for verdict in read_verdicts_file(file).verdicts}
+    [table] = [block.text for block in blocks(PROJECT / "README.md") if block.text.startswith("id ")]
+    rows = [section.partition("\n\n")[0].split() for section in re.split(r"^(?=[A-J]\d)", table, flags=re.M)[1:]]
+    assert len(rows) == 3
+    for claim, _, published, *words in rows:
+        verdict = on_record[f"{claim}-rte"]
+        observed = f"{format_number(verdict.observed)} {format_interval(verdict.interval)} {verdict.unit}"
+        assert published == ("-" if verdict.published is None else format_number(verdict.published))
+        assert {*observed.split(), verdict.verdict} <= set(words)
+        assert ("(known)" in words) == verdict.known_deviation
