@@ -29,9 +29,9 @@ from bertsecrets.types import Request, Subject
 TOKENS = {"mrpc": 53, "stsb": 28, "sst2": 14, "qqp": 30, "rte": 67, "qnli": 51, "mnli": 40}
 FROM_STEPS = "estimated from training steps"
 # Approximate costs, relative to a training step on as many examples, measured with MiniLM on RTE.
-FORWARD = 1 / 2  # a forward pass, with what a measure computes from it
+FORWARD = 0.6  # a forward pass, with what a measure computes from it
 SUFFIX = 0.5  # the part of a forward pass that is repeated for each disabled head
-MAPS = 1.6 / (12 / 384**2)  # reading and describing the maps of two models, by heads per squared width
+MAPS = 1.8 / (12 / 384**2)  # reading and describing the maps of two models, by heads per squared width
 SHORT = 10.0  # seconds of other measures that read no model
 WITHOUT_MODEL = {"pattern-quality": 60.0, "published-figures": 0.0}  # seconds
 PROCESS = 700 * 10**6  # bytes used by a process after importing everything
@@ -246,7 +246,9 @@ class Costs:
             for name, usual in (("num_hidden_layers", 12), ("num_attention_heads", 12), ("hidden_size", 768))
         )
         if isinstance(measure, AblationMeasure):
-            return FORWARD * (1 + SUFFIX * layers * (heads if job.measure == "head-ablation" else 1))
+            given = dict(job.options).get("heads")
+            sets = len(given.split()) if given else layers * (heads if job.measure == "head-ablation" else 1)
+            return FORWARD * (1 + SUFFIX * sets)
         if isinstance(measure, AttentionMeasure):
             return 2 * FORWARD + MAPS * heads / width**2
         return FORWARD * measure.passes

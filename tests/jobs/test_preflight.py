@@ -46,8 +46,8 @@ def test_times_without_a_record_are_scaled_from_training_steps(session):
     trial = Record(Request(None, subject), seconds=8.0, examples=16)  # half a second per example
     seconds = {each.request: each.seconds for each in estimate_jobs(session, planned, trial)}
     assert seconds[Request(None, subject)] == pytest.approx(64 / 2)  # one epoch of 64 rows
-    assert seconds[Request(None, frozen)] == pytest.approx(64 / 4)  # without a backward pass
-    assert seconds[Request("scores", subject)] == pytest.approx(24 / 4)  # 24 validation rows
+    assert seconds[Request(None, frozen)] == pytest.approx(64 / 2 * 0.6)  # without a backward pass
+    assert seconds[Request("scores", subject)] == pytest.approx(24 / 2 * 0.6)  # 24 validation rows
 
 
 def test_a_timed_training_step_leaves_the_training_as_it_is(session):
