@@ -164,9 +164,9 @@ def test_the_reason_is_shown_if_the_interval_does_not_explain_the_outcome():
 
 
 def test_the_width_of_a_band_is_explained():
-    # 2.776 * hypot(2.77, 100 / 277 / sqrt(12)) + .05 = 7.75
+    # 2.776 * 2.77 + .05 = 7.74
     assert band_text(of_id("D1-rte-pretrained"), 0.95) == (
-        "about [56.8, 72.4], by the spread of the measured seeds: expected 64.6 +- a spread of 2.77 (P20, five seeds) "
+        "about [56.9, 72.3], by the spread of the measured seeds: expected 64.6 +- a spread of 2.77 (P20, five seeds) "
         "and 0.05 rounding"
     )
     assert "the same constant answer" in band_text(of_id("D1-mrpc-untrained-f1"), 0.95)
