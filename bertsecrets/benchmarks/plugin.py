@@ -113,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _options(config: pytest.Config) -> RunOptions:
     """Return the options of the run, including the checkpoint to judge and the number of threads per process."""
-    if not config.pluginmanager.hasplugin("benchmark"):
+    if not hasattr(config.option, "benchmark_skip"):
         raise UserError("the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark")
     if config.getoption("numprocesses", None):  # of pytest-xdist, which would open a session in every process
         raise UserError("-n is for tests, and benchmarks share measurements: leave it out, and give --jobs N instead")

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -247,18 +247,19 @@ def run(options: argparse.Namespace) -> int:
     check_outputs(options)
     chosen, tasks = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
-    on_ray = options.ray is not None
-    if options.gpus is not None and not on_ray:
+    if options.gpus is not None and options.ray is None:
         raise UserError("--gpus is for --ray: a job of this machine uses its --device")
-    prepare_jobs: Callable[..., None] = partial(prepare, jobs=options.jobs)
-    if on_ray:
-        from bertsecrets.jobs.on_ray import check_ray, prepare_on_ray
+    if options.ray is None:
+        session, judged = open_session(given, chosen, tasks)
+        prepare_jobs = partial(prepare, session, jobs=options.jobs)
+        judge_cases(session, judged, prepare_jobs, options.jobs, trained_at_once=options.jobs)
+    else:
+        from bertsecrets.jobs.on_ray import check_ray, ray_cluster
 
         check_ray(options.gpus)
-        prepare_jobs = partial(prepare_on_ray, address=options.ray or None, gpus=options.gpus)
-    session, judged = open_session(given, chosen, tasks)
-    # Ray schedules jobs in any order, so all checkpoints may exist at the same time.
-    at_once = None if on_ray else options.jobs
-    judge_cases(session, judged, partial(prepare_jobs, session), options.jobs, trained_at_once=at_once)
+        session, judged = open_session(given, chosen, tasks)
+        with ray_cluster(session, address=options.ray or None, gpus=options.gpus) as prepare_there:
+            # Ray schedules jobs in any order, so all checkpoints may exist at the same time.
+            judge_cases(session, judged, prepare_there, options.jobs, trained_at_once=None)
     add_examples(options, session, judged)
     return conclude(options, judged)

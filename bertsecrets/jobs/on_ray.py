@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ RETRIES = 3  # for a job whose machine or process is lost
 TIMEOUT = 10.0  # seconds to wait for a cluster to respond
 PASSED_ON = ("BERTSECRETS_", "HF_")  # prefixes of environment variables that jobs inherit
 
+Prepare = Callable[[Sequence[Case], Sequence[int]], None]
+
 
 def check_ray(gpus: float | None) -> None:
     """Check that Ray is installed and that the number of GPUs per job is in range.
@@ -41,15 +43,9 @@ def check_ray(gpus: float | None) -> None:
         import ray  # noqa: F401
 
 
-def prepare_on_ray(
-    session: Session,
-    cases: Sequence[Case],
-    seeds: Sequence[int],
-    *,
-    address: str | None,
-    gpus: float | None,
-) -> None:
-    """Run the jobs that cases need for some seeds on a Ray cluster.
+@contextmanager
+def ray_cluster(session: Session, *, address: str | None, gpus: float | None) -> Iterator[Prepare]:
+    """Connect to a Ray cluster and yield a function that runs the jobs of some cases and seeds there.
 
     Args:
         address: Address of the cluster. Defaults to RAY_ADDRESS, otherwise to a new cluster on this machine.
@@ -58,23 +54,27 @@ def prepare_on_ray(
     Raises:
         UserError: If the cluster does not respond, cannot access the store, or has a different kind of device.
     """
-    left = remaining(session, planned(session, cases, seeds))
-    if not left:
-        return
     on_gpu = session.resources.device.type == "cuda"
     share = {"num_cpus": session.options.threads or 1, "num_gpus": float(on_gpu) if gpus is None else gpus}
     options, costs = with_absolute_paths(session.options), Costs(session)
-    with _cluster(address) as ray, _marker(session.store.root) as marker:
+    with _connected(address) as ray, _marker(session.store.root) as marker:
         nodes = _check_nodes(ray, options, marker, share, device_name(session.resources.device))
-        log.info(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
         task = ray.remote(max_retries=RETRIES)(_work)
         largest = max(node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"])
-        refs: dict[Request, Any] = {}
-        for request in left:
-            before = [refs[other] for other in waits_for(left, request)]
-            given = share | {"memory": min(costs.memory(request) or 0, largest) or None}
-            refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
-        carry_out(session, left, _outcomes(ray, refs))
+
+        def prepare(cases: Sequence[Case], seeds: Sequence[int]) -> None:
+            left = remaining(session, planned(session, cases, seeds))
+            if not left:
+                return
+            log.info(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
+            refs: dict[Request, Any] = {}
+            for request in left:
+                before = [refs[other] for other in waits_for(left, request)]
+                given = share | {"memory": min(costs.memory(request) or 0, largest) or None}
+                refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
+            carry_out(session, left, _outcomes(ray, refs))
+
+        yield prepare
 
 
 def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
@@ -118,7 +118,7 @@ def _runner(options: RunOptions) -> JobRunner:
 
 
 @contextmanager
-def _cluster(address: str | None) -> Iterator[Any]:
+def _connected(address: str | None) -> Iterator[Any]:
     """Yield Ray, connected to a cluster."""
     with from_extra("ray"):
         import ray

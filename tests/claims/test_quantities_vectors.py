@@ -31,7 +31,7 @@ def test_the_lower_half_of_the_layers_is_compared_with_the_upper_half():
     assert verdict("I9-rte", change).outcome == "reproduced"
     upside_down = gridded("attention-change", cosine=np.tile(by_layer[::-1, None], (40, 1, 3)))
     assert verdict("I9-rte", upside_down).outcome == "deviates"
-    with pytest.raises(NotApplicableError, match="no upper half"):
+    with pytest.raises(NotApplicableError, match="has no halves"):
         read("upper-half-change", gridded("attention-change", cosine=np.ones((40, 1, 3))))
 
 

@@ -165,8 +165,7 @@ def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
     page = next(b for b in blocks(PROJECT / "docs/extend.md") if b.language == "yaml" and not b.title)
     (tmp_path / "D.yaml").write_text(page.text)
     ((case,),) = (claim.cases for claim in load_claims(tmp_path))
-    spread = np.hypot(2.772, 100 / 277 / np.sqrt(12))  # between the seeds of P20, and of rounding to one of 277 answers
-    half = 2.7764 * spread + 0.05  # Student's t of the five seeds of P20, of very many seeds here
+    half = 2.7764 * 2.772 + 0.05  # Student's t of P20's five seeds, their standard deviation, and rounding to a tenth
     assert band(case, 0.95) == pytest.approx((64.6 - half, 64.6 + half), abs=1e-3)
 
 

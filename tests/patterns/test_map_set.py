@@ -286,10 +286,12 @@ def test_missing_maps_are_one_line_that_says_how_to_get_them(arguments, tmp_path
 
 
 def test_a_run_over_many_claims_skips_the_one_that_needs_the_maps(tmp_path, monkeypatch):
-    bench = Session(store=tmp_path / "runs", device="cpu", offline=True)
-    assert bench.missing("pattern-quality", "all") is None
+    def missing():
+        return Session(store=tmp_path / "runs", device="cpu", offline=True).missing("pattern-quality", "all")
+
+    assert missing() is None
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    assert "dvc pull data/patterns.dvc" in bench.missing("pattern-quality", "all")
+    assert "dvc pull data/patterns.dvc" in missing()
     with pytest.raises(MissingError):
         own_maps()
     save_set(pattern_set(5), tmp_path)

@@ -40,8 +40,9 @@ def _work_and_die(work: Callable[[], object], operations: int) -> None:
         if event in OPERATIONS:
             done += 1
             if done == operations + 1:
-                if event == "open" and isinstance(arguments[0], str) and arguments[2] & os.O_TRUNC:
-                    os.open(arguments[0], arguments[2], 0o600)
+                path, _, flags = arguments if event == "open" else (None, None, 0)
+                if isinstance(path, str) and flags & os.O_TRUNC and not os.path.isdir(path):
+                    os.open(path, flags, 0o600)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     try:
