@@ -6,10 +6,12 @@ It changes none if the mean difference between the scores lies within half a poi
 tasks), and if verdicts differ between precisions no more often than between two halves of the float32 seeds.
 
 All results are stored, so an interrupted study resumes, and a complete one only reads the store. With --json, the
-result is written after all tasks are complete.
+result is written after every task, and tasks that the file already contains are not run again: a study can be
+continued on another machine.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,6 +68,23 @@ def study(
         for case in chosen
     }
     return {"task": task_name, "seeds": list(seeds), "scores": scores, "verdicts": verdicts}
+
+
+def recorded(file: Path | None, model: str) -> dict[str, dict[str, Any]]:
+    """Return the results in the file of an earlier run, by task; empty if there is none.
+
+    Raises:
+        UserError: The file is not the result of a study of this model.
+    """
+    if file is None or not file.exists():
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content["model"] != model:
+            raise UserError(f"{file} is a study of {content['model']}: choose another file")
+        return {result["task"]: result for result in content["tasks"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} is not the result of a study: choose another file") from error
 
 
 def conclusion(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -147,15 +166,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = RunOptions.of(given)
     try:
         sessions = {precision: Session(chosen, precision=precision, device="cpu") for precision in PRECISIONS}
-        results = []
+        by = made_by(TRAINING, sessions["bfloat16"].resources.device)
+        results = recorded(given.json, given.model)
         for name in given.task or TASKS:
-            results.append(study(sessions, name, range(1, given.seeds + 1), given.claim))
-            print(lines(results[-1]), flush=True)
-        result = conclusion(results)
-        print(summary(result))
-        if given.json:
-            by = made_by(TRAINING, sessions["bfloat16"].resources.device)
-            write_json(given.json, {"model": given.model, "made_by": by, "tasks": results, **result})
+            if name not in results:
+                results[name] = {**study(sessions, name, range(1, given.seeds + 1), given.claim), "made_by": by}
+                if given.json:
+                    together = list(results.values())
+                    write_json(given.json, {"model": given.model, "tasks": together, **conclusion(together)})
+            print(lines(results[name]), flush=True)
+        print(summary(conclusion(list(results.values()))))
     except UserError as error:
         print(f"precision_study: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The study of precision: two trainings a seed, everything through the store, written when it is complete."""
+"""The study of precision: two training runs per seed, everything through the store, written after every task."""
 
 import importlib.util
 import json
@@ -37,9 +37,26 @@ def test_a_study_compares_both_precisions_by_seed_and_reuses_the_store(study, ti
     assert result["verdicts"] == len(rte["verdicts"]) > 0
     trained = [path.name for path in (tmp_path / "runs" / "checkpoints").iterdir() if "pretrained" in path.name]
     assert len([name for name in trained if not name.startswith(".")]) == 4
+    (tmp_path / "study.json").rename(tmp_path / "earlier.json")
     code, again, errors = study(*call)
     assert (code, again) == (0, first)
     assert "fine-tuning" not in errors
+    call[call.index(tmp_path / "runs")] = tmp_path / "another store"
+    call[-1] = tmp_path / "earlier.json"
+    code, continued, errors = study(*call)
+    assert code == 0, errors
+    assert continued in first
+    assert not (tmp_path / "another store" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", "not JSON", '{"model": "mpnet", "tasks": []}'])
+def test_another_file_is_not_overwritten(study, tiny_glue, tmp_path, content):
+    file = tmp_path / "notes.json"
+    file.write_text(content)
+    code, _, errors = study("--glue", tiny_glue, "--allow-unofficial-data", "--offline", "--json", file)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert str(file) in errors
+    assert file.read_text() == content
 
 
 def test_a_study_that_cannot_be_finished_writes_nothing(study, tiny_bert, tmp_path):
