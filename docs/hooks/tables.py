@@ -26,6 +26,7 @@ from bertsecrets.report.tables import table
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
+RENAMED = {"J4-stsb": "J4-stsb-own", "J4-rte": "J4-rte-own"}  # cases of version 1 whose id now means another claim
 PLACE = re.compile(r"^<!-- table: (\w+)((?: [\w-]+)*) -->$", re.M)
 
 
@@ -192,14 +193,20 @@ def observed(model: str, family: str) -> str:
 def _on_record() -> dict[str, dict[str, str]]:
     """Return the verdicts in `expected/evidence` as table cells, by model and case, the newest on each case.
 
-    Those judged by earlier rules (version 1 of the format) are marked with a dagger.
+    Those judged by earlier rules (version 1 of the format) are marked with a dagger, and left out if their claim now
+    has another unit, because its quantity was replaced.
     """
     known: dict[str, dict[str, str]] = {}
+    units = {str(case): case.unit for case in cases()}
     files = sorted(project_path("expected").glob("evidence/verdicts-*.json"))
     runs = [(read_verdicts_file(file), json.loads(file.read_text())["format_version"]) for file in files]
     for run, version in sorted(runs, key=lambda pair: pair[0].made):
-        mark = " †" if version.startswith("1.") else ""
-        known.setdefault(run.model, {}).update({verdict.id: _verdict(verdict) + mark for verdict in run.verdicts})
+        cells = known.setdefault(run.model, {})
+        for verdict in run.verdicts:
+            if not version.startswith("1."):
+                cells[verdict.id] = _verdict(verdict)
+            elif units.get(name := RENAMED.get(verdict.id, verdict.id)) == verdict.unit:
+                cells[name] = _verdict(verdict) + " †"
     return known
 
 

@@ -80,7 +80,7 @@ def add_parsers(commands) -> None:
         train,
     )
     training.add_argument(
-        "--data", type=path, metavar="DIR", help="maps annotated with attributes (default: the suite's own)"
+        "--data", type=path, metavar="DIR", help="set of maps with readers' labels (default: the suite's own)"
     )
     training.add_argument(
         "--outside",
