@@ -37,9 +37,7 @@ def add_parsers(commands) -> None:
         measure,
     )
     parser.add_argument("measure", metavar="MEASURE", help="scores, attention-change, special-tokens, ... or all")
-    parser.add_argument(
-        "--task", help="GLUE task; required except for frame-heads, example-sentence and pattern-quality"
-    )
+    parser.add_argument("--task", help="GLUE task; required for measures that run on a task")
     parser.add_argument("--init", default="pretrained", **INITIALISATION)
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the fine-tuning (default: 1)")
     parser.add_argument(

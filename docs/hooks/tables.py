@@ -20,6 +20,7 @@ from bertsecrets.claims.schema import Case, Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.formats import ReadingData, VerdictData
+from bertsecrets.measures.base import AttentionMeasure
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
 from bertsecrets.report.tables import table
@@ -47,14 +48,17 @@ def measures() -> str:
 def _measure(name: str) -> str:
     measure = get_measure(name)
     needs = [_first_line(need) for need in measure.needs]
-    options = ", ".join(f"`--{field.replace('_', '-')}`" for field in measure.Options.model_fields)
+    shared = AttentionMeasure.Options
+    shares = issubclass(measure.Options, shared)
+    own = [f"`{field}`" for field in measure.Options.model_fields if not (shares and field in shared.model_fields)]
+    options = ", ".join([*(["those of attention measures"] if shares else []), *own])
     facts = [
         f"Measures: {measure.title} ({measure.source}).",
         "Runs on: "
         + ("a task" if measure.on_task else "the bare encoder" if measure.reads_model else "the suite itself")
         + "." + (" Part of `measure all`." if measure.common else ""),
         *([f"Needs: {' '.join(needs)}"] if needs else []),
-        *([f"Options: {options}. {_rest(measure.Options)}"] if options else []),
+        *([f"Options: {options}. {_rest(measure.Options) if own else ''}"] if options else []),
         *inspect.cleandoc(type(measure).__doc__ or "").split("\n\n"),
     ]  # fmt: skip
     return f"### {name}\n\n" + "\n".join(f"- {' '.join(fact.split())}" for fact in facts) + "\n"
