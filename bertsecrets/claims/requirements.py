@@ -123,7 +123,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
         NotApplicableError: The claim does not apply to this model, or no data can decide it.
         UserError: A dependency is missing, or measuring fails.
     """
-    if (problem := _model_problem(bench, case, model)) is not None:
+    if (problem := problem_in_advance(bench, case, model)) is not None:
         raise NotApplicableError(problem)
     by_seed, needs = [], _needs(case)
     for of_seed in _subjects(required_measurements(bench, case), model, seeds):
@@ -145,13 +145,13 @@ def needed(
         MissingError: Data or tools are missing for a required measurement.
     """
     for case in cases:
-        if _model_problem(bench, case, model) is not None:
+        if problem_in_advance(bench, case, model) is not None:
             continue
         for of_seed in _subjects(required_measurements(bench, case), model, seeds):
             yield from ((case, requirement, subject) for requirement, subject in of_seed)
 
 
-def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
+def problem_in_advance(bench: Bench, case: Case, model: str) -> str | None:
     """Return why a case cannot be judged for a model, if that is known before measuring; otherwise None."""
     if no_data := not_judged(case):
         return no_data

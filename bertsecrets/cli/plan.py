@@ -71,7 +71,7 @@ def plan(options: argparse.Namespace) -> None:
     Raises:
         UserError: If a task or claim is unknown, or there is nothing to plan.
     """
-    from bertsecrets.claims.requirements import not_judged, not_judged_line
+    from bertsecrets.claims.requirements import not_judged, not_judged_line, problem_in_advance
     from bertsecrets.jobs.estimates import estimate_jobs, within
     from bertsecrets.jobs.plan import PlanningSession, plan_for
     from bertsecrets.jobs.prepare import with_share
@@ -91,8 +91,9 @@ def plan(options: argparse.Namespace) -> None:
     if line and not options.json:
         (log.info if options.shell or options.slurm else print)(line)
     estimates = estimate_jobs(session, plan_for(session, possible, session.model, session.seeds))
+    applicable = [case for case in possible if problem_in_advance(session, case, session.model) is None]
     if options.decides:
-        _print_decided(session, possible, estimates, options.jobs)
+        _print_decided(session, applicable, estimates, options.jobs)
         return
     if session.adds_seeds:
         estimates = within(estimates, session.budget, options.jobs)
@@ -101,7 +102,7 @@ def plan(options: argparse.Namespace) -> None:
         return
     facts = _facts(session, estimates, options.jobs)
     facts["without_data"] = sorted(name for name in {c.task for c in possible} if session.resources.rows.missing(name))
-    facts["decided_if_as_published"] = _decided(possible, len(facts["seeds"]), adds_seeds=session.adds_seeds)
+    facts["decided_if_as_published"] = _decided(applicable, len(facts["seeds"]), adds_seeds=session.adds_seeds)
     facts["skipped"] = lacking
     facts["not_judged"] = line
     if options.json:

@@ -290,10 +290,11 @@ def test_plan_lists_the_claims_that_a_budget_decides(capsys, shared, tmp_path, m
     from bertsecrets.claims import prospects
 
     prospects_on_record = prospects.Prospects(
-        made="", code="", assumptions=(), cases={"C1-rte": prospect(1, 1, 1, 1, 1)}
+        made="", code="", assumptions=(), cases=dict.fromkeys(("C1-rte", "C4-rte"), prospect(1, 1, 1, 1, 1))
     )
     monkeypatch.setattr(prospects, "prospects", lambda: prospects_on_record)
-    chosen = ("--claim", "C1", "--task", "rte", "--store", tmp_path, "--seeds", "auto", "--budget", "1h", "--decides")
+    chosen = ("--claim", "C1", "--claim", "C4", "--task", "rte", "--store", tmp_path)  # C4 is about 12 x 12 heads
+    chosen = (*chosen, "--seeds", "auto", "--budget", "1h", "--decides")
     empty = run(capsys, "plan", *shared, *chosen)
     assert "1 of 1 claims are decided on average (bertsecrets explain" in run(capsys, "plan", *shared, *chosen[:-1])
     assert "0.0 of 1 claims are decided within 1 h 0 min on average" in empty
