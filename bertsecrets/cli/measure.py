@@ -117,17 +117,16 @@ def _announce(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> 
     """
     from bertsecrets.jobs.disk import announcement
     from bertsecrets.jobs.estimates import estimate_jobs
-    from bertsecrets.jobs.plan import remaining
+    from bertsecrets.jobs.plan import plan_of, remaining
     from bertsecrets.jobs.preflight import checked, expected_time
     from bertsecrets.measures.registry import request
-    from bertsecrets.types import Request
 
     requests = [
         request(measure.name, subject, values)
         for measure, values in runs
         if measure.on_task and measure.missing(session.resources, subject.task) is None
     ]
-    planned = dict.fromkeys([Request(None, subject), *requests] if requests else [])
+    planned = plan_of(requests)
     if not remaining(session, planned):
         return
     planned, trial = checked(session, planned)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForSequenceClassification
 
+from bertsecrets.ablation.head_sets import parse_sets
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import Plan, State, plan_for, remaining, states
@@ -240,14 +241,12 @@ class Costs:
         if job.measure is None:
             trains_encoder = get_initialisation(job.subject.initialisation).trains_encoder
             return 1.0 if trains_encoder else FORWARD / self.session.settings.finetune.epochs  # encoded once
-        measure, config = get_measure(job.measure), self.model.config if self.model is not None else None
-        layers, heads, width = (
-            getattr(config, name, None) or usual
-            for name, usual in (("num_hidden_layers", 12), ("num_attention_heads", 12), ("hidden_size", 768))
-        )
+        measure, (layers, heads, width) = get_measure(job.measure), self._sizes
         if isinstance(measure, AblationMeasure):
-            given = dict(job.options).get("heads")
-            sets = len(given.split()) if given else layers * (heads if job.measure == "head-ablation" else 1)
+            sets = layers * (heads if job.measure == "head-ablation" else 1)
+            if given := dict(job.options).get("heads"):
+                with suppress(UserError):  # raised again when heads are disabled
+                    sets = len(parse_sets(given, layers, heads))
             return FORWARD * (1 + SUFFIX * sets)
         if isinstance(measure, AttentionMeasure):
             return 2 * FORWARD + MAPS * heads / width**2
@@ -274,8 +273,16 @@ class Costs:
             return None
         if job.measure is None:
             return 4 * self.model.num_parameters()
-        config = self.model.config
-        return 4 * self._examples(job) * config.num_hidden_layers * config.num_attention_heads
+        layers, heads, _ = self._sizes
+        return 4 * self._examples(job) * layers * heads
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        """Layers, heads per layer and hidden size of the session's model; those that are unknown as in BERT-base."""
+        config = None if self.model is None else self.model.config
+        usual = {"num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768}
+        layers, heads, width = (getattr(config, name, None) or size for name, size in usual.items())
+        return layers, heads, width
 
     @functools.cached_property
     def model(self) -> Any:

@@ -8,7 +8,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.jobs.disk import announcement
 from bertsecrets.jobs.estimates import FROM_STEPS, JobEstimate, Record, estimate_jobs, total_seconds
-from bertsecrets.jobs.plan import Plan, plan_for, remaining, states
+from bertsecrets.jobs.plan import Plan, plan_for, plan_of, remaining, states
 from bertsecrets.jobs.trial import try_training
 from bertsecrets.models.configuration import open_config, open_tokenizer, shape_of
 from bertsecrets.models.initialisations import get_initialisation
@@ -71,7 +71,7 @@ def checked(session: Session, planned: Plan) -> tuple[Plan, Record | None]:
     training steps if an estimate needs it.
 
     Raises:
-        UserError: If the store cannot be written, no training job can run, or the model cannot be opened or trained.
+        UserError: If the store cannot be written, no job can run, or the model cannot be opened or trained.
     """
     known = states(session, planned)
     waiting = [job for job in planned if known[job] == "not yet"]
@@ -85,15 +85,14 @@ def checked(session: Session, planned: Plan) -> tuple[Plan, Record | None]:
             continue
         except UserError as error:
             refused[job] = error
-    usable = {job.training for job in waiting if job not in refused}
-    if refused and not usable:
+    possible = plan_of(job for job in planned if job.measure is not None and job not in refused)
+    if refused and not possible:
         raise next(iter(refused.values()))
-    idle = {job.training for job in waiting} - usable
-    possible = {job: leader for job, leader in planned.items() if job not in refused and job not in idle}
     trained = [
         job.subject
-        for job in possible
-        if job.measure is None and known[job] == "to do" and get_initialisation(job.subject.initialisation).trains
+        for job in planned
+        if job in possible and job.measure is None and known[job] == "to do"
+        if get_initialisation(job.subject.initialisation).trains
     ]
     trained.sort(key=lambda subject: not get_initialisation(subject.initialisation).trains_encoder)
     timed = any(job.seconds is None for job in estimate_jobs(session, possible))
@@ -105,7 +104,7 @@ def checked(session: Session, planned: Plan) -> tuple[Plan, Record | None]:
 def expected_time(estimates: Sequence[JobEstimate], at_once: int | None = 1) -> str:
     """Return the estimated time of jobs for the preflight, and its basis."""
     seconds = total_seconds(estimates)
-    basis = " (estimated from a few training steps)" if any(job.basis == FROM_STEPS for job in estimates) else ""
+    basis = f" ({FROM_STEPS})" if any(job.basis == FROM_STEPS for job in estimates) else ""
     return f"about {in_time(seconds / (at_once or 1))}{basis}" if seconds is not None else "unknown"
 
 

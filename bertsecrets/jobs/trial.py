@@ -1,15 +1,20 @@
 """Open a model as training does, and time a few training steps, before a run that trains it."""
 
 import time
-from contextlib import suppress
 
 import torch
 
-from bertsecrets.errors import NotApplicableError
 from bertsecrets.jobs.estimates import Record
+from bertsecrets.models.consistency import explain_failure
 from bertsecrets.models.encoding import Encoded, tokenize
 from bertsecrets.models.initialisations import get_initialisation
-from bertsecrets.models.memory import check_memory, release_memory, return_large_blocks, training_bytes
+from bertsecrets.models.memory import (
+    check_memory,
+    explain_out_of_memory,
+    release_memory,
+    return_large_blocks,
+    training_bytes,
+)
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training.loop import Training
 from bertsecrets.provenance import best_precision, device_name
@@ -27,9 +32,10 @@ LONGEST = 2.0  # seconds after which no further step is taken
 def try_training(session: Session, subject: Subject, *, timed: bool) -> Record | None:
     """Check that a subject can be opened and fits in memory, and return the time of a few of its training steps.
 
-    Nothing is saved. Returns None if it is not `timed`, or if its steps cannot be taken.
+    Nothing is saved. Returns None if it is not `timed`.
 
     Raises:
+        NotApplicableError: If the model cannot be trained in this way.
         UserError: If the model cannot be opened, or there is not enough memory to train it.
     """
     settings, device = session.settings.finetune, session.resources.device
@@ -44,10 +50,11 @@ def try_training(session: Session, subject: Subject, *, timed: bool) -> Record |
     rows = min(settings.batch_size, len(train))
     precision = best_precision(settings.precision, device)
     needed = training_bytes(opened.model, rows, int(encoded.lengths.max(initial=1)), precision, device.type)
-    check_memory(f"fine-tuning {subject}", needed, device, "lower finetune.batch_size in params.yaml")
+    title = f"fine-tuning {subject}"
+    check_memory(title, needed, device, "lower finetune.batch_size in params.yaml")
     if not timed:
         return None
-    with suppress(NotApplicableError), return_large_blocks():
+    with explain_out_of_memory(title, needed), return_large_blocks(), explain_failure(opened.model):
         size = rows if device.type == "cuda" else min(rows, CPU_BATCH)
         chosen = encoded.spread(max(EXAMPLES, size))
         targets = train.targets()
@@ -64,10 +71,9 @@ def try_training(session: Session, subject: Subject, *, timed: bool) -> Record |
             device=device,
         )
         seconds = _seconds_per_token(training) * float(encoded.lengths.mean()) * EXAMPLES
-        del opened, training
-        release_memory()
-        return Record(Request(None, subject), seconds, EXAMPLES, device_name(device))
-    return None
+    del opened, training
+    release_memory()
+    return Record(Request(None, subject), seconds, EXAMPLES, device_name(device))
 
 
 def _seconds_per_token(training: Training) -> float:

@@ -10,9 +10,11 @@ from zoo import save_family
 
 from bertsecrets.caches import CheckpointCache
 from bertsecrets.cli.main import main
+from bertsecrets.errors import MisreadError
 from bertsecrets.jobs.estimates import Record, estimate_jobs
 from bertsecrets.jobs.plan import plan_of
 from bertsecrets.jobs.preflight import checked
+from bertsecrets.measures.norm_attention import NormAttention
 from bertsecrets.session import Session
 from bertsecrets.types import Request, Subject
 
@@ -35,7 +37,7 @@ def test_a_run_first_shows_trainings_duration_and_model(capsys, shared, tmp_path
     place = next(number for number, line in enumerate(lines) if " to train, " in line)
     block = lines[place + 1 : place + 4]
     assert block[0].startswith("  claims: ")
-    assert re.fullmatch(r"  time: about \d+ s \(estimated from a few training steps\)", block[1])
+    assert re.fullmatch(r"  time: about \d+ s \(estimated from training steps\)", block[1])
     assert block[2].startswith("  model: 3 layers x 4 heads, vocabulary of ")
     assert block[2].endswith("[UNK] in 8 rows of RTE")
 
@@ -48,6 +50,15 @@ def test_times_without_a_record_are_scaled_from_training_steps(session):
     assert seconds[Request(None, subject)] == pytest.approx(64 / 2)  # one epoch of 64 rows
     assert seconds[Request(None, frozen)] == pytest.approx(64 / 2 * 0.6)  # without a backward pass
     assert seconds[Request("scores", subject)] == pytest.approx(24 / 2 * 0.6)  # 24 validation rows
+
+
+def test_the_time_of_an_ablation_grows_with_its_sets_of_heads(session):
+    subject = Subject(session.model, "rte")
+    heads = [Request("head-ablation", subject, (("heads", text),)) for text in ("1.2", "pairs:1", "all nested:1,2")]
+    trial = Record(Request(None, subject), seconds=8.0, examples=16)
+    seconds = {each.request: each.seconds for each in estimate_jobs(session, plan_of(heads), trial)}
+    one, six, nine = map(seconds.get, heads)
+    assert (six / one, nine / one) == pytest.approx(((1 + 6 / 2) / 1.5, (1 + 9 / 2) / 1.5))
 
 
 def test_a_timed_training_step_leaves_the_training_as_it_is(session):
@@ -116,9 +127,30 @@ def test_one_damaged_task_leaves_the_others(session, tiny_glue, tmp_path):
     assert {job.subject.task for job in left} == {"rte"}
 
 
-def test_a_model_to_which_no_claim_applies_ends_no_run(tmp_path, tiny_glue):
+def test_one_damaged_task_leaves_what_a_stored_checkpoint_can_give(session, tiny_glue, tmp_path):
+    glue = shutil.copytree(tiny_glue, tmp_path / "glue")
+    shutil.copytree(glue / "RTE", glue / "QNLI")
+    both = Session(session.options, glue=glue)
+    both.checkpoint(Subject(session.model, "rte"))
+    planned = plan_of(Request("scores", Subject(session.model, name)) for name in ("qnli", "rte"))
+    left, _ = checked(both, planned)
+    assert {job.subject.task for job in left} == {"rte"}
+
+
+def test_a_measurement_that_is_refused_leaves_those_of_the_same_pass(session, monkeypatch):
+    def misread(*_):
+        raise MisreadError("other maps")
+
+    monkeypatch.setattr(NormAttention, "check_model", misread)
+    planned = plan_of(Request(name, Subject(session.model, "rte")) for name in ("norm-attention", "special-tokens"))
+    left, _ = checked(session, planned)
+    assert [job.measure for job in left] == [None, "special-tokens"]
+
+
+@pytest.mark.parametrize("family", ["xlnet", "fnet", "tapas"])
+def test_a_model_to_which_no_claim_applies_ends_no_run(tmp_path, tiny_glue, family):
     session = Session(
-        model=str(save_family("xlnet", tmp_path / "xlnet")), glue=tiny_glue, store=tmp_path / "new", device="cpu",
+        model=str(save_family(family, tmp_path / family)), glue=tiny_glue, store=tmp_path / "new", device="cpu",
         allow_unofficial_data=True,
     )  # fmt: skip
     planned = plan_of([Request("scores", Subject(session.model, "rte"))])
