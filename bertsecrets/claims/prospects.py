@@ -85,7 +85,7 @@ def read_prospects(file: Path) -> Prospects | None:
         return Prospects.model_validate_json(read_text(file, LIMIT))
     except ValidationError as error:
         problem = first_problem(error)
-        raise UserError(f"{file}: {problem}: create it with bertsecrets lab calibrate --as-published") from error
+        raise UserError(f"{file}: {problem}: delete it, and run bertsecrets lab calibrate --as-published") from error
 
 
 def prospect(case: Case) -> Prospect | None:

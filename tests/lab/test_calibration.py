@@ -177,6 +177,25 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     assert "if the model is as published, this is reproduced in 100 % of runs (auto, " in shown
 
 
+@pytest.mark.parametrize(
+    ("option", "content", "line"),
+    [
+        ("--data", "{}", "made: Field required: delete it"),
+        ("--markdown", None, "there is no folder"),
+        ("--cells", None, "there is no folder"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused_before_anything_is_simulated(
+    capsys, tmp_path, monkeypatch, option, content, line
+):
+    file = tmp_path / "new" / "file"
+    if content is not None:
+        file.parent.mkdir()
+        file.write_text(content)
+    monkeypatch.setattr(counted, "count", None)
+    assert line in told(capsys, "lab", "calibrate", "--as-published", "--claim", "C3-rte", option, file)
+
+
 def test_a_killed_run_goes_on_from_its_finished_cells(capsys, tmp_path, monkeypatch):
     file = tmp_path / "cells.jsonl"
     call = ("lab", "calibrate", "--world", "null", "--claim", "C3-rte", "--worlds", 3, "--cells", file)

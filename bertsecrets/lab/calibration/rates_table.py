@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.prospects import Prospect, examples_needed, read_prospects
+from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed
 from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.lab.calibration.cells import PROCEDURES, Rates, least
 from bertsecrets.lab.calibration.truth import ASSUMPTIONS
@@ -120,14 +119,13 @@ def legend(counted: Sequence[Rates]) -> str:
     )
 
 
-def data(counted: Sequence[Rates], made: str, file: Path) -> str:
+def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
     """Return the rates in worlds as published, as JSON for `claims.prospects` with one line per case.
 
     Args:
-        file: File with earlier data. Existing cases that were not simulated again are kept.
+        earlier: Earlier data. Cases that were not simulated again are kept.
     """
     facts = {"made": made, "code": code_digest("bertsecrets.claims.sequential"), "assumptions": ASSUMPTIONS}
-    earlier = read_prospects(file)
     kept = {name: prospect.model_dump() for name, prospect in earlier.cases.items()} if earlier else {}
     new = {rates.cell.case: _as_data(rates) for rates in counted if rates.cell.world == "as-published"}
     named = {str(case): {**kept, **new}.get(str(case)) for case in cases()}

@@ -90,10 +90,12 @@ def calibrate(options: argparse.Namespace) -> int:
     """Print the verdicts by cell. Returns 1 if significantly more verdicts are false than the bound allows.
 
     Raises:
-        UserError: If a number is out of range, or a claim, task or world is unknown.
+        UserError: If a number is out of range, a claim, task or world is unknown, or a file cannot be read or written.
     """
     from datetime import date
 
+    from bertsecrets.claims.prospects import read_prospects
+    from bertsecrets.cli.outputs import check_files
     from bertsecrets.lab.calibration import rates_table
     from bertsecrets.lab.calibration.cells import count_all, find_cells
     from bertsecrets.settings import load_settings
@@ -113,6 +115,8 @@ def calibrate(options: argparse.Namespace) -> int:
             "no world to simulate: give --as-published, or --world with a name from docs/lab/calibration.md"
         )
     cells = find_cells(options.claim, options.task, names, options.worlds, options.resamples, options.seed)
+    check_files((options.cells, options.data, options.markdown))
+    earlier = read_prospects(options.data) if options.data else None
     counted = []
     with progress("cells", len(cells), "cell") as shown:
         for rates in count_all(cells, load_settings().judge.confidence, options.jobs, options.cells):
@@ -124,7 +128,7 @@ def calibrate(options: argparse.Namespace) -> int:
     if options.markdown:
         write_whole(options.markdown, rates_table.table(counted, "markdown"))
     if options.data:
-        write_whole(options.data, rates_table.data(counted, date.today().isoformat(), options.data))
+        write_whole(options.data, rates_table.data(counted, date.today().isoformat(), earlier))
     return 1 if any(rates_table.wrong(rates) for rates in counted) else 0
 
 
