@@ -178,26 +178,24 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
 
 
 @pytest.mark.parametrize(
-    ("option", "content", "line"),
+    ("option", "name", "line"),
     [
-        ("--data", "{}", "made: Field required: delete it"),
-        ("--markdown", None, "there is no folder"),
-        ("--cells", None, "there is no folder"),
+        ("--data", "damaged.json", "made: Field required: delete it"),
+        ("--data", "damaged.json/new", "is a file: choose another location"),
+        ("--markdown", "damaged.json/new", "is a file: choose another location"),
+        ("--cells", "damaged.json/new", "is a file: choose another location"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused_before_anything_is_simulated(
-    capsys, tmp_path, monkeypatch, option, content, line
+    capsys, tmp_path, monkeypatch, option, name, line
 ):
-    file = tmp_path / "new" / "file"
-    if content is not None:
-        file.parent.mkdir()
-        file.write_text(content)
+    (tmp_path / "damaged.json").write_text("{}")
     monkeypatch.setattr(counted, "count", None)
-    assert line in told(capsys, "lab", "calibrate", "--as-published", "--claim", "C3-rte", option, file)
+    assert line in told(capsys, "lab", "calibrate", "--as-published", "--claim", "C3-rte", option, tmp_path / name)
 
 
 def test_a_killed_run_goes_on_from_its_finished_cells(capsys, tmp_path, monkeypatch):
-    file = tmp_path / "cells.jsonl"
+    file = tmp_path / "new" / "cells.jsonl"
     call = ("lab", "calibrate", "--world", "null", "--claim", "C3-rte", "--worlds", 3, "--cells", file)
     first = run(capsys, *call)
     assert [rates.cell.case for rates in stored_rates(file).values()] == ["C3-rte"]

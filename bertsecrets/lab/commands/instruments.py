@@ -95,11 +95,10 @@ def calibrate(options: argparse.Namespace) -> int:
     from datetime import date
 
     from bertsecrets.claims.prospects import read_prospects
-    from bertsecrets.cli.outputs import check_files
     from bertsecrets.lab.calibration import rates_table
     from bertsecrets.lab.calibration.cells import count_all, find_cells
     from bertsecrets.settings import load_settings
-    from bertsecrets.store.files import write_whole
+    from bertsecrets.store.files import check_writable, write_whole
 
     for name, number, least in (
         ("--worlds", options.worlds, 1),
@@ -115,7 +114,9 @@ def calibrate(options: argparse.Namespace) -> int:
             "no world to simulate: give --as-published, or --world with a name from docs/lab/calibration.md"
         )
     cells = find_cells(options.claim, options.task, names, options.worlds, options.resamples, options.seed)
-    check_files((options.cells, options.data, options.markdown))
+    for file in filter(None, (options.cells, options.data, options.markdown)):
+        check_writable(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
     earlier = read_prospects(options.data) if options.data else None
     counted = []
     with progress("cells", len(cells), "cell") as shown:
