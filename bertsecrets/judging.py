@@ -113,7 +113,8 @@ class Verdicts(list[Verdict]):
 
     def __repr__(self) -> str:
         counts = Counter(verdict.status for verdict in self)
-        return f"<Verdicts of {len(self)} claims: {', '.join(f'{count} {name}' for name, count in counts.items())}>"
+        outcomes = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
+        return f"<Verdicts: {outcomes}>"
 
     def plot(self) -> Any:
         """Return an Altair chart of the outcomes, by claim and task, with the observed values on hover.

@@ -1,5 +1,7 @@
 """The suite from Python: `import bertsecrets as bs`."""
 
+import re
+
 import numpy as np
 import pytest
 from tiny import HEADS, LAYERS
@@ -145,7 +147,8 @@ def test_several_claims_are_judged_at_once_and_become_a_table(session):
     low = {str(verdict.case): verdict.interval[0] for verdict in verdicts if verdict.interval}
     assert frame.set_index("id")["low"].dropna().to_dict() == low
     assert "<table" in verdicts._repr_html_()
-    assert repr(verdicts).startswith(f"<Verdicts of {len(verdicts)} claims: ")
+    counted = re.findall(r"(\d+) [a-z ]+", repr(verdicts))
+    assert sum(map(int, counted)) == len(verdicts)
     alone = session.judge_all(task="rte", claims="C1")
     assert {verdict.case.claim.id for verdict in alone} == {"C1"}
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from bertsecrets.progress import log
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from bertsecrets.claims.schema import Case
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.judging import JudgedRun, Skipped
@@ -115,7 +118,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
 def judge_cases(
     session: "Session",
     run: "JudgedRun",
-    prepare: "Callable[[Sequence[Case], Sequence[int]], object]",
+    runner: "AbstractContextManager[Callable[[Sequence[Case], Sequence[int]], object]]",
     jobs: int = 1,
     trained_at_once: int | None = 1,
 ) -> None:
@@ -125,7 +128,8 @@ def judge_cases(
     by one.
 
     Args:
-        prepare: Function that makes the measurements for the given cases and seeds.
+        runner: Yields a function that makes the measurements for the given cases and seeds. Entered only if some are
+            not stored, and before they are announced.
         jobs: Number of parallel jobs.
         trained_at_once: If weights are dropped, the maximum number of checkpoints with weights at any time. None
             for no limit.
@@ -140,20 +144,20 @@ def judge_cases(
     from bertsecrets.report.terminal import verdict_line
 
     trains = session.options.checkpoint is None
-    measures = False
+    prepare: Callable[[Sequence[Case], Sequence[int]], object] | None = None
 
     def verdict(case: "Case", seeds: Sequence[int]) -> "Verdict":
         return session.verdict(case, session.measure_case(case, seeds))
 
     def results() -> "Iterator[Verdict | Skipped]":
-        nonlocal measures
+        nonlocal prepare
         for cases, seeds in analyses:
             ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
             waiting.sort(key=is_slow)
-            began, measures = measures, measures or bool(waiting)
             yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in ready)
             if waiting:
-                if not began:
+                if prepare is None:
+                    prepare = running.enter_context(runner)
                     preflight(session, waiting, seeds, at_once=trained_at_once)
                 elif trains:
                     planned = plan_for(session, waiting, session.model, seeds)
@@ -164,10 +168,11 @@ def judge_cases(
 
     budget = SeedBudget(session.budget, seed_cost(session), at_once=jobs)
     analyses = Analyses(run.cases, session.interims, budget.affords)
-    run.collect(
-        results(),
-        lambda result: log.info(verdict_line(result)) if measures and result.outcome != "not applicable" else None,
-    )
+    with ExitStack() as running:
+        run.collect(
+            results(),
+            lambda result: log.info(verdict_line(result)) if prepare and result.outcome != "not applicable" else None,
+        )
     if run.ended is None:
         session.close()
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -243,6 +244,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UserError: If `report` would raise it, or the number of jobs or GPUs or the Ray cluster cannot be used.
     """
+    from bertsecrets.jobs.on_ray import check_ray, ray_cluster
     from bertsecrets.jobs.prepare import prepare, with_share
 
     check_outputs(options)
@@ -250,17 +252,15 @@ def run(options: argparse.Namespace) -> int:
     given = with_share(RunOptions.of(options), options.jobs)
     if options.gpus is not None and options.ray is None:
         raise UserError("--gpus is for --ray: a job of this machine uses its --device")
-    if options.ray is None:
-        session, judged = open_session(given, chosen, tasks)
-        prepare_jobs = partial(prepare, session, jobs=options.jobs)
-        judge_cases(session, judged, prepare_jobs, options.jobs, trained_at_once=options.jobs)
-    else:
-        from bertsecrets.jobs.on_ray import check_ray, ray_cluster
-
+    if options.ray is not None:
         check_ray(options.gpus)
-        session, judged = open_session(given, chosen, tasks)
-        with ray_cluster(session, address=options.ray or None, gpus=options.gpus) as prepare_there:
-            # Ray schedules jobs in any order, so all checkpoints may exist at the same time.
-            judge_cases(session, judged, prepare_there, options.jobs, trained_at_once=None)
+    session, judged = open_session(given, chosen, tasks)
+    if options.ray is None:
+        local = nullcontext(partial(prepare, session, jobs=options.jobs))
+        judge_cases(session, judged, local, options.jobs, trained_at_once=options.jobs)
+    else:
+        # Ray schedules jobs in any order, so all checkpoints may exist at the same time.
+        cluster = ray_cluster(session, address=options.ray or None, gpus=options.gpus)
+        judge_cases(session, judged, cluster, options.jobs, trained_at_once=None)
     add_examples(options, session, judged)
     return conclude(options, judged)

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
         _leave_out_slow(run, session.options)
 
     def judge() -> "JudgedRun":
-        judge_cases(session, run, partial(prepare_in_turn, session))
+        judge_cases(session, run, nullcontext(partial(prepare_in_turn, session)))
         add_examples(options, session, run)
         return run
 

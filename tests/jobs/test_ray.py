@@ -82,6 +82,11 @@ def closed_port():
         yield bound.getsockname()[1]
 
 
+def test_a_run_with_everything_stored_needs_no_cluster(shared, tmp_path, closed_port):
+    serial = judged("report", shared, tmp_path)
+    assert judged("run", shared, tmp_path, "--ray", f"127.0.0.1:{closed_port}") == serial
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
