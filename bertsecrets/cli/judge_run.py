@@ -144,16 +144,18 @@ def judge_cases(
     from bertsecrets.report.terminal import verdict_line
 
     trains = session.options.checkpoint is None
+    measures = False
     prepare: Callable[[Sequence[Case], Sequence[int]], object] | None = None
 
     def verdict(case: "Case", seeds: Sequence[int]) -> "Verdict":
         return session.verdict(case, session.measure_case(case, seeds))
 
     def results() -> "Iterator[Verdict | Skipped]":
-        nonlocal prepare
+        nonlocal measures, prepare
         for cases, seeds in analyses:
             ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
             waiting.sort(key=is_slow)
+            measures = measures or bool(waiting)
             yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in ready)
             if waiting:
                 if prepare is None:
@@ -171,7 +173,7 @@ def judge_cases(
     with ExitStack() as running:
         run.collect(
             results(),
-            lambda result: log.info(verdict_line(result)) if prepare and result.outcome != "not applicable" else None,
+            lambda result: log.info(verdict_line(result)) if measures and result.outcome != "not applicable" else None,
         )
     if run.ended is None:
         session.close()
