@@ -70,18 +70,21 @@ def study(
     return {"task": task_name, "seeds": list(seeds), "scores": scores, "verdicts": verdicts}
 
 
-def recorded(file: Path | None, model: str) -> dict[str, dict[str, Any]]:
-    """Return the results in the file of an earlier run, by task; empty if there is none.
+def recorded(file: Path | None, about: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the results in the file of an earlier run, by task; empty without a file.
+
+    Args:
+        about: Model, seeds, training rows and code of the study, which must be those of the file.
 
     Raises:
-        UserError: The file is not the result of a study of this model.
+        UserError: The file is not the result of the same study.
     """
     if file is None or not file.exists():
         return {}
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        if content["model"] != model:
-            raise UserError(f"{file} is a study of {content['model']}: choose another file")
+        if differing := [name for name in about if content[name] != about[name]]:
+            raise UserError(f"{file} differs in {', '.join(differing)} from this study: choose another file")
         return {result["task"]: result for result in content["tasks"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} is not the result of a study: choose another file") from error
@@ -167,13 +170,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         sessions = {precision: Session(chosen, precision=precision, device="cpu") for precision in PRECISIONS}
         by = made_by(TRAINING, sessions["bfloat16"].resources.device)
-        results = recorded(given.json, given.model)
+        seeds = list(range(1, given.seeds + 1))
+        about = {"model": given.model, "seeds": seeds, "train_limit": given.train_limit, "code": by["code"]}
+        results = recorded(given.json, about)
         for name in given.task or TASKS:
             if name not in results:
-                results[name] = {**study(sessions, name, range(1, given.seeds + 1), given.claim), "made_by": by}
+                results[name] = {**study(sessions, name, seeds, given.claim), "made_by": by}
                 if given.json:
                     together = list(results.values())
-                    write_json(given.json, {"model": given.model, "tasks": together, **conclusion(together)})
+                    write_json(given.json, {**about, "tasks": together, **conclusion(together)})
             print(lines(results[name]), flush=True)
         print(summary(conclusion(list(results.values()))))
     except UserError as error:

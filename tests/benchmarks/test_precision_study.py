@@ -47,6 +47,10 @@ def test_a_study_compares_both_precisions_by_seed_and_reuses_the_store(study, ti
     assert code == 0, errors
     assert continued in first
     assert not (tmp_path / "another store" / "checkpoints").exists()
+    call[call.index("--seeds") + 1] = 3
+    code, _, errors = study(*call)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "differs in seeds" in errors
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", "not JSON", '{"model": "mpnet", "tasks": []}'])
