@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from bertsecrets.benchmarks.output import OPTIONS
+from bertsecrets.benchmarks.output import OPTIONS, judged_model
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -69,5 +69,6 @@ def collection_lines(config: pytest.Config, items: Iterable[pytest.Item]) -> lis
     """Return the lines about deselected claims over several tasks, and about claims that the data cannot decide."""
     from bertsecrets.claims.requirements import not_judged_line
 
-    lines = [config.stash.get(LEFT_OUT, ""), not_judged_line(case for item in items if (case := case_of(item)))]
+    chosen = (case for item in items if (case := case_of(item)))
+    lines = [config.stash.get(LEFT_OUT, ""), not_judged_line(chosen, judged_model(config))]
     return [line for line in lines if line]

@@ -159,12 +159,17 @@ class Weighed:
         """The band at the run's confidence."""
         return self._band(self.confidence)
 
-    def _band(self, confidence: float) -> Ends | None:
-        """Return the band; around a constant answer, it includes only rounding."""
+    def _band(self, confidence: float, *, widened: bool = False) -> Ends | None:
+        """Return the band; around a constant answer, it includes only rounding.
+
+        Args:
+            widened: Whether to include that the sampling error is known from few encoders (`Estimand.widened`).
+        """
         published, rounding = self.case.figure.published, self.case.figure.rounding
         if self.constant and published is not None:
             return published - rounding, published + rounding
-        return band(self.case, confidence, self.observed, self.published_error)
+        error = self.observed.sampling_error / (1 if widened else self.estimands[0].widened)
+        return band(self.case, confidence, replace(self.observed, sampling_error=error), self.published_error)
 
     @cached_property
     def outcome(self) -> tuple[Outcome, str]:
@@ -215,7 +220,7 @@ class Weighed:
         if self.constant:
             return self._of_constant(confidence)
         if self.expect.kind == "around":
-            return self._of_figure(limits, interval)
+            return self._of_figure(limits, self._band(confidence, widened=True) or limits, interval)
         if self.expect.kind == "equal":
             return decide_equal(interval, limits, least[1])
         published = self.case.figure.published if self.expect.comparable else None
@@ -247,12 +252,15 @@ class Weighed:
         count = self.observed.seeds
         return float(count**count / (count + 1) ** (count + 1))
 
-    def _of_figure(self, limits: Ends, interval: Ends) -> tuple[Outcome, str]:
-        """Return outcome and reason for a published figure."""
+    def _of_figure(self, limits: Ends, widened: Ends, interval: Ends) -> tuple[Outcome, str]:
+        """Return outcome and reason for a published figure. Between both bands, it is inconclusive."""
         where = f"{format_number(self.observed.value)} lies {{}} the prediction interval around the published figure"
         inside = where.format("inside")
-        if not limits[0] <= self.observed.value <= limits[1]:
+        if not widened[0] <= self.observed.value <= widened[1]:
             return "deviates", where.format("outside")
+        if not limits[0] <= self.observed.value <= limits[1]:
+            few = f"but inside {format_interval(widened)}: the classifier's error is known on few encoders"
+            return "inconclusive", f"{where.format('outside')}, {few}"
         if not decidable(self.case, limits):
             return "inconclusive", f"not decidable: {inside}, as almost any value would"
         if self.case.figure.constant_answer:

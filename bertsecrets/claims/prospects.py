@@ -21,6 +21,7 @@ FILE = "as-published.json"
 LIMIT = 2**22  # bytes
 DECIDED = 0.5  # minimum fraction of worlds that are decided in a case that the task's examples can decide
 HALVINGS = 30  # bisection steps
+OF_ENCODERS = ("class-share", "rarest-class")  # quantities of one task that include the pattern classifier's error
 
 
 class Prospect(Section):
@@ -45,6 +46,11 @@ class Prospect(Section):
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the proportion of worlds with an outcome."""
         return self.outcomes[procedure].get(outcome, 0.0)
+
+    @property
+    def mostly_decided(self) -> bool:
+        """Whether `auto` decides most worlds."""
+        return self.share("reproduced") + self.share("deviates") >= DECIDED
 
     def decided(self, seeds: int, *, adds_seeds: bool) -> float | None:
         """Return the proportion of worlds decided with this number of seeds; None if it was not simulated.
@@ -103,6 +109,32 @@ def too_few_examples(case: Case) -> str:
     return f"cannot be decided on {TASKS[case.task].title} (needs about {float(f'{examples:.2g}'):,.0f} examples)"
 
 
+def too_few_maps(case: Case, model: str | None = None) -> str:
+    """Return that a case needs annotated maps, as text; empty if it needs none, or some of the model are annotated."""
+    recorded = prospect(case)
+    if recorded is None or not needs_annotated_maps(case, recorded):
+        return ""
+    if model is not None:
+        from bertsecrets.claims.quantities.pattern_shares import annotated
+        from bertsecrets.patterns.classifier import annotated_models, chosen_folder, read_report  # imports torch
+
+        if annotated(model, annotated_models(read_report(chosen_folder()))):
+            return ""
+    whose = model or "the model"
+    return f"cannot be decided on {TASKS[case.task].title} without annotated maps of {whose} (bertsecrets lab annotate)"
+
+
+def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
+    """Return whether an order of class shares can only be decided for encoders with annotated maps.
+
+    On other encoders, little is known about the classifier's error. It is the cause if most simulated runs of a model
+    as published leave the case undecided, since none of its maps were annotated.
+    """
+    expect = case.claim.expect
+    of_order = expect is not None and expect.kind in ("above", "below")
+    return of_order and case.claim.quantity in OF_ENCODERS and not recorded.mostly_decided
+
+
 def examples_needed(case: Case, recorded: Prospect) -> float | None:
     """Return the number of examples that an order needs; None if the task has enough, or they are not the cause.
 
@@ -114,7 +146,7 @@ def examples_needed(case: Case, recorded: Prospect) -> float | None:
         return None
     if ends is None or truth is None or recorded.examples is None:
         return None
-    if recorded.share("reproduced") + recorded.share("deviates") >= DECIDED:
+    if recorded.mostly_decided:
         return None
     limits = (expect.value, float("inf")) if expect.kind == "above" else (float("-inf"), expect.value)
     published = case.figure.published if expect.comparable else None

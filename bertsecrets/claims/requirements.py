@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 from bertsecrets.claims.band import undecidable
-from bertsecrets.claims.prospects import too_few_examples
+from bertsecrets.claims.prospects import too_few_examples, too_few_maps
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case
@@ -153,25 +153,25 @@ def needed(
 
 def problem_in_advance(bench: Bench, case: Case, model: str) -> str | None:
     """Return why a case cannot be judged for a model, if that is known before measuring; otherwise None."""
-    if no_data := not_judged(case):
+    if no_data := not_judged(case, model):
         return no_data
     by_weights = weights_problem(case, bench.weights(model)) if case.claim.needs_weights else None
     return by_weights or (shape_problem(case, bench.shape(model)) if case.claim.needs_shape else None)
 
 
-def not_judged(case: Case) -> str:
-    """Return why a case is not judged on any model: no data, or too few examples, can decide it. Otherwise empty.
+def not_judged(case: Case, model: str) -> str:
+    """Return why a case is not judged: no data, too few examples, or no annotated map of the model. Otherwise empty.
 
-    Named cases are judged even if there are too few examples.
+    Named cases are judged even if there are too few examples or no annotated maps.
     """
-    return undecidable(case) or ("" if case.named else too_few_examples(case))
+    return undecidable(case) or ("" if case.named else too_few_examples(case) or too_few_maps(case, model))
 
 
-def not_judged_line(cases: Iterable[Case]) -> str:
+def not_judged_line(cases: Iterable[Case], model: str) -> str:
     """Return a line about the cases that are not judged because of their data; empty if there are none."""
-    reasons = [f"{case} {reason}" for case in cases if (reason := not_judged(case))]
+    reasons = [f"{case} {reason}" for case in cases if (reason := not_judged(case, model))]
     plural = "" if len(reasons) == 1 else "s"
-    advice = "name one to judge it if it has too few examples"
+    advice = "name one to judge it anyway, unless its band is too wide"
     return f"{len(reasons)} claim{plural} not judged: {'; '.join(reasons)} ({advice})" if reasons else ""
 
 

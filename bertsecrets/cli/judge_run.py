@@ -105,7 +105,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     possible, lacking = session.possible(requested)
     for reason, names in lacking.items():
         print(skipped(names, reason))
-    if line := not_judged_line(possible):
+    if line := not_judged_line(possible, session.model):
         print(line)
     if not possible:
         raise UserError(

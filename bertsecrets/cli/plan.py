@@ -84,8 +84,8 @@ def plan(options: argparse.Namespace) -> None:
     session = PlanningSession(given)
     chosen = joined(session, chosen, tasks, log.info)  # standard output may be the script
     possible, lacking = session.possible(chosen)
-    line = not_judged_line(possible)
-    possible = [case for case in possible if not not_judged(case)]
+    line = not_judged_line(possible, session.model)
+    possible = [case for case in possible if not not_judged(case, session.model)]
     if not possible:
         reason = next(iter(lacking), line or "no implemented claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")

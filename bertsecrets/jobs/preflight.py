@@ -43,7 +43,7 @@ def preflight(
         UserError: If the store cannot be written, the model or the rows of every task cannot be used, or there is not
             enough memory or disk space.
     """
-    cases = [case for case in cases if not not_judged(case)]
+    cases = [case for case in cases if not not_judged(case, session.model)]
     seconds, lines = None, [f"{len(cases)} claims to judge on {session.model}"]
     if session.options.checkpoint is None:
         planned = plan_for(session, cases, session.model, seeds)

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from calls import run
 from faults import pytest_benchmarks
 
 from bertsecrets.claims import prospects, requirements
-from bertsecrets.claims.prospects import Prospect, Prospects, too_few_examples
+from bertsecrets.claims.prospects import Prospect, Prospects, too_few_examples, too_few_maps
 from bertsecrets.claims.schema import find_cases, select_cases
 from bertsecrets.judging import attempt
 from bertsecrets.measures.special_tokens import SpecialTokens
@@ -70,6 +71,27 @@ def test_a_case_is_listed_if_the_interval_due_to_examples_does_not_decide_it(sim
     assert too_few_examples(find_cases(case)[0]) == line
 
 
+MAPS = "cannot be decided on RTE without annotated maps of bert-base-uncased (bertsecrets lab annotate)"
+
+
+@pytest.mark.parametrize(
+    ("case", "decided", "model", "line"),
+    [
+        ("A3-rte", 0.4, "bert-base-uncased", MAPS),
+        ("A3-rte", 0.4, "minilm", ""),  # 242 of its maps were annotated
+        ("A3-rte", 0.4, "mpnet", ""),  # under the name of its packages
+        ("A3-rte", 0.6, "bert-base-uncased", ""),
+        ("A5-rte", 0.4, "bert-base-uncased", ""),  # the classifier errs alike before fine-tuning
+        ("A2-rte", 0.4, "bert-base-uncased", ""),  # a figure
+    ],
+)
+def test_an_order_of_class_shares_that_only_annotated_maps_decide_is_listed(simulated, case, decided, model, line):
+    simulated.cases[case] = prospect(decided, interval=(0.5, 0.9))
+    (found,) = find_cases(case)
+    assert too_few_maps(found, model) == requirements.not_judged(replace(found, named=False), model) == line
+    assert requirements.not_judged(found, model) == ""
+
+
 def test_rows_without_an_interval_due_to_examples_list_nothing(simulated):
     simulated.cases["G1-rte"] = Prospect.model_validate(
         prospect(0.1).model_dump(exclude={"examples", "examples_interval"})
@@ -129,7 +151,7 @@ def test_report_lists_it_and_shows_it_in_the_table_and_in_files_without_measurin
     out = run(capsys, "report", *shared, "--task", "rte", "--seeds", 1, "--claim", "E", *files)
     before, table = out.split("4.4 Special tokens")
     assert f"6 claims not judged: E1-rte {LINE}" in before
-    assert "(name one to judge it if it has too few examples)" in before
+    assert "(name one to judge it anyway, unless its band is too wide)" in before
     assert [line.split()[-2:] for line in table.splitlines() if line.startswith("E1")] == [["applicable", "a"]] * 2
     assert f"a: {LINE}" in table
     assert "6 claims: 0 reproduced, 0 deviate, 6 not applicable" in table

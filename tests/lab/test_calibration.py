@@ -21,7 +21,9 @@ from bertsecrets.settings import JudgeParams
 
 FEW = JudgeParams(confidence=0.95, resamples=300, seed=2019)
 SIMULATED = [
-    case for case in cases() if case.claim.family in "ABCDEFG" and not case.claim.on_request and reads_model(case)
+    find_case(str(case))
+    for case in cases()
+    if case.claim.family in "ABCDEFG" and not case.claim.on_request and reads_model(case)
 ]
 PUBLISHED = Setting()
 READ_OFF = (

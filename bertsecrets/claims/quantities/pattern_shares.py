@@ -64,17 +64,36 @@ def left_out_errors(reading: str) -> Float[np.ndarray, "encoders classes"]:
     return np.array([model["left_out_error"] for model in models if "left_out_error" in model]).reshape(-1, SIZE)
 
 
-def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows classes"] | None:
-    """Return a block whose mean, 0, varies as the classifier's error does from encoder to encoder.
+def annotated(model: str, models: Sequence[str]) -> bool:
+    """Return whether a model is among those whose maps were annotated."""
+    return PUBLISHED_AS.get(model, model) in models
+
+
+def prediction_factor(count: int) -> float:
+    """Return how much wider a 95 % prediction interval is than the normal one with the spread of `count` encoders.
+
+    It is Student's, for one more encoder: the mean and the variance are estimated from the same few encoders.
+
+    >>> round(prediction_factor(7), 2)
+    1.44
+    """
+    from scipy.special import ndtri, stdtrit  # scipy.stats would take five times as long to import
+
+    return float(stdtrit(count - 1, 0.975) / ndtri(0.975) * np.sqrt((count + 1) / (count - 1)))
+
+
+def new_encoder(patterns: Measurement, reading: str) -> tuple[Float[np.ndarray, "rows classes"], float] | None:
+    """Return a block whose mean, 0, varies as the classifier's error on one more encoder, and `prediction_factor`.
 
     A resample draws `FEWEST` rows, enough for a normal distribution. None if maps of this model were annotated, since
     the held-out errors then include its own heads.
     """
-    annotated, model = patterns.settings.get("annotated_models"), patterns.subject.model
-    if not annotated or PUBLISHED_AS.get(model, model) in annotated:
+    models, errors = patterns.settings.get("annotated_models"), left_out_errors(reading)
+    if not models or annotated(patterns.subject.model, models) or len(errors) < 2:
         return None
-    off = left_out_errors(reading) - patterns.sample(f"{reading}_errors").mean(0)
-    return np.tile(np.sqrt(FEWEST) * np.concatenate([off, -off]), (FEWEST, 1)) if len(off) else None
+    factor = prediction_factor(len(errors))
+    off = np.sqrt(FEWEST) * factor * (errors - patterns.sample(f"{reading}_errors").mean(0))
+    return np.tile(np.concatenate([off, -off]), (FEWEST, 1)), factor
 
 
 def _of_shares(
@@ -89,10 +108,10 @@ def _of_shares(
     blocks = [block for pair in pairs for block in pair]
     drawn = [count for patterns in by_task for count in _drawn(patterns, reading)]
     clusters = [clusters for patterns in by_task for clusters in _clusters(patterns)]
-    encoder = new_encoder(by_task[0], reading)
-    if encoder is not None:
-        blocks, drawn, clusters = [*blocks, encoder], [*drawn, FEWEST], [*clusters, None]
-        notes = (*notes, NEW_ENCODER)
+    widened = 1.0
+    if (encoder := new_encoder(by_task[0], reading)) is not None:
+        blocks, drawn, clusters = [*blocks, encoder[0]], [*drawn, FEWEST], [*clusters, None]
+        notes, widened = (*notes, NEW_ENCODER), encoder[1]
 
     def of_means(*means: np.ndarray) -> Number:
         both = 2 * len(pairs)
@@ -100,7 +119,7 @@ def _of_shares(
         shares = (corrected(expected, sum(means[both:], errors)) for expected, errors in by_pair)
         return statistic(100 * np.stack(np.broadcast_arrays(*shares), axis=-2))
 
-    return Estimand(tuple(blocks), of_means, notes, drawn=tuple(drawn), clusters=tuple(clusters))
+    return Estimand(tuple(blocks), of_means, notes, drawn=tuple(drawn), clusters=tuple(clusters), widened=widened)
 
 
 @quantity("class-share", unit="percent", within=(0, 100), patterns=PATTERNS)

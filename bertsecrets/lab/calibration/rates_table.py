@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed
+from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed, needs_annotated_maps
 from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.lab.calibration.cells import PROCEDURES, Rates, least
 from bertsecrets.lab.calibration.truth import ASSUMPTIONS
@@ -81,9 +81,10 @@ def false_outcomes(rates: Rates) -> list[str]:
 
 
 def decidable(rates: Rates) -> bool:
-    """Return whether the case is judged by default: its band is not too wide, and its task has enough examples."""
+    """Return whether the case is judged by default: its band is not too wide, and its data are enough."""
     case, never = find_case(rates.cell.case), rates.share("not applicable") == 1
-    return not never and examples_needed(case, Prospect.model_validate(_as_data(rates))) is None
+    recorded = Prospect.model_validate(_as_data(rates))
+    return not (never or examples_needed(case, recorded) or needs_annotated_maps(case, recorded))
 
 
 def summary(counted: Sequence[Rates]) -> str:
@@ -99,10 +100,11 @@ def summary(counted: Sequence[Rates]) -> str:
         means = ", ".join(
             f"{name} {np.mean([rates.share('reproduced', name) for rates in decided]):.0%}" for name in PROCEDURES
         )
+        left_out = len(of_task) - len(decided)
         worst = min(decided, key=lambda rates: rates.share("reproduced"))
         lines.append(
             f"{task}: reproduced if as published: {means} (mean of {len(decided)} cases, {seeds:.1f} seeds); worst "
-            f"{worst.cell.case} {worst.share('reproduced'):.0%}; too few examples: {len(of_task) - len(decided)}"
+            f"{worst.cell.case} {worst.share('reproduced'):.0%}; not judged for lack of data: {left_out}"
         )
     return "\n".join(lines)
 
