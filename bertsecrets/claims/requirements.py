@@ -169,10 +169,15 @@ def not_judged(case: Case, model: str) -> str:
 
 def not_judged_line(cases: Iterable[Case], model: str) -> str:
     """Return a line about the cases that are not judged because of their data; empty if there are none."""
-    reasons = [f"{case} {reason}" for case in cases if (reason := not_judged(case, model))]
-    plural = "" if len(reasons) == 1 else "s"
+    by_reason: dict[str, list[str]] = {}
+    for case in cases:
+        if reason := not_judged(case, model):
+            by_reason.setdefault(reason, []).append(str(case))
+    count = sum(map(len, by_reason.values()))
+    plural = "" if count == 1 else "s"
+    reasons = "; ".join(f"{', '.join(names)} {reason}" for reason, names in by_reason.items())
     advice = "name one to judge it anyway, unless its band is too wide"
-    return f"{len(reasons)} claim{plural} not judged: {'; '.join(reasons)} ({advice})" if reasons else ""
+    return f"{count} claim{plural} not judged: {reasons} ({advice})" if count else ""
 
 
 def _subjects(
