@@ -150,7 +150,8 @@ def test_report_lists_it_and_shows_it_in_the_table_and_in_files_without_measurin
     files = ("--markdown", markdown, "--json", data)
     out = run(capsys, "report", *shared, "--task", "rte", "--seeds", 1, "--claim", "E", *files)
     before, table = out.split("4.4 Special tokens")
-    assert f"6 claims not judged: {', '.join(cases)} {LINE}" in before
+    listed, _, _ = before.partition(f" {LINE}")
+    assert set(listed.rpartition("6 claims not judged: ")[2].split(", ")) == set(cases[:4])  # E6 needs fewer
     assert "(name one to judge it anyway, unless its band is too wide)" in before
     assert [line.split()[-2:] for line in table.splitlines() if line.startswith("E1")] == [["applicable", "a"]] * 2
     assert f"a: {LINE}" in table
