@@ -31,7 +31,7 @@ class Prospect(Section):
     `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `1` and `5` seeds). Under
     `auto`, `seeds` is the mean number of seeds, and `decided_by` the proportion of worlds decided with at most 1, 2,
     ... seeds. For an order, `examples_interval` is the mean interval due to examples alone, with `examples` rows of the
-    task.
+    task. `made` and `code` are the date and a digest of the code of the simulation.
     """
 
     worlds: int
@@ -42,6 +42,8 @@ class Prospect(Section):
     decided_by: tuple[float, ...]
     examples: int | None = None
     examples_interval: tuple[float, float] | None = None
+    made: str = ""
+    code: str = ""
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the proportion of worlds with an outcome."""
@@ -65,10 +67,8 @@ class Prospect(Section):
 
 
 class Prospects(Section):
-    """Prospects of all cases, with the assumptions about unpublished values, and the date and code version."""
+    """Prospects of all cases, with the assumptions about unpublished values."""
 
-    made: str
-    code: str
     assumptions: tuple[str, ...]
     cases: dict[str, Prospect]
 

@@ -290,7 +290,7 @@ def test_plan_lists_the_claims_that_a_budget_decides(capsys, shared, tmp_path, m
     from bertsecrets.claims import prospects
 
     prospects_on_record = prospects.Prospects(
-        made="", code="", assumptions=(), cases=dict.fromkeys(("C1-rte", "C4-rte"), prospect(1, 1, 1, 1, 1))
+        assumptions=(), cases=dict.fromkeys(("C1-rte", "C4-rte"), prospect(1, 1, 1, 1, 1))
     )
     monkeypatch.setattr(prospects, "prospects", lambda: prospects_on_record)
     chosen = ("--claim", "C1", "--claim", "C4", "--task", "rte", "--store", tmp_path)  # C4 is about 12 x 12 heads

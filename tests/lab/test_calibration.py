@@ -169,7 +169,9 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     assert 0 < high - low < 0.1
     more = ("lab", "calibrate", "--as-published", "--claim", "B1", "--worlds", 1, "--resamples", 200, "--data", data)
     run(capsys, *more)
-    assert json.loads(data.read_text())["cases"].items() > of_cases.items()  # existing cases are kept
+    later = json.loads(data.read_text())["cases"]
+    assert later.items() > of_cases.items()  # existing cases are kept
+    assert later["B1-all"]["code"] != later["C1-rte"]["code"]  # each has that of its own simulation
     from bertsecrets.claims import prospects
 
     monkeypatch.setattr(prospects, "claims_folder", lambda: tmp_path)
@@ -182,7 +184,7 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
 @pytest.mark.parametrize(
     ("option", "name", "line"),
     [
-        ("--data", "damaged.json", "made: Field required: delete it"),
+        ("--data", "damaged.json", "assumptions: Field required: delete it"),
         ("--data", "damaged.json/new", "is a file: choose another location"),
         ("--markdown", "damaged.json/new", "is a file: choose another location"),
         ("--cells", "damaged.json/new", "is a file: choose another location"),

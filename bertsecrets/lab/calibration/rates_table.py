@@ -8,12 +8,11 @@ import numpy as np
 
 from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed, needs_annotated_maps
 from bertsecrets.claims.schema import cases, find_case
-from bertsecrets.lab.calibration.cells import PROCEDURES, Rates, least
+from bertsecrets.lab.calibration.cells import PROCEDURES, Rates, code, least
 from bertsecrets.lab.calibration.truth import ASSUMPTIONS
 from bertsecrets.lab.calibration.worlds import find_world
 from bertsecrets.report import tables
 from bertsecrets.report.tables import Format
-from bertsecrets.store.code import code_digest
 
 MOST = 0.06  # maximum rate of false verdicts
 ENOUGH = 100  # minimum number of examples for which the bound holds
@@ -127,9 +126,10 @@ def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
     Args:
         earlier: Earlier data. Cases that were not simulated again are kept.
     """
-    facts = {"made": made, "code": code_digest("bertsecrets.claims.sequential"), "assumptions": ASSUMPTIONS}
+    facts = {"assumptions": ASSUMPTIONS}
     kept = {name: prospect.model_dump() for name, prospect in earlier.cases.items()} if earlier else {}
-    new = {rates.cell.case: _as_data(rates) for rates in counted if rates.cell.world == "as-published"}
+    by_case = {rates.cell.case: rates for rates in counted if rates.cell.world == "as-published"}
+    new = {name: {**_as_data(rates), "made": made, "code": code(rates.cell)} for name, rates in by_case.items()}
     named = {str(case): {**kept, **new}.get(str(case)) for case in cases()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in named.items() if prospect)
     return json.dumps(facts, indent=1)[:-2] + f',\n "cases": {{\n{lines}\n }}\n}}\n'
