@@ -90,13 +90,14 @@ def prospects() -> str:
             *(_shares(one.outcomes[procedure]) for procedure in ("auto", "1", "5")),
             f"{one.seeds:.1f}",
             str(one.worlds),
+            one.made,
         )
         for name, one in found.cases.items()
     ]
-    header = ("case", "auto", "`--seeds 1`", "`--seeds 5`", "seeds of auto", "worlds")
+    header = ("case", "auto", "`--seeds 1`", "`--seeds 5`", "seeds of auto", "worlds", "made")
     assumed = "\n".join(f"- {line}" for line in found.assumptions)
     error = "The Monte Carlo standard error of a share p of N worlds is the square root of p (1 - p) / N."
-    return f"Made on {found.made}. {error}\n\n{_table(header, rows)}\n\n## Assumptions\n\n{assumed}\n"
+    return f"{error}\n\n{_table(header, rows)}\n\n## Assumptions\n\n{assumed}\n"
 
 
 def _shares(outcomes: Mapping[str, float]) -> str:
@@ -216,10 +217,11 @@ def _on_record() -> dict[str, dict[str, str]]:
 
 def _verdict(verdict: VerdictData) -> str:
     seeds = f"{len(verdict.seeds)} seed{'' if len(verdict.seeds) == 1 else 's'}" if verdict.seeds else ""
+    limits = [remark for remark in verdict.remarks if "limit" in remark]
     values = [f"{name} {_value(reading)}" for name, reading in verdict.readings.items()]
     if not values and verdict.observed is not None:
         values = [_value(verdict)]
-    return "; ".join(filter(None, (verdict.verdict, " / ".join(values), seeds)))
+    return "; ".join(filter(None, (verdict.verdict, " / ".join(values), ", ".join([seeds, *limits]))))
 
 
 def _value(verdict: VerdictData | ReadingData) -> str:
