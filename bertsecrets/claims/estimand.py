@@ -44,8 +44,8 @@ class Estimand:
         map: Mean map that is correlated with a published one across heads. The first part is then this correlation
             (see `likeness.with_ceiling`).
         of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
-        widened: Factor by which the sampling error exceeds a normal one, since it is known from few encoders. A figure
-            is reproduced only within the band of the normal one.
+        widened: Factor by which the sampling error was multiplied because it is estimated from few encoders. A figure
+            is reproduced only inside the band without this factor.
         nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes it; by
             default, it belongs to a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.

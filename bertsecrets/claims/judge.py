@@ -163,7 +163,9 @@ class Weighed:
         """Return the band; around a constant answer, it includes only rounding.
 
         Args:
-            widened: Whether to include that the sampling error is known from few encoders (`Estimand.widened`).
+            widened: Whether to account for the few encoders that the sampling error is estimated from
+                (`Estimand.widened`). Otherwise, all of the sampling error is divided by that factor, so the band is
+                slightly narrower than the normal one.
         """
         published, rounding = self.case.figure.published, self.case.figure.rounding
         if self.constant and published is not None:
@@ -259,8 +261,8 @@ class Weighed:
         if not widened[0] <= self.observed.value <= widened[1]:
             return "deviates", where.format("outside")
         if not limits[0] <= self.observed.value <= limits[1]:
-            few = f"but inside {format_interval(widened)}: the classifier's error is known on few encoders"
-            return "inconclusive", f"{where.format('outside')}, {few}"
+            new = f"{format_interval(widened)}, the prediction interval for an encoder without annotated maps"
+            return "inconclusive", f"{format_number(self.observed.value)} lies outside the band, but inside {new}"
         if not decidable(self.case, limits):
             return "inconclusive", f"not decidable: {inside}, as almost any value would"
         if self.case.figure.constant_answer:

@@ -125,10 +125,10 @@ def too_few_maps(case: Case, model: str | None = None) -> str:
 
 
 def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
-    """Return whether an order of class shares can only be decided for encoders with annotated maps.
+    """Return whether an order of class shares is rarely decided for encoders without annotated maps.
 
-    On other encoders, little is known about the classifier's error. It is the cause if most simulated runs of a model
-    as published leave the case undecided, since none of its maps were annotated.
+    The simulated model has no annotated maps. With such maps, the interval is narrower, but may still include the
+    limit: they are necessary, not always sufficient.
     """
     expect = case.claim.expect
     of_order = expect is not None and expect.kind in ("above", "below")

@@ -70,9 +70,10 @@ def annotated(model: str, models: Sequence[str]) -> bool:
 
 
 def prediction_factor(count: int) -> float:
-    """Return how much wider a 95 % prediction interval is than the normal one with the spread of `count` encoders.
+    """Return the ratio of Student's 95 % prediction interval for one more encoder to the normal interval.
 
-    It is Student's, for one more encoder: the mean and the variance are estimated from the same few encoders.
+    Student's accounts for a mean and a variance estimated from `count` encoders. The ratio is used at all confidence
+    levels, although Student's intervals widen faster than normal ones.
 
     >>> round(prediction_factor(7), 2)
     1.44
