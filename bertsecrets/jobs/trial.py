@@ -1,10 +1,11 @@
 """Open a model as training does, and time a few training steps, before a run that trains it."""
 
 import time
+from dataclasses import replace
 
 import torch
 
-from bertsecrets.jobs.estimates import Record
+from bertsecrets.jobs.estimates import FORWARD, Record
 from bertsecrets.models.consistency import explain_failure
 from bertsecrets.models.encoding import Encoded, tokenize
 from bertsecrets.models.initialisations import get_initialisation
@@ -30,9 +31,10 @@ LONGEST = 2.0  # seconds after which no further step is taken
 
 
 def try_training(session: Session, subject: Subject, *, timed: bool) -> Record | None:
-    """Check that a subject can be opened and fits in memory, and return the time of a few of its training steps.
+    """Check that a subject can be opened and fits in memory, and return the time of a few training steps.
 
-    Nothing is saved. Returns None if it is not `timed`.
+    Nothing is saved. Returns None if it is not `timed`. Steps of a frozen encoder have no backward pass: the time of
+    complete steps is estimated from them.
 
     Raises:
         NotApplicableError: If the model cannot be trained in this way.
@@ -44,7 +46,8 @@ def try_training(session: Session, subject: Subject, *, timed: bool) -> Record |
     opened = open_classifier(
         session.ref(subject.model), task(subject.task), subject.initialisation, subject.seed, attention=kernel
     )
-    get_initialisation(subject.initialisation).freeze(opened.model)
+    initialisation = get_initialisation(subject.initialisation)
+    initialisation.freeze(opened.model)
     longest = opened.fit(settings.max_length)
     encoded, _ = tokenize(opened.tokenizer, train.sentence1, train.sentence2, longest)
     rows = min(settings.batch_size, len(train))
@@ -73,7 +76,9 @@ def try_training(session: Session, subject: Subject, *, timed: bool) -> Record |
         seconds = _seconds_per_token(training) * float(encoded.lengths.mean()) * EXAMPLES
     del opened, training
     release_memory()
-    return Record(Request(None, subject), seconds, EXAMPLES, device_name(device))
+    if not initialisation.trains_encoder:
+        seconds /= FORWARD
+    return Record(Request(None, replace(subject, initialisation="pretrained")), seconds, EXAMPLES, device_name(device))
 
 
 def _seconds_per_token(training: Training) -> float:

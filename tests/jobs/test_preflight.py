@@ -11,7 +11,7 @@ from zoo import save_family
 from bertsecrets.caches import CheckpointCache
 from bertsecrets.cli.main import main
 from bertsecrets.errors import MisreadError
-from bertsecrets.jobs.estimates import Record, estimate_jobs
+from bertsecrets.jobs.estimates import FROM_STEPS, Record, estimate_jobs
 from bertsecrets.jobs.plan import plan_of
 from bertsecrets.jobs.preflight import checked
 from bertsecrets.measures.norm_attention import NormAttention
@@ -59,6 +59,12 @@ def test_the_time_of_an_ablation_grows_with_its_sets_of_heads(session):
     seconds = {each.request: each.seconds for each in estimate_jobs(session, plan_of(heads), trial)}
     one, six, nine = map(seconds.get, heads)
     assert (six / one, nine / one) == pytest.approx(((1 + 6 / 2) / 1.5, (1 + 9 / 2) / 1.5))
+
+
+def test_a_frozen_encoder_is_timed_as_well(session):
+    planned = plan_of([Request("scores", Subject(session.model, "rte", "frozen"))])
+    possible, trial = checked(session, planned)
+    assert {estimate.basis for estimate in estimate_jobs(session, possible, trial)} == {FROM_STEPS}
 
 
 def test_a_timed_training_step_leaves_the_training_as_it_is(session):
