@@ -33,8 +33,8 @@ LONGEST = 2.0  # seconds after which no further step is taken
 def try_training(session: Session, subject: Subject, *, timed: bool) -> Record | None:
     """Check that a subject can be opened and fits in memory, and return the time of a few training steps.
 
-    Nothing is saved. Returns None if it is not `timed`. Steps of a frozen encoder have no backward pass: the time of
-    complete steps is estimated from them.
+    Nothing is saved. Returns None if it is not `timed`, otherwise the time of training the pretrained model. Steps of a
+    frozen encoder have no backward pass, so the time of complete steps is estimated from them.
 
     Raises:
         NotApplicableError: If the model cannot be trained in this way.
