@@ -93,10 +93,14 @@ def recorded(file: Path | None, about: dict[str, Any]) -> dict[str, dict[str, An
 def conclusion(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the mean difference over tasks (points, bfloat16 less float32), its interval, and differing verdicts.
 
+    `missing` lists the tasks without results. Until it is empty, `unchanged` is false.
+
     >>> same = {"float32": [60.0, 62.0, 64.0], "bfloat16": [60.1, 62.1, 64.1]}
-    >>> result = conclusion([{"scores": same, "verdicts": {"C1-rte": ["reproduced"] * 3}}])
-    >>> round(result["difference"], 3), result["unchanged"]
+    >>> results = [{"task": name, "scores": same, "verdicts": {f"C1-{name}": ["reproduced"] * 3}} for name in TASKS]
+    >>> round(conclusion(results)["difference"], 3), conclusion(results)["unchanged"]
     (0.1, True)
+    >>> conclusion(results[:3])["missing"], conclusion(results[:3])["unchanged"]
+    (['sst2'], False)
     """
     differences = [np.subtract(result["scores"]["bfloat16"], result["scores"]["float32"]) for result in results]
     mean = float(np.mean([difference.mean() for difference in differences]))
@@ -106,13 +110,15 @@ def conclusion(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     by_precision = sum(float32 != bfloat16 for float32, bfloat16, _ in verdicts)
     by_seeds = sum(one_half != other_half for one_half, _, other_half in verdicts)
     interval = [mean - half, mean + half]
+    missing = sorted(set(TASKS) - {result["task"] for result in results}, key=TASKS.index)
     return {
+        "missing": missing,
         "difference": mean,
         "interval": interval,
         "verdicts": len(verdicts),
         "differ_by_precision": by_precision,
         "differ_by_seeds": by_seeds,
-        "unchanged": max(map(abs, interval)) <= LARGEST and by_precision <= by_seeds,
+        "unchanged": not missing and max(map(abs, interval)) <= LARGEST and by_precision <= by_seeds,
     }
 
 
@@ -147,6 +153,8 @@ def summary(result: dict[str, Any]) -> str:
     """Return the conclusion as text."""
     low, high = result["interval"]
     decision = "no conclusion changes" if result["unchanged"] else "not shown to be equal"
+    if result["missing"]:
+        decision = f"not complete without {', '.join(result['missing'])}"
     return (
         f"bfloat16 less float32: {result['difference']:+.2f} points [{low:+.2f}, {high:+.2f}]; "
         f"{result['differ_by_precision']} of {result['verdicts']} verdicts differ by precision, "

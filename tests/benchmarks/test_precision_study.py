@@ -26,6 +26,7 @@ def test_a_study_compares_both_precisions_by_seed_and_reuses_the_store(study, ti
     call += ["--offline", "--task", "rte", "--seeds", 2, "--json", tmp_path / "study.json"]
     code, first, errors = study(*call)
     assert code == 0, errors
+    assert first.endswith(": not complete without mrpc, stsb, sst2\n")
     result = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))
     [rte] = result["tasks"]
     assert rte["seeds"] == [1, 2]
