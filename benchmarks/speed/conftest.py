@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
+import transformers
 
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
@@ -17,6 +19,14 @@ class Seconds(NamedTuple):
 
     clock: float
     processor: float
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_machine_info(machine_info: dict) -> None:
+    """Add what `record.py` needs to pytest-benchmark's JSON."""
+    machine_info["threads"] = torch.get_num_threads()
+    machine_info["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    machine_info["software"] = {"torch": torch.__version__, "transformers": transformers.__version__}
 
 
 @pytest.fixture(scope="session")

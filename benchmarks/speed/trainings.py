@@ -6,7 +6,6 @@ Nothing here is a test, so other processes can import it.
 import time
 import warnings
 from collections.abc import Callable
-from queue import Queue
 from threading import Barrier
 
 import torch
@@ -15,9 +14,12 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, default_da
 from bertsecrets.models.encoding import encode
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.loop import Training
+from bertsecrets.provenance import best_device
 from bertsecrets.settings import load_settings
 
-PATIENCE = 300  # seconds that processes wait for each other
+PATIENCE = 120  # seconds that processes wait for each other
+
+_gate: Barrier
 
 
 def training_of(classifier: OpenModel, split, precision: str, device: torch.device, seed: int = 1) -> Training:
@@ -27,30 +29,26 @@ def training_of(classifier: OpenModel, split, precision: str, device: torch.devi
     return Training(classifier, encoded, split.targets(), settings, seed=seed, device=device)
 
 
-def piece(
-    make: Callable[..., OpenModel], split, seed: int, steps: int, device: str, gate: Barrier, seconds: Queue
-) -> None:
-    """Train for some steps in bfloat16, in parallel with other processes; put the total seconds into a queue.
+def set_gate(shared: Barrier) -> None:
+    """Set the barrier at which the processes of a pool wait for each other."""
+    global _gate
+    _gate = shared
 
-    The rest of the training is extrapolated from the second half of these steps.
 
-    Args:
-        gate: Barrier that opens when all processes are ready.
+def piece(make: Callable[..., OpenModel], split, seed: int, device: str) -> tuple[float, int]:
+    """Return the seconds of a training step in bfloat16 while other processes train too, and the peak GPU memory.
+
+    It is the mean over an epoch of the rows, which follows an unmeasured half epoch.
     """
-    training = training_of(make(split.task.name, "sdpa"), split, "bfloat16", torch.device(device), seed)
-    steps = min(steps, training.steps)
-    noted = max(1, training.steps // 50)
-    times = []
-    gate.wait(PATIENCE)
-    for steps_of_half in (steps - steps // 2, steps // 2):
+    training = training_of(make(split.task.name, "sdpa"), split, "bfloat16", best_device(device), seed)
+    for steps in (training.per_epoch // 2, training.per_epoch):
+        _gate.wait(PATIENCE)
         began = time.perf_counter()
-        for _ in range(steps_of_half):
+        for _ in range(steps):
             training.take_step()
-            if training.step % noted == 0:
-                training.record(noted, None)
         wait()
-        times.append(time.perf_counter() - began)
-    seconds.put(sum(times) + (training.steps - steps) * times[1] / (steps // 2))
+        seconds = (time.perf_counter() - began) / steps
+    return seconds, torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
 
 
 def wait() -> None:

@@ -148,3 +148,17 @@ def test_scores_are_learnt_as_a_regression(tiny_bert, tmp_path):
 def test_an_absent_device_is_one_line(name):
     with pytest.raises(UserError, match=f"device '{name}' is not available"):
         best_device(name)
+
+
+def test_attention_on_a_gpu_uses_the_memory_efficient_kernel(monkeypatch):
+    monkeypatch.setattr(torch, "empty", lambda *_, device: None)  # any device is available
+    switches = {"flash": torch.backends.cuda.flash_sdp_enabled, "cudnn": torch.backends.cuda.cudnn_sdp_enabled}
+    before = {name: enabled() for name, enabled in switches.items()}
+    try:
+        best_device("cpu")
+        assert {name: enabled() for name, enabled in switches.items()} == before
+        best_device("cuda")
+        assert not any(enabled() for enabled in switches.values())
+    finally:
+        torch.backends.cuda.enable_flash_sdp(before["flash"])
+        torch.backends.cuda.enable_cudnn_sdp(before["cudnn"])
