@@ -14,7 +14,7 @@ SEEDS ?= 3
 LOCKED ?=
 LOCK := requirements-dev.txt
 
-.PHONY: demo notebook pipeline-demo test test-all attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
+.PHONY: demo notebook pipeline-demo test test-all attack gpu lint audit lock docs clean
 
 # What is imported is compiled once and kept, also where the environment says otherwise: uncompiled, every process that
 # imports torch needs three times as long. Installing need not compile everything: that takes longer than fetching it.
@@ -87,26 +87,11 @@ test-all: $(VENV)/installed $(VENV)/maps
 attack: $(VENV)/installed $(VENV)/maps
 	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack
 
-# Everything that needs a GPU, from local folders alone (docs/lab/gpu.md). GLUE, MODEL and OUT are folders; without MODEL, the
-# parts with BERT-base measure speed on random weights. It needs no environment of its own, since there may be no network.
-OUT ?= runs/gpu-results
-PART_SECONDS ?= 540
-WHEELS ?= runs/wheels
+# The tests and speed benchmarks that need a GPU (docs/lab/gpu.md). Needs no environment of its own: there may be no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 gpu:
-	$(GPU_PYTHON) benchmarks/gpu run --glue "$(GLUE)" --out "$(OUT)" --seconds $(PART_SECONDS) \
-		--wheels "$(WHEELS)" $(if $(MODEL),--model "$(MODEL)")
-
-gpu-evidence: $(VENV)/installed
-	$(BIN)/python benchmarks/gpu evidence --out "$(OUT)"
-
-# What `make gpu` needs except torch, for a machine like this one; DOWNLOAD takes pip's options for another.
-gpu-wheels: $(VENV)/installed
-	mkdir -p "$(WHEELS)"
-	echo 'torch; python_version < "3"' > $(VENV)/no-torch.txt
-	$(BIN)/uv pip compile --quiet --extra gpu --no-annotate --no-header --overrides $(VENV)/no-torch.txt \
-		--output-file $(VENV)/gpu.txt pyproject.toml
-	$(BIN)/pip download --quiet --no-deps --only-binary=:all: --dest "$(WHEELS)" --requirement $(VENV)/gpu.txt $(DOWNLOAD)
+	$(if $(GLUE),,$(error give a folder in GLUE's own layout: make gpu GLUE=DIR))
+	$(GPU_PYTHON) -m pytest -m gpu tests benchmarks/speed --glue "$(GLUE)" --offline --benchmark-json speed-gpu.json
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
 pytest benchmarks/speed --glue DIR --benchmark-json speed.json
 python benchmarks/speed/record.py speed.json    # writes expected/evidence/speed.json and the figure of the page
 
-Several files are merged.
+Several files are merged. Those of a machine with a GPU are written to speed-gpu.json, without a figure.
 """
 
 import json
@@ -11,8 +11,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-import transformers
 from growth import Point, draw
 
 from bertsecrets.settings import project_path
@@ -26,21 +24,31 @@ def record(files: Sequence[Path]) -> None:
     benchmarks = [benchmark for run in runs for benchmark in run["benchmarks"]]
     infos = [benchmark["extra_info"] for benchmark in benchmarks]
     growth = {axis: points for info in infos for axis, points in info.get("growth", {}).items()}
+    machine = runs[-1]["machine_info"]
     evidence = {
         "made": runs[-1]["datetime"],
-        "processor": runs[-1]["machine_info"]["cpu"]["brand_raw"],
-        "threads": torch.get_num_threads(),
-        "software": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "processor": machine["gpu"] or machine["cpu"]["brand_raw"],
+        "threads": machine["threads"],
+        "software": machine["software"],
         "ratios": [
             {**row, "command": benchmark["fullname"]}
             for benchmark in benchmarks
             for row in benchmark["extra_info"].get("rows", [])
         ],
-        "growth": growth,
     }
-    write_json(project_path("expected") / "evidence" / "speed.json", evidence)
+    evidence_folder = project_path("expected") / "evidence"
+    if machine["gpu"]:
+        figures = {benchmark["name"]: _figures(benchmark["extra_info"]) for benchmark in benchmarks}
+        write_json(evidence_folder / "speed-gpu.json", {**evidence, "figures": figures})
+        return
+    write_json(evidence_folder / "speed.json", {**evidence, "growth": growth})
     points = {axis: [Point(**point) for point in values] for axis, values in growth.items()}
     write_whole(project_path("docs") / "images" / "ablation-cost.svg", draw(points))
+
+
+def _figures(info: dict) -> dict:
+    """Return what a benchmark recorded in addition to its ratios."""
+    return {name: value for name, value in info.items() if name != "rows"}
 
 
 if __name__ == "__main__":

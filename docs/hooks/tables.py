@@ -265,15 +265,15 @@ def _rest(of: object) -> str:
     return " ".join((inspect.getdoc(of) or "").split())
 
 
-def ratios() -> str:
-    """Return a row for every ratio of the speed benchmarks on record."""
+def ratios(name: str = "speed") -> str:
+    """Return a row for every ratio of the speed benchmarks on record, by default those on a CPU."""
     rows = [
         (
             row["what"],
             f"{row['ratio']:.2f}",
             *("" if row[key] is None else f"{row[key]:.3g}" for key in ("goal", "limit")),
         )
-        for row in _speed()["ratios"]
+        for row in _speed(name)["ratios"]
     ]
     return _table(("operation, compared with", "ratio", "goal", "counted"), rows)
 
@@ -292,16 +292,16 @@ def growth() -> str:
     return _table(("axis", "size", "engine (s)", "one pass per head (s)", "ratio"), rows)
 
 
-def machine() -> str:
-    """Return a sentence on where and when the speed benchmarks on record ran."""
-    speed = _speed()
+def machine(name: str = "speed") -> str:
+    """Return a sentence on where and when the speed benchmarks on record ran, by default those on a CPU."""
+    speed = _speed(name)
     versions = ", ".join(f"{name} {version}" for name, version in speed["software"].items())
     where = f"{speed['processor']}, threads: {speed['threads']}, {versions}"
     return f"Measured on {speed['made'][:10]}: {where}."
 
 
-def _speed() -> dict[str, Any]:
-    return json.loads((project_path("expected") / "evidence" / "speed.json").read_text())
+def _speed(name: str = "speed") -> dict[str, Any]:
+    return json.loads((project_path("expected") / "evidence" / f"{name}.json").read_text())
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
