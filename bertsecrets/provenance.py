@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bertsecrets.errors import UserError
 from bertsecrets.settings import Params
 from bertsecrets.store.code import code_digest, imports
+from bertsecrets.store.entries import DEVICES
 from bertsecrets.types import Precision
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parent
 SUITE = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that affect verdicts
 TRAINING = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
-COMPUTING = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
 # Imported packages, and the distributions whose versions are recorded; `transformers` uses `tokenizers`.
 LIBRARIES = {
     "torch": ("torch",),
@@ -158,8 +158,8 @@ def best_device(wanted: str | None = None) -> "torch.device":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(wanted)
-        if device.type not in COMPUTING:
-            raise RuntimeError(f"{device.type} is not one of {', '.join(COMPUTING)}")
+        if device.type not in DEVICES:
+            raise RuntimeError(f"{device.type} is not one of {', '.join(DEVICES)}")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(

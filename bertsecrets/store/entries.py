@@ -20,6 +20,7 @@ from bertsecrets.store.locks import held
 
 CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # with weights, and with weights dropped
 MEASUREMENTS = "measurements"
+DEVICES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
 MARKS = re.compile(r"[0-9a-f]{12}-[0-9a-f]{8}")
 # Fields of our manifests. A manifest with four of them is treated as ours, even if damaged.
 OURS = frozenset({"kind", "name", "key", "settings", "files", "sha256", "subject", "training"})
@@ -94,7 +95,7 @@ class Store:
     """A folder of entries, grouped by kind: `checkpoints` and `measurements`.
 
     If `accept_older` is set, a missing entry is replaced by the newest one with the same inputs, even if it was made by
-    other code, library versions or devices.
+    other code, library versions or devices, including other types of device.
     """
 
     root: Path
@@ -146,16 +147,20 @@ class Store:
         return [folder for folder in sorted((self.root / kind).glob(f"[!.]*-{marks}")) if folder.is_dir()]
 
     def _older(self, kind: str, key: Key) -> Path | None:
-        """Return the newest undamaged entry with the same inputs, if any."""
+        """Return the newest undamaged entry with the same inputs, if any, preferably from the same type of device."""
         inputs = key.as_json()["inputs"]
+        others = [inputs | {"device": device} for device in DEVICES if device != inputs.get("device")]
         candidates: list[tuple[str, str, Path]] = []
-        for path in self._named(kind, f"{key.marks[:12]}-*"):
-            if EntryName.parse(path) and damage(path) is None:
-                manifest = read_manifest(path)
-                own = Key.of_manifest(manifest)
-                if own and own.inputs == inputs:
-                    candidates.append((manifest.get("made", ""), path.name, path))
-        return max(candidates)[-1] if candidates else None
+        for wanted in [inputs, *(others if "device" in inputs else ())]:
+            for path in self._named(kind, f"{Key(wanted, {}).marks[:12]}-*"):
+                if EntryName.parse(path) and damage(path) is None:
+                    manifest = read_manifest(path)
+                    own = Key.of_manifest(manifest)
+                    if own and own.inputs == wanted:
+                        candidates.append((manifest.get("made", ""), path.name, path))
+            if candidates:
+                return max(candidates)[-1]
+        return None
 
     def _set_aside(self, kind: str, key: Key) -> None:
         """Rename a damaged entry and warn about it."""

@@ -106,6 +106,19 @@ def test_an_entry_of_other_code_is_used_only_with_accept_older(tmp_path):
     assert accepting.find("checkpoints", KEY) == present
 
 
+def test_an_entry_of_another_device_is_used_only_with_accept_older(tmp_path):
+    here, gpu = ({"seed": 1, "device": device} for device in ("cpu", "cuda"))
+    made, _ = Store(tmp_path).get_or_make("checkpoints", "name", Key(gpu, {"device": "Some GPU"}), maker())
+    wanted = Key(here, {"device": "CPU"})
+    assert Store(tmp_path).find("checkpoints", wanted) is None
+    accepting = Store(tmp_path, accept_older=True)
+    assert accepting.find("checkpoints", wanted) == made
+    assert accepting.find("checkpoints", Key({"seed": 2, "device": "cpu"}, {})) is None
+    assert accepting.find("checkpoints", Key({"seed": 1}, {})) is None
+    older, _ = Store(tmp_path).get_or_make("checkpoints", "name", Key(here, {"device": "older CPU"}), maker())
+    assert accepting.find("checkpoints", wanted) == older  # rather than another type of device
+
+
 def dated(entry, made):
     facts = {name: value for name, value in read_manifest(entry).items() if name not in ("sha256", "files")}
     (entry / "manifest.json").unlink()
