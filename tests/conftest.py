@@ -50,7 +50,7 @@ hypothesis.settings.register_profile("attack", max_examples=3000, deadline=None,
 hypothesis.settings.load_profile("attack" if os.environ.get("BERTSECRETS_ATTACK") == "long" else "short")
 
 # K19's settings, except for what a tiny model cannot learn with.
-FAST = {"epochs": 1, "learning_rate": 1.0e-3}
+FAST = {"epochs": 1, "learning_rate": 1.0e-3, "precision": "float32"}
 
 
 # Files that take minutes, the longest first: what starts last should be short, or the other workers wait for it.

@@ -47,6 +47,7 @@ def sweep(family: str, folder: Path, glue: Path) -> Outcomes:
         return {"made": ("crash", f"not made: {type(error).__name__}: {error}")}
     settings = load_settings()
     finetune = {"epochs": STEPS, "batch_size": ROWS, "max_length": LENGTH, "warmup": 0.0, "weight_decay": 0.0}
+    finetune["precision"] = "float32"
     rates = {"learning_rate": RATE, "frozen_learning_rate": RATE}
     cut = {
         "finetune": settings.finetune.model_copy(update={**finetune, **rates}),

@@ -73,7 +73,7 @@ def fast_tier(names: Iterable[str], *chosen: str) -> list[Any]:
 
 FINETUNE = FinetuneParams(
     batch_size=6, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
-    max_gradient_norm=1.0, max_length=64,
+    max_gradient_norm=1.0, max_length=64, precision="float32",
 )  # fmt: skip
 COMMON = {"vocab_size": 60, "num_labels": 2, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 SIZES = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
