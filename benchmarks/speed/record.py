@@ -38,17 +38,15 @@ def record(files: Sequence[Path]) -> None:
     }
     evidence_folder = project_path("expected") / "evidence"
     if machine["gpu"]:
-        figures = {benchmark["name"]: _figures(benchmark["extra_info"]) for benchmark in benchmarks}
+        figures = {
+            benchmark["name"]: {name: value for name, value in benchmark["extra_info"].items() if name != "rows"}
+            for benchmark in benchmarks
+        }
         write_json(evidence_folder / "speed-gpu.json", {**evidence, "figures": figures})
         return
     write_json(evidence_folder / "speed.json", {**evidence, "growth": growth})
     points = {axis: [Point(**point) for point in values] for axis, values in growth.items()}
     write_whole(project_path("docs") / "images" / "ablation-cost.svg", draw(points))
-
-
-def _figures(info: dict) -> dict:
-    """Return what a benchmark recorded in addition to its ratios."""
-    return {name: value for name, value in info.items() if name != "rows"}
 
 
 if __name__ == "__main__":
