@@ -47,7 +47,7 @@ DEMO_CLAIMS := A2 A3 A4 A5 B C1 C2 C3 C4 D1-untrained D1-frozen D1-pretrained D2
 demo: $(VENV)/demo
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
 	$(BIN)/bertsecrets run --jobs 2 --model minilm --task rte $(DEMO_CLAIMS:%=--claim %) \
-		--glue $(DEMO)/glue --allow-unofficial-data --offline --seeds $(SEEDS) --precision auto --store $(DEMO) \
+		--glue $(DEMO)/glue --allow-unofficial-data --offline --seeds $(SEEDS) --store $(DEMO) \
 		--json $(DEMO)/verdicts.json --html $(DEMO)/report.html --markdown $(DEMO)/summary.md \
 		|| [ $$? -eq 1 ]  # some claims deviate on this corpus
 	@echo

@@ -74,7 +74,7 @@ class FinetuneParams(Section):
     weight_decay: float = Field(ge=0, le=MAX_DECAY)
     max_gradient_norm: PositiveFloat
     max_length: Tokens
-    precision: Precision = "float32"
+    precision: Precision = "auto"
     save_every: float = Field(default=2, gt=0, exclude=True)  # not part of cache keys: it does not change results
 
 

@@ -117,7 +117,7 @@ def test_an_incomplete_run_has_an_error_badge():
 
 def test_the_precision_is_that_of_the_trained_checkpoints():
     verdict = beats("D2-rte", 80, 20)
-    assert filed([verdict]).settings["finetune"]["precision"] == load_settings().finetune.precision == "float32"
+    assert filed([verdict]).settings["finetune"]["precision"] == load_settings().finetune.precision == "auto"
     trained = [
         replace(measurement, provenance=replace(measurement.provenance, training={"precision": "bfloat16", "steps": 3}))
         for measurement in verdict.measurements
