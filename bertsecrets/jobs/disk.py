@@ -97,7 +97,7 @@ def disk(
 
 
 def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) -> str:
-    """Return a line about the disk space that a plan needs; empty if it does not train anything.
+    """Return a line about the disk space and the precision of trainings; empty if a plan does not train anything.
 
     Raises:
         RunError: If there is not enough disk space.
@@ -107,4 +107,4 @@ def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) ->
         return ""
     if (problem := needed.problem(session.options.keep_checkpoints, session.store.root)) is not None:
         raise RunError(problem)
-    return needed.announcement(session.options.keep_checkpoints)
+    return f"{needed.announcement(session.options.keep_checkpoints)}; precision {session.settings.finetune.precision}"
