@@ -28,6 +28,8 @@ from bertsecrets.types import as_chart
 if TYPE_CHECKING:
     import pandas as pd
 
+MARGIN = 1.1  # on the estimated time of another seed, so that a run stays within its budget
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -172,13 +174,13 @@ class SeedBudget:
         self.last = now
         if self.seconds is None:
             return True
-        needed = now - before if self.cost is None else self.cost(cases, seed) / self.at_once
+        needed = MARGIN * (now - before if self.cost is None else self.cost(cases, seed) / self.at_once)
         left = self.seconds - (now - self.began)
         if needed == 0 or needed <= left:  # stored measurements cost nothing
             return True
         names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
         log.info(
-            f"not adding seed {seed} for {names}: it needs about {in_time(needed)}, {in_time(max(0.0, left))} are left"
+            f"not adding seed {seed} for {names}: it may need {in_time(needed)}, {in_time(max(0.0, left))} are left"
         )
         return False
 

@@ -67,6 +67,12 @@ def test_a_budget_without_estimates_takes_the_next_seed_to_be_as_slow_as_the_las
     assert [budget.affords([CASE], seed) for seed in (2, 3, 4)] == [True, True, False]
 
 
+def test_an_estimate_must_leave_a_margin_in_the_budget(monkeypatch):
+    monkeypatch.setattr(judging.time, "monotonic", lambda: 0.0)
+    budget = SeedBudget(20.0, lambda cases, seed: 17.0 if seed == 2 else 19.0)
+    assert [budget.affords([CASE], seed) for seed in (2, 3)] == [True, False]
+
+
 def test_a_run_keeps_verdicts_made_before_it_ended():
     def results():
         yield Verdict(OTHER, "reproduced", "first")
