@@ -1,4 +1,4 @@
-"""Benchmarks in a checkout are those of the package; those of `speed` run only if that folder is named."""
+"""Collect the package's benchmarks in a checkout; `speed` runs only if its folder is given."""
 
 from pathlib import Path
 

@@ -1,15 +1,15 @@
 """Count the functions and package crossings between a row of RTE and C1's verdict.
 
     python benchmarks/walk.py          # the counts
-    python benchmarks/walk.py --list   # and every function, in the order of first calls
+    python benchmarks/walk.py --list   # also every function, in order of first call
 
-Runs C1 on RTE twice in this process, with the tests' tiny model and corpus: by `pytest benchmarks -k C1-rte` from an
-empty store, and by `Session.judge` with the checkpoint in the store, which is the way of a validation row. Every
-function of the package that is called is noted, once each. Counted are
+C1 runs on RTE twice in this process, with the tests' tiny model and corpus: with `pytest benchmarks -k C1-rte` and an
+empty store, and with `Session.judge` and a stored checkpoint, which is the path of a validation row. Every function of
+the package is listed once. The counts are
 
-- crossings: calls between packages, each pair of a calling and a called function once;
-- upward: those of them that call a package later in the import order, through a callback, an argument or a subclass;
-- moves: neighbours of different packages in the list of functions, in the order of first calls.
+- crossings: calls between packages, counting each pair of caller and callee once;
+- upward: crossings to a package later in the import order, through a callback, an argument or a subclass;
+- moves: consecutive functions in the list that are in different packages.
 """
 
 import inspect
@@ -28,7 +28,7 @@ Name = tuple[str, str]  # a module, without the package's name, and a function i
 
 
 class Walk:
-    """The functions that were called, in order, and the calls between them."""
+    """The called functions, in order of first call, and the calls between them."""
 
     def __init__(self) -> None:
         self.functions: dict[Name, None] = {}
@@ -36,7 +36,7 @@ class Walk:
         self._names: dict[CodeType, Name | None] = {}
 
     def note(self, frame: FrameType, event: str, _argument: object) -> None:
-        """Note a call, as `sys.setprofile` reports it."""
+        """Record a call reported by `sys.setprofile`."""
         if event != "call" or (called := self._name(frame.f_code)) is None:
             return
         self.functions.setdefault(called)
@@ -89,7 +89,7 @@ def walks() -> dict[str, Walk]:
 
 
 def noted(work: Callable[[], object]) -> Walk:
-    """Return the walk of some work."""
+    """Return the walk of a call."""
     walk = Walk()
     sys.setprofile(walk.note)
     try:

@@ -1,4 +1,4 @@
-"""Fixtures for the speed benchmarks: real rows, timers, recorded ratios, and output that pytest does not capture."""
+"""Fixtures for the speed benchmarks: real rows, timers, recorded ratios, and uncaptured output."""
 
 import os
 import time

@@ -56,7 +56,7 @@ def point(value: int, size: dict[str, int]) -> Point:
     """Time the ablation of all heads of a random BERT model, with the engine and with plain passes.
 
     Raises:
-        AssertionError: the logits of the two differ by more than 1e-5.
+        AssertionError: If the logits differ by more than 1e-5.
     """
     width = HEAD_SIZE * size["heads"]
     torch.manual_seed(0)

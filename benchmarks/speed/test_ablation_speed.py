@@ -1,9 +1,9 @@
-"""The ablation engine against one plain pass for every head: first the results must be equal, then the ratio of times.
+"""The ablation engine compared with one plain pass per head: equal results, then the ratio of times.
 
     pytest benchmarks/speed/test_ablation_speed.py --glue DIR -k minilm
 
-Every plain pass costs the same, whichever head it disables. With the large model only every 12th head gets one, and
-their time is multiplied; BERTSECRETS_PLAIN_EVERY=N uses every Nth head with both models (1: an hour on two cores).
+A plain pass takes the same time for every head. With the large model, only every 12th head is timed, and the time is
+multiplied. BERTSECRETS_PLAIN_EVERY=N times every Nth head with both models (1: an hour on two cores).
 """
 
 import os

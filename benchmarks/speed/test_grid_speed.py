@@ -1,9 +1,9 @@
-"""Grids of disabled heads in bfloat16 against float32: first how many predictions differ, then the ratio of times.
+"""Grids of disabled heads in bfloat16 compared with float32: differing predictions, then the ratio of times.
 
     pytest benchmarks/speed/test_grid_speed.py --glue DIR -k minilm
 
-Whole measurements take turns, each several times, and the fastest counts. Those in bfloat16 include the sample that is
-computed in float32 as well, by which predictions that differ are counted.
+Measurements in both precisions alternate, and the fastest of several counts. Those in bfloat16 include the sample that
+is also computed in float32 to count differing predictions.
 """
 
 from collections.abc import Callable

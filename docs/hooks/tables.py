@@ -1,6 +1,6 @@
-"""The tables of the documentation that are made from the code when the site is built, so that they cannot fall behind.
+"""Tables of the documentation that are generated from code and evidence when the site is built.
 
-A page says where one goes: `<!-- table: measures -->`, `<!-- table: claims A -->`, `<!-- table: observed minilm G -->`.
+Pages contain placeholders: `<!-- table: measures -->`, `<!-- table: claims A -->`, `<!-- table: observed minilm G -->`.
 """
 
 import argparse
@@ -32,16 +32,16 @@ PLACE = re.compile(r"^<!-- table: (\w+)((?: [\w-]+)*) -->$", re.M)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return a page with its tables in place; MkDocs calls this for every page.
+    """Replace the placeholders of a page by tables. MkDocs calls this for every page.
 
     Raises:
-        KeyError: a page asks for a table that there is not.
+        KeyError: If a table does not exist.
     """
     return PLACE.sub(lambda match: TABLES[match[1]](*match[2].split()), markdown)
 
 
 def measures() -> str:
-    """Return a section for every measure: what it measures, what it needs and takes, and what it returns."""
+    """Return a section for every measure: its definition, requirements, options and values."""
     return "\n".join(_measure(name) for name in sorted(measure_names()))
 
 
@@ -65,7 +65,7 @@ def _measure(name: str) -> str:
 
 
 def quantities() -> str:
-    """Return a row for every quantity: its unit, what it reads, what it is."""
+    """Return a row for every quantity: unit, required measures, arguments, value."""
     rows = [
         (
             f"`{quantity.name}`",
@@ -80,7 +80,7 @@ def quantities() -> str:
 
 
 def prospects() -> str:
-    """Return the verdicts on every case if the model is as published, and what that assumes."""
+    """Return the simulated verdicts on every case for a model as published, and the assumptions."""
     found = all_prospects()
     if found is None:
         return "Not simulated yet.\n"
@@ -149,7 +149,7 @@ def _published(claim: Claim) -> str:
 
 
 def options() -> str:
-    """Return a row for every option of a run: its spelling on the command line, its name in Python, its meaning."""
+    """Return a row for every option of a run: command line, Python keyword, meaning."""
     rows = []
     for name, parsing in PARSING.items():
         value = parsing.get("metavar", "NAME" if parsing.get("action") != "store_true" else "")
@@ -160,7 +160,7 @@ def options() -> str:
 def models(task: str) -> str:
     """Return a row for every claim on a task with a verdict on record, and a column for every model.
 
-    Another column shows how often a model as published would be *reproduced*.
+    The column *as published* shows how often a model as published would be *reproduced*.
     """
     known = _on_record()
     rows = [
@@ -180,10 +180,10 @@ def _as_published(case: Case) -> str:
 
 
 def observed(model: str, family: str) -> str:
-    """Return a row for every claim of a family with a verdict on record of a model, and a column for every task.
+    """Return a row for every claim of a family with a verdict on a model, and a column for every task.
 
     Raises:
-        KeyError: nothing is on record of the model.
+        KeyError: If there is no verdict on the model.
     """
     cells = _on_record()[model]
     known = [case for case in cases() if case.claim.family == family and str(case) in cells]
@@ -196,10 +196,10 @@ def observed(model: str, family: str) -> str:
 
 
 def _on_record() -> dict[str, dict[str, str]]:
-    """Return the verdicts in `expected/evidence` as table cells, by model and case, the newest on each case.
+    """Return the newest verdict in `expected/evidence` on each model and case as a table cell.
 
-    Those judged by earlier rules (version 1 of the format) are marked with a dagger, and left out if their claim now
-    has another unit, because its quantity was replaced.
+    Verdicts by earlier rules (version 1 of the format) are marked with a dagger, or left out if the quantity of their
+    claim has been replaced, which a different unit shows.
     """
     known: dict[str, dict[str, str]] = {}
     units = {str(case): case.unit for case in cases()}
@@ -239,7 +239,7 @@ def fields() -> str:
 
 
 def commands() -> str:
-    """Return a row for every command and what it does."""
+    """Return a row for every command: name and description."""
     return _table(("command", "what it does"), [(f"`bertsecrets {name}`", text) for name, text in _commands()])
 
 
@@ -266,7 +266,7 @@ def _rest(of: object) -> str:
 
 
 def ratios(name: str = "speed") -> str:
-    """Return a row for every ratio of the speed benchmarks on record, by default those on a CPU."""
+    """Return a row for every recorded ratio of the speed benchmarks, by default those on a CPU."""
     rows = [
         (
             row["what"],
@@ -293,7 +293,7 @@ def growth() -> str:
 
 
 def machine(name: str = "speed") -> str:
-    """Return a sentence on where and when the speed benchmarks on record ran, by default those on a CPU."""
+    """Return the machine, versions and date of the recorded speed benchmarks, by default those on a CPU."""
     speed = _speed(name)
     versions = ", ".join(f"{name} {version}" for name, version in speed["software"].items())
     where = f"{speed['processor']}, threads: {speed['threads']}, {versions}"
