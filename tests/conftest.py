@@ -1,4 +1,4 @@
-"""Fixtures that many tests share: a tiny BERT, tiny GLUE folders, and run-time checks of every annotated shape."""
+"""Shared fixtures: a tiny BERT, a tiny GLUE folder and run-time checks of all annotated shapes."""
 
 import os
 
@@ -22,12 +22,12 @@ PACKAGE = Path(__file__).parents[1] / "bertsecrets"
 
 
 def shaped_modules() -> list[str]:
-    """The modules whose signatures state shapes; checking the others as well would triple the time of collection."""
+    """Return the modules with annotated shapes; checking all modules would triple the collection time."""
     stating = (path for path in PACKAGE.rglob("*.py") if "jaxtyping" in path.read_text(encoding="utf-8"))
     return [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in stating]
 
 
-install_import_hook(shaped_modules(), "shapes.check")  # before anything of the package is imported
+install_import_hook(shaped_modules(), "shapes.check")  # must run before the package is imported
 
 import gc
 import shutil
@@ -44,16 +44,16 @@ from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
 from bertsecrets.types import Subject
 
-# `make attack` asks for the long form of every attack: many more examples, and others each time.
+# `make attack` runs the long form of every attack: many more examples, and different ones each time.
 hypothesis.settings.register_profile("short", derandomize=True, database=None, deadline=None)
 hypothesis.settings.register_profile("attack", max_examples=3000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("attack" if os.environ.get("BERTSECRETS_ATTACK") == "long" else "short")
 
-# K19's settings, except for what a tiny model cannot learn with.
+# Overrides K19's settings, with which a tiny model cannot learn.
 FAST = {"epochs": 1, "learning_rate": 1.0e-3, "precision": "float32"}
 
 
-# Files that take minutes, the longest first: what starts last should be short, or the other workers wait for it.
+# Files that take minutes, longest first: a long file that starts last keeps the other workers waiting.
 LONGEST = (
     "benchmarks/test_benchmarks.py",
     "test_dvc.py",
@@ -68,14 +68,14 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that take longest."""
+    """Run the slowest files first."""
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(autouse=True)
 def same_threads():
-    """Whatever number of threads a test asks for, the others compute with their own, which is part of every key."""
+    """Restore the number of threads after each test, because it is part of every cache key."""
     before = torch.get_num_threads()
     yield
     if torch.get_num_threads() != before:
@@ -84,14 +84,14 @@ def same_threads():
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_old_is_collected_again():
-    """Every training ends with a collection, which need not look at what earlier modules have imported."""
+    """Exempt existing objects from garbage collection, which runs at the end of every training."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
-    """The folder that all workers share; what a fixture builds in it is built once per run, under a lock."""
+    """A folder shared by all workers; fixtures build its contents once per run, under a lock."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built"
     folder.mkdir(exist_ok=True)
@@ -110,7 +110,7 @@ def build_once(path: Path, build: Callable[[Path], object]) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_bert(built) -> Path:
-    """A BERT of 3 layers x 4 heads with the corpus's words as its vocabulary, as a model folder."""
+    """Model folder of a BERT with 3 layers x 4 heads and the corpus's words as its vocabulary."""
     return build_once(built / "tiny-bert", save_bert)
 
 
@@ -127,12 +127,12 @@ def tiny_glue(built) -> Path:
 
 @pytest.fixture(scope="session")
 def quick_params(built) -> Path:
-    """A settings file that trains for one epoch, fast, and measures one seed."""
+    """A settings file for one epoch of fast training and one seed."""
 
     def build(file: Path) -> None:
         data = yaml.safe_load(settings.project_path("params.yaml").read_text(encoding="utf-8"))
         data["finetune"] |= FAST
-        data |= {"seeds": [1], "budget": None}  # tests that add seeds say so
+        data |= {"seeds": [1], "budget": None}  # tests that add seeds override these
         data["judge"]["resamples"] = 200
         file.write_text(yaml.safe_dump(data), encoding="utf-8")
 
@@ -141,9 +141,9 @@ def quick_params(built) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(built, tiny_bert, tiny_glue, quick_params) -> Path:
-    """A store with the tiny BERT trained on RTE from each start and two seeds, and what most tests measure of it.
+    """A store with tiny BERT checkpoints on RTE (three initialisations, two seeds) and their most used measurements.
 
-    Tests get copies (`runs`): they may damage theirs.
+    Tests use copies (`runs`), which they may damage.
     """
 
     def build(store: Path) -> None:
@@ -174,7 +174,7 @@ def own_bert(tiny_bert, tmp_path) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(trained, tmp_path_factory) -> Path:
-    """One store for the whole file, which begins as a copy of `trained`."""
+    """A copy of `trained`, shared by all tests of a file."""
     return Path(shutil.copytree(trained, tmp_path_factory.mktemp("store") / "runs"))
 
 
@@ -188,7 +188,7 @@ def shared(runs, tiny_glue, tiny_bert):
 
 @pytest.fixture
 def as_documented(tiny_bert, tiny_glue, quick, tmp_path, monkeypatch):
-    """A function that turns a page's Python into what runs here: the tiny model, the suite's own corpus."""
+    """Return a function that adapts a page's Python to the tiny model and the suite's own corpus."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BERTSECRETS_STORE", str(tmp_path / "runs"))
 
@@ -206,13 +206,13 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 @pytest.fixture(scope="module")
 def browser():
-    """A Chromium without a window; tests that need it are skipped where none is installed."""
+    """A headless Chromium; tests that need it are skipped if none is installed."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
     path = next((executable for name in BROWSERS if (executable := shutil.which(name))), None)
     if path is None:
         pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
     with sync_api.sync_playwright() as driver:
-        sync_api.expect.set_options(timeout=30_000)  # milliseconds, as for actions
+        sync_api.expect.set_options(timeout=30_000)  # milliseconds, the same as the default for actions
         opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=120_000)
         yield opened
         opened.close()

@@ -1,4 +1,4 @@
-"""The ablation engine gives what the plain way gives: one example at a time, with explicit attention weights."""
+"""The ablation engine equals a reference that runs one example at a time with explicit attention weights."""
 
 import functools
 
@@ -163,7 +163,7 @@ def test_families_outside_the_attention_interface_equal_the_reference(family):
     classifier = tiny(family)
     engine = Engine.open(classifier)
     assert (engine.skeleton.way, engine.skeleton.resumes) == ("zeroed" if family == "MobileBert" else "written", True)
-    assert (engine.blocks is not None) == (family in ("BigBird", "RemBert", "MPNet"))  # as built like BERT as BERT is
+    assert (engine.blocks is not None) == (family in ("BigBird", "RemBert", "MPNet"))  # layers with BERT's structure
     encoded = tokens((5, 9, 5), segments=family not in ("MPNet", "Deberta", "DebertaV2"))
     expected = logits_from_mean_values(classifier.model, encoded, EVERY_KIND)
     assert np.abs(expected - expected[3]).max((1, 2))[[i for i, s in enumerate(EVERY_KIND) if s]].min() > 1e-4
@@ -250,7 +250,7 @@ def test_a_head_that_the_model_lacks_is_named():
 
 
 class SmallMemory:
-    """A layer whose memory holds only so many token places: a real module hook, where a real kernel would fail."""
+    """A fake memory limit: a hook on the second layer raises an out-of-memory error for too many token positions."""
 
     def __init__(self, classifier: OpenModel, places: int):
         self.places, self.largest = places, 0

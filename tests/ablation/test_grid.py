@@ -1,4 +1,4 @@
-"""A grid of sets of heads survives an interruption, and several processes share one without doing a set twice."""
+"""A grid of head sets survives interruptions, and several processes can share it without computing a set twice."""
 
 import json
 import os
@@ -23,7 +23,12 @@ EXPECTED = [[0, 0], *([1, place] for place in range(12))]
 
 
 def work(folder: Path, log: Path, dies_at: int | None = None, together=None) -> None:
-    """Work on a grid in a process of its own, and note which sets were computed, one line for each portion."""
+    """Fill a grid, and log the computed sets with one line per portion.
+
+    Args:
+        dies_at: Number of logged portions after which the process kills itself.
+        together: Barrier to wait for in the first portion.
+    """
 
     def compute(sets, progress):
         computed = log.read_text().splitlines()
@@ -68,13 +73,13 @@ def test_two_processes_share_a_grid_and_compute_no_set_twice(tmp_path):
 
 
 def count(sets, progress):
-    """What the tests below compute: the number of heads of each set."""
+    """Return the number of heads in each set."""
     progress(float(len(sets)))
     return np.array([len(heads) for heads in sets], dtype=np.int8)
 
 
 def noting(computed):
-    """The same, noting the sets that were computed."""
+    """Return a function like `count` that also appends the sets to `computed`."""
 
     def compute(sets, progress):
         computed.extend(sets)
@@ -124,7 +129,7 @@ def test_a_portion_that_another_process_finishes_just_before_it_is_locked_is_rea
 
     def late(path):
         monkeypatch.setattr(grids, "held_now", lock)
-        Grid.open(tmp_path, SETS, layers=3, size=2, about={}).fill(count)  # as another process would
+        Grid.open(tmp_path, SETS, layers=3, size=2, about={}).fill(count)  # as if in another process
         return lock(path)
 
     monkeypatch.setattr(grids, "held_now", late)

@@ -1,4 +1,4 @@
-"""Kinds of ablation other than 1/L give what replacing the heads' vectors by hand gives, in any family."""
+"""Kinds of ablation other than 1/L match a reference that replaces the heads' vectors directly, in any family."""
 
 from collections import Counter
 from dataclasses import replace
@@ -21,7 +21,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.memory import Budget
 from bertsecrets.texts.tasks import task
 
-SETS = [  # every head of some layer, every layer, and heads of several layers together
+SETS = [  # each head index, each layer, a whole layer, and heads from several layers
     BASELINE,
     *(frozenset({head}) for head in ((0, 0), (1, 1), (2, 2), (0, 3))),
     whole_layers(3, 4)[1],
@@ -47,7 +47,7 @@ def test_every_kind_equals_the_reference_in_every_family(family, kind):
 
 
 def test_the_four_kinds_give_different_logits():
-    """Whatever is disabled, no two kinds agree; and 1/L is still what the plain way with written weights gives."""
+    """No two kinds agree for any set of heads, and 1/L equals the reference with explicit attention weights."""
     classifier = tiny("Bert")
     logits = {kind: ablate(Engine.open(classifier, ablation=Ablation(kind)), ROWS, SETS) for kind in KINDS}
     logits["uniform"] = ablate(Engine.open(classifier), ROWS, SETS)
@@ -71,7 +71,7 @@ def test_another_draw_uses_vectors_of_other_rows():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_portion_sizes_do_not_change_results(kind):
-    """How much fits into memory decides neither the mean nor the partners."""
+    """The memory budget affects neither the mean nor the choice of partners."""
     engine = Engine.open(tiny("Bert"), ablation=Ablation(kind))
     small = replace(engine, budget=Budget(tokens=12, kept=40))
     np.testing.assert_allclose(ablate(small, ROWS, SETS), ablate(engine, ROWS, SETS), rtol=0, atol=1e-5)
@@ -97,7 +97,7 @@ def test_a_single_row_has_no_partner():
 
 
 def test_a_model_whose_vectors_cannot_be_replaced_is_refused():
-    """Its weights are overwritten as before; but no product of them is found that could be replaced."""
+    """Its attention weights can be overwritten, but no product of weights and values is found to replace."""
     classifier = tiny("MPNet")
     for layer in classifier.model.mpnet.encoder.layer:
         layer.attention.attn.dropout.register_forward_hook(lambda _m, _i, weights: weights * 1.0)
@@ -121,7 +121,7 @@ def test_each_kind_has_its_own_cache_key():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_float32_sample_uses_vectors_of_all_rows(kind, monkeypatch):
-    """The mean, and the partners, of the sample are those of the measurement itself."""
+    """The sample uses the mean and the partners of the whole measurement."""
     from bertsecrets.measures.base import ablation_measure
 
     monkeypatch.setattr(ablation_measure, "SAMPLE", 2)

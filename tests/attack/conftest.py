@@ -1,4 +1,4 @@
-"""The bench on which commands are attacked."""
+"""The bench: a folder in which commands are attacked."""
 
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def bench(tiny_bert, quick_params, trained) -> Iterator[Bench]:
         folder = Path(name).resolve()
         folder.chmod(0o755)
         data = yaml.safe_load(quick_params.read_text(encoding="utf-8"))
-        data["finetune"]["save_every"] = 1.0e-9  # minutes: training saves its state after every step
+        data["finetune"]["save_every"] = 1.0e-9  # minutes, so training saves its state after every step
         settings = folder / "params.yaml"
         settings.write_text(yaml.safe_dump(data), encoding="utf-8")
         yield Bench(folder, tiny_bert, write_corpus(folder / "glue", 64, 24), settings, trained)

@@ -1,4 +1,4 @@
-"""Full disks, stores that can only be read, places that cannot be written: one line, nothing half, nothing lost."""
+"""Full disks, file size limits and read-only stores give one-line errors, without partial files or data loss."""
 
 import os
 import shutil
@@ -75,12 +75,12 @@ def mounted(folder: Path, *what: str) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-# ---------------------------------------------------------------------- a store that can only be read
+# ---------------------------------------------------------------------- a read-only store
 
 
 @pytest.fixture(scope="module")
 def filled(bench) -> Bench:
-    """A bench whose store holds a checkpoint, measurements and verdicts, kept as `filled`."""
+    """A bench whose store contains checkpoints, measurements and verdicts, saved as `filled`."""
     bench.begin()
     bench.done(["report", "@subject", *FEW, "--claim", "E1-rte", "--claim", "C3", "--json", "@right.json"])
     bench.keep("filled")

@@ -1,4 +1,4 @@
-"""A damaged byte in any file that the suite wrote: the result is recomputed or refused, and never changes."""
+"""If a byte in any file written by the suite is corrupted, the result is recomputed or refused, but never wrong."""
 
 import random
 import shutil
@@ -11,14 +11,15 @@ from bench import Bench
 from faults import LONG, Ended, Fault, content
 from treebank_sample import write_treebank
 
-FLIPS = 10 if LONG else 1  # of each file, through commands
+FLIPS = 10 if LONG else 1  # per file; each flip runs a command
 FEW = ("--limit", "6")
 GRID = ("measure", "head-ablation", "@subject", *FEW, "--json", "@now.json")
 FEATURES = ("measure", "features", "@subject", *FEW, "--spacy", "@pipeline", "--json", "@now.json")
 
 THIRD = ("finetune", "@subject", "--seed", 3)
 
-# For each kind of file: which ones, what must be missing so that they are read, and the command that reads them.
+# For each kind of file: a pattern for the files, a pattern for the folders to delete so that they are read, and the
+# command that reads them.
 KINDS: dict[str, tuple[str, str | None, tuple[Any, ...]]] = {
     "stored checkpoint": (
         "runs/checkpoints/*-rte-pretrained-s1-*/*",
@@ -49,7 +50,7 @@ KINDS: dict[str, tuple[str, str | None, tuple[Any, ...]]] = {
 
 @pytest.fixture(scope="module")
 def filled(bench) -> Bench:
-    """A bench with something of every kind but parses, kept as `all`."""
+    """A bench with files of every kind except parses, saved as `all`."""
     bench.begin()
     bench.done(["finetune", "@subject", "--output", "@model"])
     bench.done(["report", "@subject", "--claim", "E1-rte", "--json", "@now.json"])
@@ -59,7 +60,7 @@ def filled(bench) -> Bench:
     lines = bench.done(THIRD).operations
     saved = [place for place, line in enumerate(lines) if "os.rename" in line and "training" in line]
     bench.put_back("before")
-    bench.run(THIRD, Fault(operation=saved[0] + 1))  # with most of the training still to come
+    bench.run(THIRD, Fault(operation=saved[0] + 1))  # just after the first saved state
     (bench.work / "now.json").unlink()
     bench.keep("all")
     return bench
@@ -67,7 +68,7 @@ def filled(bench) -> Bench:
 
 @pytest.fixture(scope="module")
 def parsed(filled, tmp_path_factory) -> Bench:
-    """The bench with a spaCy pipeline and its parses, kept as `parsed`."""
+    """The bench with a spaCy pipeline and its parses added, saved as `parsed`."""
     pytest.importorskip("spacy")
     from bertsecrets.lab.train_parser import train_pipeline
 
@@ -87,7 +88,11 @@ def flip(path: Path, draw: random.Random) -> str:
 
 
 def outcome(ended: Ended, right: bool) -> str:
-    """What a command made of a damaged file, in one word."""
+    """Classify how a command handled a damaged file.
+
+    Args:
+        right: Whether the result is correct.
+    """
     if "Traceback" in ended.err or ended.code not in (0, 2):
         return "traceback"
     if ended.code == 2:
@@ -96,7 +101,12 @@ def outcome(ended: Ended, right: bool) -> str:
 
 
 def check_flips(bench: Bench, kept: str, kind: str, *, everywhere: bool) -> None:
-    """Flip bytes of files of one kind, one at a time: of the largest, or of all."""
+    """Flip one byte at a time in files of one kind, and check that the damage is noticed or harmless.
+
+    Args:
+        kept: Name of the saved state of the bench.
+        everywhere: Whether to flip bytes in all files (`FLIPS` per file) instead of one byte in the largest.
+    """
     files, away, command = KINDS[kind]
 
     def put_back() -> list[Path]:
@@ -114,7 +124,7 @@ def check_flips(bench: Bench, kept: str, kind: str, *, everywhere: bool) -> None
     paths = put_back()
     largest = max(range(len(paths)), key=lambda number: (paths[number].stat().st_size, number))  # weights, if any
     right = [result(bench.done(command))]
-    if kind == "last verdict":  # a record: a damaged one is skipped, as if there were none
+    if kind == "last verdict":  # only a record: if damaged, it is skipped
         put_back()[0].unlink()
         right.append(result(bench.done(command)))
     draw, outcomes, wrong = random.Random(kind), Counter(), []

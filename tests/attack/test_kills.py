@@ -1,4 +1,4 @@
-"""A killed command leaves no partial file and loses nothing; run again, it ends as if it had never been killed."""
+"""A killed command leaves no partial files and loses no data. Run again, it gives the results of an undisturbed run."""
 
 import shutil
 from itertools import chain
@@ -13,7 +13,7 @@ PAGE = ("--html", "@report.html")  # takes seconds
 SLOW = ("report with a page",)
 DRAW = ("--per-task", 4, "--pretrained-per-task", 2)
 
-# What comes first, and the command that is attacked, over older results of another content where it replaces any.
+# Setup commands, and the command under attack. If it replaces files, setup creates older ones with different content.
 COMMANDS = {
     "corpus": ([], ["corpus", "@glue", "--train-rows", 12, "--dev-rows", 6]),
     "finetune": (
@@ -51,13 +51,13 @@ def attack(request, bench) -> Attack:
 
 @pytest.fixture(scope="module")
 def from_nothing(bench) -> Attack:
-    """A report from an empty store, which trains the model first."""
+    """A report that starts with an empty store, so it trains the model first."""
     command = ["report", "@subject", "--claim", "E1-rte", *OUTPUTS]
     return Attack.prepare(bench, "from-nothing", [], command, trained=False)
 
 
 def test_a_command_killed_while_writing_loses_nothing(attack):
-    """Killed when it has just opened its last file, which is still empty."""
+    """The command is killed just after opening its last file, which is still empty."""
     assert attack.problems(Fault(operation=attack.last_opened + 1)) == []
 
 
@@ -80,7 +80,7 @@ def test_a_report_killed_before_it_has_a_checkpoint_loses_nothing(from_nothing):
 
 @pytest.mark.slow
 def test_killed_when_a_training_has_just_ended(bench):
-    """The next run finds the checkpoint, and clears away the state that the training would have gone on from."""
+    """The next run finds the checkpoint, and deletes the training state, which is no longer needed."""
     command = ["finetune", "@subject", "--seed", 4]
     bench.work.mkdir(exist_ok=True)
     lines = bench.done(command).operations

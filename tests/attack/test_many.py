@@ -1,4 +1,4 @@
-"""Many processes at once on one store: each ends well, all with equal values, and nothing is made twice."""
+"""Many processes can share a store: all succeed with equal values, and no entry is made twice."""
 
 import re
 import shutil
@@ -27,7 +27,7 @@ def at_once(bench: Bench, commands, faults=()) -> list[Ended]:
 
 
 def made(ended: list[Ended], kind: str) -> Counter[str]:
-    """How often each entry was made: a temporary folder was renamed to it."""
+    """Count how often each entry was made (a temporary folder was renamed to it)."""
     renamed = (
         re.search(rf"os\.rename .*/runs/{kind}/([^./']+)'\)$", line) for process in ended for line in process.operations
     )
@@ -35,7 +35,7 @@ def made(ended: list[Ended], kind: str) -> Counter[str]:
 
 
 def check(bench: Bench, ended: list[Ended], outputs: list[str], checkpoints: int) -> None:
-    """All ended well with equal values, and every checkpoint was trained once."""
+    """Check that no process failed (some may be killed), outputs are equal, and each checkpoint was trained once."""
     assert [str(process) for process in ended if process.code not in (0, -9)] == []
     values = [content(bench.work / name) for name in outputs]
     assert all(value == values[0] for value in values)
@@ -77,7 +77,7 @@ def test_many_processes_write_the_same_files(fresh):
 
 
 def test_a_killed_lock_holder_is_followed_by_another(fresh):
-    """All but the last process are killed when they are about to store the checkpoint."""
+    """All processes except the last are killed just before they store the checkpoint."""
     lines = fresh.done(["measure", "special-tokens", "@subject", *FEW]).operations
     stored = next(place for place, line in enumerate(lines) if "os.rename" in line and "/runs/checkpoints/" in line)
     fresh.begin(trained=False)

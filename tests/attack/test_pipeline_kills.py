@@ -1,4 +1,4 @@
-"""`dvc repro`, killed with all its processes at several stages, ends in the results of an undisturbed run."""
+"""`dvc repro`, killed with all its processes at several stages and resumed, gives the results of an undisturbed run."""
 
 import os
 import shutil
@@ -14,18 +14,18 @@ from pipeline import run, start, tiny_checkout
 pytestmark = pytest.mark.slow
 pytest.importorskip("dvc")
 
-# What has just appeared when everything is killed, in the order in which it comes to be.
+# Files and folders whose creation triggers a kill, in order of creation.
 MOMENTS = (
     *("runs/dvc/glue", "runs/checkpoints", "runs/checkpoints/[!.]*", "runs/dvc/checkpoints/*"),
     *("runs/measurements/*", "runs/dvc/measurements/*", "runs/dvc/verdicts.json"),
 )
 
 
-STAGES = () if LONG else ("finetune",)  # and those before it
+STAGES = () if LONG else ("finetune",)  # and the stages before it
 
 
 def kill_when(folder: Path, pattern: str) -> bool:
-    """Run the pipeline until something new appears, and kill all its processes; False if it ends before."""
+    """Run the pipeline until a new file matches, then kill all its processes; return False if it ends before that."""
     before = set(folder.glob(pattern))
     process = start(folder, "repro", *STAGES)
     end = time.monotonic() + LIMIT

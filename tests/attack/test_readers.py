@@ -1,8 +1,8 @@
-"""Every reader of a user's file, given whatever a good file becomes by chance: it reads it, or says why in one line.
+"""Fuzz tests: every reader of user files reads a randomly corrupted file, or explains in one line why it cannot.
 
-`READERS` names a good input for each and the function that reads it. hypothesis changes bytes, cuts, doubles and puts
-in what parsers stumble over. Nothing but success or a `UserError` of one short line may come out. How many inputs are
-tried is for the profile to say: `make attack` tries many more.
+`READERS` lists a good input for each reader and the function that reads it. hypothesis changes and deletes bytes,
+truncates files, and inserts tokens that parsers often fail on. The only allowed results are success and a `UserError`
+with one short line. The number of inputs depends on the hypothesis profile: `make attack` tries many more.
 """
 
 import copy
@@ -61,7 +61,7 @@ TOKENS = [
 
 @st.composite
 def changed(draw, good: bytes) -> bytes:
-    """Good bytes with a few changes, or bytes that have nothing to do with them."""
+    """Good bytes with one to three changes, or occasionally random bytes."""
     if draw(st.integers(0, 19)) == 0:
         return draw(st.binary(max_size=200))
     data = bytearray(good)
@@ -101,7 +101,7 @@ def places(data: Any, at: tuple = ()) -> list[tuple]:
 
 @st.composite
 def changed_json(draw, good: bytes) -> bytes:
-    """Good JSON with one to three values replaced or removed; now and then it is cut, too."""
+    """Good JSON with one to three values replaced or removed, and occasionally truncated."""
     data = json.loads(good)
     for _ in range(draw(st.integers(1, 3))):
         *way, last = draw(st.sampled_from(places(data) or [("new",)]))
@@ -121,10 +121,14 @@ def changed_json(draw, good: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of files: what is written (the corrupt file, and others next to it), and how they are read.
+    """A reader of files, and the files that it reads.
 
-    `place` is where the corrupt bytes go, below the folder that `read` gets; `pack` wraps them before they are written;
-    `change` corrupts them.
+    Attributes:
+        place: Path of the corrupted file, relative to the folder that is passed to `read`.
+        good: Undamaged content. If empty, it is taken from the file that `others` writes.
+        others: Writes the other files.
+        pack: Wraps the corrupted content before it is written.
+        change: Strategy that corrupts the content.
     """
 
     place: str
@@ -224,7 +228,7 @@ def small_weights() -> bytes:
 
 
 def named_weights(folder: Path) -> Any:
-    """Read weights that the report names, so that more than their digest is looked at."""
+    """Read weights after updating their digest in the report, so that reading does not stop at the digest."""
     report = json.loads(small_report())
     report["readings"]["special"]["weights_sha256"] = file_sha256(folder / WEIGHTS)
     (folder / REPORT).write_text(json.dumps(report))
@@ -244,7 +248,7 @@ def claims_text() -> bytes:
 
 
 def small_report() -> bytes:
-    """A report with all it needs and two held-out maps; the shipped one is long."""
+    """Return a minimal valid report with two held-out maps; the shipped one is long."""
     rows = [{"probabilities": [0.2] * 5, "labels": ["block"], "head": head} for head in ("a", "b")]
     own = {"weights_sha256": "0" * 64, "held_out": rows, "models": {"tiny": 2}}
     return json.dumps({"readings": dict.fromkeys(READINGS, own)}).encode()

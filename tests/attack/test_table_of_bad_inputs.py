@@ -1,4 +1,4 @@
-"""Every row of the tables in `bad_inputs/`: one clear line, exit code 2, nothing of the user's touched."""
+"""Every bad input in `bad_inputs/` gives a one-line error and exit code 2, and leaves the user's files unchanged."""
 
 import importlib
 from pathlib import Path
@@ -21,4 +21,4 @@ ROWS = [
 @pytest.mark.parametrize("bad", ROWS)
 def test_a_bad_input_is_one_line(bad, tmp_path, tiny_bert, tiny_glue, runs, monkeypatch):
     room = Room(tmp_path, tiny_bert, tiny_glue, runs)
-    assert told(bad, room, monkeypatch).startswith("bertsecrets")  # `told` asserts the rest
+    assert told(bad, room, monkeypatch).startswith("bertsecrets")  # `told` checks the rest

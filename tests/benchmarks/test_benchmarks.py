@@ -1,4 +1,4 @@
-"""`pytest benchmarks` itself, run as a user runs it: on a tiny model and the suite's own corpus."""
+"""`pytest benchmarks`, run as a user would run it, on a tiny model and the suite's own corpus."""
 
 import json
 import re
@@ -26,7 +26,7 @@ KNOWN = """
 """
 
 
-# Plugins that make a run go wrong, for `-p NAME`.
+# pytest plugins that disturb or observe a run, for `-p NAME`.
 PLUGINS = {}
 PLUGINS["interrupted"] = """
 def pytest_collection_finish():
@@ -91,7 +91,7 @@ def plugins(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bench(plugins):
-    """A function that runs `pytest benchmarks` with a store, a GLUE folder and a model; returns code and output."""
+    """Return a function that runs `pytest benchmarks` and returns the exit code and output."""
 
     def run(runs, glue, model, *more, **environment):
         words = ["--offline", "--model", model, "--glue", glue, "--store", runs, "--device", "cpu", *more]
@@ -115,7 +115,7 @@ def test_a_run_writes_the_requested_report(first):
     room, _, output = first
     assert f"report: {room / 'report' / 'report.html'}" in output
     page = (room / "report" / "report.html").read_text()
-    assert "The verdicts say nothing about the paper" in page  # on the suite's own corpus
+    assert "The verdicts say nothing about the paper" in page  # since the corpus is the suite's own
     assert "tiny-bert on RTE, seed 1" in page  # in the attention viewer
     ids = [verdict["id"] for verdict in json.loads((room / "report" / "verdicts.json").read_text())["verdicts"]]
     assert ids
@@ -252,13 +252,13 @@ def test_each_benchmark_has_its_verdict_in_the_json(first):
     assert set(by_id) == {"C2-rte", "D2-rte", "E1-rte"}
     for info in by_id.values():
         assert set(info) >= {"published", "band", "observed", "verdict", "remarks", "seconds", "reused"}
-        assert not info["reused"] or info["id"] == "E1-rte"  # which the pass of C2 has fed
+        assert not info["reused"] or info["id"] == "E1-rte"  # already measured in C2's pass
         assert "unofficial data" in info["remarks"]
     assert by_id["D2-rte"]["published"] == 11.9
 
 
 def junit(file: Path) -> dict[str, tuple[dict[str, str], list[str]]]:
-    """Of each benchmark in a JUnit file, by its id, the properties and what became of it."""
+    """Return the properties and the outcome of each benchmark in a JUnit file, by case id."""
     return {
         case.get("name")[len("test_claim[") : -1]: (
             {element.get("name"): element.get("value") for element in case.iter("property")},
@@ -297,7 +297,7 @@ def test_every_claim_that_was_measured_has_a_line_while_others_run(first):
 
 @pytest.fixture(scope="module")
 def published(bench, tmp_path_factory, tiny_glue, tiny_bert):
-    """Runs of claims about published figures, from another root folder: a saved one, and one compared with it."""
+    """A saved run of claims about published figures, and a run compared with it, both with another root folder."""
     room = tmp_path_factory.mktemp("published")
     words = ("-k", "D7", "--rootdir", room, "--benchmark-storage", f"file://{room / 'saved'}", "-rs")
     outputs = []
@@ -357,7 +357,7 @@ def test_a_second_run_reuses_all_stored_results_and_says_so(bench, first, tiny_g
     for name, info in two.items():
         assert info["reused"]
         assert "stored" in info["remarks"]
-        assert info["seconds"] == one[name]["seconds"]  # the original ones
+        assert info["seconds"] == one[name]["seconds"]  # those of the first run
         assert info["observed"] == one[name]["observed"]
 
 
@@ -406,7 +406,7 @@ def test_a_known_deviation_is_expected_and_fails_when_it_is_gone(bench, tmp_path
         KNOWN.format(id=name, kind=kind, model=tiny_bert) for name, kind in {"C1": "above", "C2": "below"}.items()
     ]
     (tmp_path / "expected" / "C.yaml").write_text("".join(claims))
-    glue = write_corpus(tmp_path / "glue", 2490, 277)  # RTE's sizes: a cut or unofficial run is not strict
+    glue = write_corpus(tmp_path / "glue", 2490, 277)  # RTE's official sizes; otherwise, xfail is not strict
     balance(glue)
     (tmp_path / "params.yaml").write_text(re.sub(r"max_length: \d+", "max_length: 8", quick_params.read_text()))
     code, output = bench(
@@ -432,7 +432,7 @@ def test_a_deviation_known_on_all_rows_does_not_excuse_a_run_on_a_few(bench, tmp
     assert "(known)" not in output
     (verdict,) = json.loads((tmp_path / "report" / "verdicts.json").read_text())["verdicts"]
     assert (verdict["verdict"], verdict["known_deviation"]) == ("deviates", False)
-    code, output = bench(runs, glue, tiny_bert, *few[:-2], **environment)  # all rows, from another measurement
+    code, output = bench(runs, glue, tiny_bert, *few[:-2], **environment)  # all rows, which need another measurement
     assert code == 0, output
     assert "1 xfailed" in output
 
@@ -451,7 +451,7 @@ def test_a_collapsed_model_fails_even_if_a_deviation_is_known(bench, tmp_path, t
 
 
 def balance(glue):
-    """Give a corpus RTE's official class counts, so that its results count as whole; its labels mean nothing then."""
+    """Relabel a corpus with RTE's official class counts, so that it passes as official. The labels are meaningless."""
     for name, yes in {"train": 1249, "dev": 146}.items():
         file = glue / "RTE" / f"{name}.tsv"
         rows = file.read_text().splitlines()[1:]
@@ -476,9 +476,9 @@ def test_k_selects_by_task_claim_and_family(tmp_path):
     assert of_rte == own - {"J4-rte-own"} | of_encoder  # J4-own disables heads on STS-B as well
     assert on_request == {name for name in names if name.split("-")[0] == ON_REQUEST} != set()
     assert {name.split("-")[0] for name in mixed if name[0] == "C"} == {"C1", "C1p"}
-    # C1 selects all seven tasks, so that D's claims over them join
+    # C1 selects all seven tasks, so D's claims over all tasks are selected, too
     assert {name.split("-")[1] for name in mixed if name[0] == "D"} == {"sst2", "all"}
-    with_d = {"A1-all-agreed", "E6-sst2-pretrained"}  # names of other families that contain a d
+    with_d = {"A1-all-agreed", "E6-sst2-pretrained"}  # claims of other families with a d in their names
     assert {name[0] for name in mixed - with_d} == {"C", "D"}
 
 
@@ -493,7 +493,7 @@ def test_claims_over_several_tasks_need_all_of_them_selected_or_their_own_name(t
     assert re.match(r"\d+ claims over several tasks are left out \(.*G6-all, ", line)
     both, output = listed("-m", "(rte or stsb) and G")
     assert {"G6-all", "G6-all-pair"} <= both
-    assert "G1-all-over-tasks" not in both  # which is over all seven
+    assert "G1-all-over-tasks" not in both  # it covers all seven tasks
     assert {"D2-rte", "D2-all-mean"} <= listed("-k", "rte and D2 or D2-mean")[0]
     assert {"G6-all", "G6-all-pair"} <= listed("-m", "G6")[0]
     assert "left out" not in listed()[1]
@@ -531,7 +531,7 @@ def test_several_processes_compute_everything_once_and_keep_table_and_json(
     assert "it is retrained" not in output
     page = (tmp_path / "r" / "report.html").read_text()
     assert 'id="attention"' in page
-    assert "tiny-bert on RTE, seed 1" in page or "none" in several  # of which weights may be gone by then
+    assert "tiny-bert on RTE, seed 1" in page or "none" in several  # its weights may have been deleted
     whole = list((tmp_path / "runs" / "checkpoints").glob("*/model.safetensors"))
     assert len(whole) == (0 if "none" in several else len(made))
 
@@ -549,5 +549,5 @@ def test_seeds_are_added_until_a_claim_is_decided(bench, tmp_path, tiny_bert, qu
     assert len(seeds) >= 3, output
     assert entry["extra_info"]["remarks"][0].startswith(f"analysis after {len(seeds)} of at most 5 seeds"), output
     assert seeds == list(range(1, 1 + len(seeds)))
-    # each seed count is judged once, and nothing again for the table or the JSON
+    # each seed count is judged once; the table and the JSON reuse the verdicts
     assert (tmp_path / "judged").read_text().split() == [f"E1-rte:{count}" for count in range(1, len(seeds) + 1)]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
     ids=["gpu", "not slow"],
 )
 def test_files_in_which_a_mark_deselects_everything_are_not_opened(tmp_path, mark, unopened):
-    """They may import packages that a machine with a GPU lacks."""
+    """They may import packages that are not installed on GPU machines."""
     (tmp_path / "test_a.py").write_text(unopened + "import nothing_of_this_name\n")
     shutil.copy(ROOT / "conftest.py", tmp_path / "conftest.py")
     tests = "@pytest.mark.gpu\ndef test_one(): pass\n\n@pytest.mark.slow\ndef test_two(): pass\n"

@@ -1,4 +1,4 @@
-"""The study of precision: two training runs per seed, everything through the store, written after every task."""
+"""The precision study trains twice per seed, stores all results, and writes its file after every task."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""The wheel: small, with its claims and settings inside, and its benchmarks run without a checkout."""
+"""The wheel is small, contains the claims and settings, and its benchmarks run without a checkout."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def installed(wheel, tmp_path_factory) -> Path:
 
 
 def outside(installed: Path, cwd: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in a folder without a checkout, with the wheel's package first on the path."""
+    """Run a Python module in a folder without a checkout, with the wheel's package first on the path."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [sys.executable, "-m", *command],
@@ -87,7 +87,7 @@ def test_the_installed_benchmarks_run_without_a_checkout(installed, tmp_path, ti
 
 
 def test_the_plugin_is_inactive_in_other_test_suites(installed, tmp_path):
-    """Other test suites may have options of the same names."""
+    """Other test suites may define options with the same names."""
     (tmp_path / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--model')\n")
     (tmp_path / "test_own.py").write_text("def test_own(pytestconfig):\n    assert pytestconfig.option.model == 'x'\n")
     done = outside(installed, tmp_path, "pytest", "--model", "x", "-p", "no:cacheprovider")

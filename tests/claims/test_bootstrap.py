@@ -1,4 +1,4 @@
-"""The bootstrap against theory and by hand: the one place that every interval of the suite comes from."""
+"""The bootstrap, compared with theory and manual computation. All intervals of the suite come from it."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def test_rows_with_nothing_to_give_are_not_counted():
     block = np.array([[1.0], [np.nan], [1.0]])
     assert column_means(block) == 1
     means = resampled_means(block, np.random.default_rng(1), 50)
-    assert set(means[~np.isnan(means)]) == {1.0}  # a resample of nothing but the empty row has no mean
+    assert set(means[~np.isnan(means)]) == {1.0}  # NaN if a resample contains only the NaN row
     assert np.isnan(resampled_means(block[1:2], np.random.default_rng(1), 50)).all()
 
 

@@ -1,4 +1,4 @@
-"""Claims about published numbers alone: figure 8 against table 1, P20 and luck. They need no model and no data."""
+"""Claims about published numbers only: figure 8 compared with table 1, P20 and chance. They need no model or data."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
 
 FIGURE_8 = np.array([[published_figures()["fig8_head"][task.folder] for task in TASKS.values()]])
-# By hand, in points: the median of figure 8, table 1 and P20 (F1 on MRPC and QQP).
+# Determined by hand, in points: median of figure 8, score in table 1, score in P20 (F1 on MRPC and QQP).
 KNOWN = {
     "mrpc": (88.38, 87.9, 88.68), "stsb": (88.98, 82.7, 88.65), "sst2": (91.97, 92.0, 92.57),
     "qqp": (88.08, 65.2, 87.83), "rte": (58.87, 64.6, 63.25), "qnli": (91.36, 84.4, 91.53),
@@ -28,7 +28,7 @@ OURS = [case for case in cases() if case.claim.measure == "published-figures"]
 
 
 def verdict(case: Case, scores=FIGURE_8) -> Verdict:
-    """The verdict from these scores instead of figure 8's."""
+    """Return the verdict on a case with `scores` in place of figure 8's."""
     values, samples = {"tasks": list(TASKS)}, {"figure_8": scores}
     figures = measured("published-figures", values, samples, case.task)
     return judge(case, [{"figures": figures}], load_settings().judge)
@@ -58,12 +58,12 @@ def test_the_band_is_that_of_one_more_run():
     half = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(1 + 1 / 5) + 0.05
     assert (low, high) == pytest.approx((63.249 - half, 63.249 + half))
     low, high = verdict(find_case("D7-table-1", "rte")).band
-    half = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(2) + 0.05 + 0.05  # both are read off
+    half = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(2) + 0.05 + 0.05  # rounding of figure 8 and of table 1
     assert (low, high) == pytest.approx((64.6 - half, 64.6 + half))
 
 
 def test_these_claims_can_fail():
-    """Were figure 8 as low as table 1, all verdicts on QNLI would turn."""
+    """Lowering figure 8 by 7 points, to the level of table 1, reverses both D7 verdicts on QNLI."""
     shifted = FIGURE_8 - 0.07
     assert verdict(find_case("D7", "qnli"), shifted).outcome == "deviates"
     assert verdict(find_case("D7-table-1", "qnli"), shifted).outcome == "reproduced"
@@ -78,7 +78,7 @@ def test_luck_gives_figure_8s_best_gain_on_six_of_seven_tasks(task, p):
 
 
 def test_luck_is_the_largest_of_half_normal_numbers():
-    """Against drawn numbers: of 144 heads that differ by chance alone, p is as often below any limit as it says."""
+    """If 144 heads differ only by chance, the mean p-value is near 0.5. The first one is compared with a simulation."""
     rng = np.random.default_rng(3)
     scores = rng.normal(0.8, 0.01, (30, 1, len(TASKS), 12, 12))
     case = find_case("G1-luck", "rte")
@@ -91,7 +91,7 @@ def test_luck_is_the_largest_of_half_normal_numbers():
 
 
 def test_another_seed_may_change_the_score_by_more_than_the_best_head_does():
-    """On RTE by hand: figure 8's best gain is +0.72 points, and P20's seeds have a standard deviation of 2.77."""
+    """On RTE, figure 8's best gain is 0.72 points, and P20's seeds have a standard deviation of 2.77 points."""
     gap = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(2)
     assert verdict(find_case("I3", "rte")).observed == pytest.approx(0.72 / gap, abs=0.001)
     one_good_head = FIGURE_8.copy()

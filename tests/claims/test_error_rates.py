@@ -19,7 +19,7 @@ SETTINGS = JudgeParams(confidence=0.95, resamples=500, seed=7)
 
 @pytest.fixture
 def of_estimands(monkeypatch):
-    """A function that judges a case whose quantity gives these estimands, seed by seed."""
+    """Return a function that judges a case with the given estimands, one per seed."""
 
     def verdict(case, estimands, confidence=0.95):
         left = iter(estimands)
@@ -34,7 +34,7 @@ def of_estimands(monkeypatch):
 
 @pytest.mark.parametrize("confidence", [0.95, 0.984])
 def test_p_values_and_outcomes_say_the_same(of_estimands, confidence):
-    """On orders with and without a figure, figures, and extremes, of one checkpoint and of three seeds."""
+    """For figures, and orders with and without a published value; with and without extremes; on one or three seeds."""
     rng, seen = np.random.default_rng(5), set()
     for world in range(60):
         kind = ("above", "below", "around")[world % 3]
@@ -64,7 +64,7 @@ def test_a_p_value_is_that_of_a_t_test_where_there_is_one(of_estimands):
     rows = np.random.default_rng(3).normal(-0.2, 1.0, (400, 1))
     case = made_up(kind="above", figure={}, unit="attention")
     verdict = of_estimands(case, [Estimand((rows,), lambda mean: mean[..., 0])])
-    exact = stats.ttest_1samp(rows[:, 0], 0).pvalue  # less than 500 draws can show
+    exact = stats.ttest_1samp(rows[:, 0], 0).pvalue  # too small for 500 draws to resolve
     assert exact / 5 < verdict.p_against < 5 * exact < 0.006
     assert verdict.p_for > 0.95
 

@@ -1,4 +1,4 @@
-"""Intervals: the bootstrap over examples, Student's t over seeds, both at once, and pairs."""
+"""Intervals: the bootstrap over examples, Student's t over seeds, both combined, and paired differences."""
 
 import dataclasses
 import math
@@ -28,14 +28,14 @@ def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
 
 
 def levels(*values):
-    """One estimand for each value, which all examples have."""
+    """Return one estimand per value; all of its examples have this value."""
     return [Estimand.of(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in values]
 
 
 def test_several_seeds_have_students_interval_around_their_mean():
     observed = estimate(levels(60.0, 70.0, 80.0), SETTINGS)
     assert (observed.value, observed.spread.std, observed.sampling_error) == (70, 10, 0)
-    reach = 4.3027 * 10 / np.sqrt(3)  # t of 2 degrees of freedom at .975
+    reach = 4.3027 * 10 / np.sqrt(3)  # the .975 quantile of t with 2 degrees of freedom
     assert observed.interval(0.95) == pytest.approx((70 - reach, 70 + reach), abs=0.5)
 
 
@@ -55,14 +55,14 @@ def test_the_doubt_of_seeds_and_that_of_examples_add_up():
 
 
 def test_the_effect_of_a_seed_on_single_examples_is_counted_once():
-    """Seeds that differ on each example by chance: the spread over seeds holds that already."""
+    """Seeds differ at random on each example; the spread over seeds already includes this variation."""
     rng = np.random.default_rng(8)
     worlds = [[Estimand.of(rng.normal(size=(100, 1)), lambda mean: mean[..., 0]) for _ in range(4)] for _ in range(60)]
     observed = [estimate(world, SETTINGS) for world in worlds]
     of_examples = [
         estimated.replicates.var() - 3 * estimated.spread.std**2 / 4 for estimated in observed
     ]  # t(3) has variance 3
-    assert np.mean(of_examples) < 0.25 * 0.05**2  # twice counted, it would be .05 squared more
+    assert np.mean(of_examples) < 0.25 * 0.05**2  # counting it twice would add .05 squared
 
 
 def test_an_interval_stays_within_the_range_of_its_quantity():
@@ -73,7 +73,7 @@ def test_an_interval_stays_within_the_range_of_its_quantity():
 
 
 def test_an_interval_contains_the_observed_value():
-    """Even if resamples rarely reach it: of two columns that are as good, the best one's companion."""
+    """The statistic is the companion of the better of two nearly equal columns, which is a narrow choice."""
     rng = np.random.default_rng(4)
     good = rng.normal(size=(60, 1)).repeat(2, axis=1)
     good[0, 0] += 1e-9
@@ -89,7 +89,10 @@ def test_an_interval_contains_the_observed_value():
 
 
 def test_a_correlation_near_one_is_not_missed():
-    """Noise in a map takes from its correlation, and resampling takes as much again: plain BCa has nothing to count."""
+    """Noise in a map lowers its correlation, and resampling lowers it again by as much.
+
+    Almost all replicates are then below the observed value, so BCa cannot estimate the bias.
+    """
     rng, held = np.random.default_rng(13), 0
     figure = rng.exponential(size=60)
     for _ in range(20):
@@ -101,7 +104,7 @@ def test_a_correlation_near_one_is_not_missed():
 
 
 def test_the_least_of_several_parts_holds_the_truth():
-    """All parts are equal, so that their least is biased; the interval must hold the common truth all the same."""
+    """All parts have the same true value, so the smallest is biased; the interval must cover the true value anyway."""
     rng, held, worlds = np.random.default_rng(9), 0, 200
     for _ in range(worlds):
         parts = Estimand.of(rng.normal(size=(100, 6)), lambda mean: mean)
@@ -132,7 +135,7 @@ def test_rows_of_a_cluster_are_resampled_together():
 
 
 def test_skewed_examples_are_missed_on_neither_side():
-    """Percentile intervals miss the mean of 100 exponential numbers three times as often above as below."""
+    """Percentile intervals for the mean of 100 exponential numbers are too low three times as often as too high."""
     rng, low_misses, high_misses, worlds = np.random.default_rng(11), 0, 0, 400
     for _ in range(worlds):
         quantity = Estimand.of(rng.exponential(size=(100, 1)), lambda mean: mean[..., 0])
@@ -148,12 +151,12 @@ def test_a_difference_is_paired():
     target = rng.integers(0, 2, 300)
     other = np.where(rng.random(300) < 0.6, target, 1 - target)
     own = other.copy()
-    own[:15] = target[:15]  # right wherever the other is, and on some more
+    own[:15] = target[:15]  # correct wherever the other is, and on a few more
     gain = 100 * ((own == target).mean() - (other == target).mean())
     pair = [scored(own, target), scored(other, target)]
     assert read("score-difference", *pair) == pytest.approx(gain)
     observed = estimate([estimand("score-difference", *pair)], SETTINGS)
-    assert observed.replicates.min() >= -1e-9  # it can never lose, however the examples fall
+    assert observed.replicates.min() >= -1e-9  # the gain is not negative on any resample
     assert observed.replicates.std() < 1.5  # unpaired, it would be about 4
 
 

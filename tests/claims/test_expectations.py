@@ -1,4 +1,4 @@
-"""What a claim can expect besides an order and a figure: an equality, an order without a size, a figure too vague."""
+"""Other expectations of claims: equalities, orders without a comparable size, and figures that are too uncertain."""
 
 import math
 from dataclasses import replace
@@ -27,9 +27,9 @@ def test_an_equality_has_the_smallest_effect_of_interest_around_it():
 @pytest.mark.parametrize(
     ("interval", "outcome"),
     [
-        ((0.0, 0.0), "reproduced"),  # no example's answer changes
+        ((0.0, 0.0), "reproduced"),  # no prediction changes
         ((-0.4, 0.4), "reproduced"),
-        ((0.1, 0.4), "reproduced"),  # surely not 0, and of no interest
+        ((0.1, 0.4), "reproduced"),  # significantly different from 0, but negligible
         ((-0.4, 0.6), "inconclusive"),
         ((-3.0, 3.0), "inconclusive"),
         ((0.6, 0.9), "deviates"),
@@ -52,18 +52,18 @@ def test_an_equality_is_judged_from_end_to_end():
 
 def test_only_an_order_against_0_is_judged_by_its_size():
     assert decide_order((1.0, 2.0), (0.0, math.inf), published=10.0)[0] == "deviates"
-    # "in most heads": 60 % are most, though the paper has 90
+    # "in most heads": 60 % is most, although the paper reports 90 %
     assert decide_order((59.0, 61.0), (50.0, math.inf), published=90.0)[0] == "reproduced"
 
 
 def gains(rows: int) -> list:
-    """Two models on 20 000 examples, of which one answers so many more correctly."""
+    """Return the scores of two models on 20 000 examples; the first has `rows` more correct answers."""
     target = [1] * 20_000
     return [scored([1] * right + [0] * (20_000 - right), target) for right in (14_000 + rows, 14_000)]
 
 
 def test_a_claim_can_name_its_own_smallest_effect():
-    """A gain of .2 points, give or take .06, is less than half a point and more than a tenth."""
+    """A gain of 0.2 +- 0.06 points is below half a point, the default for points, and above a tenth."""
     settings = {"against": "untrained", "figure": {}}
     by_unit = made_up("score-difference", kind="above", **settings)
     smaller = {"size": 0.1, "reason": "half of the published gain"}
@@ -105,16 +105,16 @@ def test_a_prediction_interval_that_holds_half_of_all_values_decides_nothing():
 
 
 def test_incomparable_published_figures_are_marked():
-    """G's are chosen on the examples that judge them, F2's are without punctuation, H1's of other training settings."""
+    """G selects heads and layers on the test examples, F2 excludes punctuation, and H1 has other training settings."""
     without = {case.claim.name for case in cases() if not case.claim.expect.comparable}
     assert without == {"G1", "G1-over-tasks", "G3", "G5b", "F2", "H1-frozen", "H1-scratch"}
 
 
-# ---------------------------------------------------------------------- what P20 and the blog add to table 1
+# ---------------------------------------------------------------------- table 1, P20 and the blog
 
 
 def cased(loss: float, task: str = "mnli") -> list:
-    """Scores of a checkpoint on a whole validation set, and with a cased tokenizer so many points lower."""
+    """Return scores on a full validation set, and scores with cased tokenization that are `loss` points lower."""
     rows = TASKS[task].dev_rows
     target = np.ones(rows, dtype=int)
     lower, upper = (np.arange(rows) < round(share * rows) for share in (0.8, 0.8 - loss / 100))
@@ -131,7 +131,7 @@ def test_the_cased_loss_must_equal_the_gap_between_p20_and_table_1(loss, outcome
 
 
 def test_no_loss_at_all_explains_no_gap():
-    """MRPC's gap is smaller than the doubt of two runs, so that a model without any loss would lie inside the band."""
+    """MRPC's gap is smaller than the uncertainty of two runs, so even a loss of 0 lies inside the band."""
     verdict = judged(find_case("D6", "mrpc"), *cased(0.0, "mrpc"))
     assert verdict.band[0] < 0 < verdict.band[1]
     assert verdict.outcome == "inconclusive"
@@ -139,7 +139,7 @@ def test_no_loss_at_all_explains_no_gap():
 
 
 def test_the_column_without_fine_tuning_is_measured_in_two_ways():
-    """The blog says that the encoder was frozen under a trained classifier; K19's code trains no classifier."""
+    """According to the blog, a classifier was trained on a frozen encoder; K19's code trains no classifier."""
     for name in ("D1-untrained", "D1-untrained-f1", "D2", "D4"):
         (plain,) = (claim for claim in load_claims() if claim.name == name)
         twin = name.replace("untrained", "frozen") if "untrained" in name else f"{name}-frozen"
@@ -150,29 +150,33 @@ def test_the_column_without_fine_tuning_is_measured_in_two_ways():
 
 
 def frozen(answer: int, seed: int = 1):
-    """Scores of a frozen encoder that gives every row of RTE the same answer."""
+    """Return the scores of a frozen encoder with the same answer on every row of RTE."""
     scores = scored([answer] * 277, [1] * 146 + [0] * 131, constant=True)
     return replace(scores, subject=replace(scores.subject, initialisation="frozen", seed=seed))
 
 
 def by_answers(*answers: int) -> Verdict:
-    """The verdict on table 1's constant answer, on so many seeds with these answers."""
+    """Return the verdict on table 1's constant answer for seeds with these constant answers."""
     case = find_case("D1-frozen", "rte")
     return judge(case, [{"scores": frozen(answer, seed)} for seed, answer in enumerate(answers, start=1)], SETTINGS)
 
 
 def test_a_constant_answer_is_reproduced_by_the_same_one_alone():
-    """A published constant answer of 52.7 points, where the other one has 47.3."""
+    """The published constant answer scores 52.7 points, and the other one 47.3."""
     assert by_answers(1, 1, 1).outcome == "reproduced"
     assert by_answers(1, 1, 1).band == pytest.approx((52.65, 52.75))
     for answers in ((0, 0, 0), (1, 0, 1), (1, 0, 1, 0, 1)):
         verdict = by_answers(*answers)
         assert (verdict.outcome, verdict.open) == ("inconclusive", answers == (0, 0, 0))
-    assert by_answers(1, 1).outcome == "inconclusive"  # two seeds decide nothing
+    assert by_answers(1, 1).outcome == "inconclusive"  # two seeds are not enough
 
 
 def test_another_constant_answer_deviates_once_chance_cannot_explain_it():
-    """A training that ends in the published answer with chance q does so once, and N times not, in q (1 - q)^N."""
+    """The p-value is the largest q (1 - q)^N over all q.
+
+    This is the probability that the published run gives its constant answer but N others do not, if each run gives it
+    with probability q.
+    """
     largest = [max(q * (1 - q) ** seeds for q in np.linspace(0, 1, 1001)) for seeds in (5, 7)]
     verdicts = [by_answers(*[0] * seeds) for seeds in (5, 7)]
     assert [verdict.p_against for verdict in verdicts] == pytest.approx(largest, rel=1e-3)
@@ -180,7 +184,7 @@ def test_another_constant_answer_deviates_once_chance_cannot_explain_it():
 
 
 def test_table_1_truncates_the_constant_answer_of_random_weights_on_mrpc():
-    """279 of 408 rows are paraphrases, 68.38 %, and table 1 has 68.3."""
+    """279 of 408 rows are paraphrases, which is 68.38 %, but table 1 reports 68.3 %."""
     answers = scored([1] * 408, [1] * 279 + [0] * 129, "mrpc", constant=True)
     seeds = [replace(answers, subject=replace(answers.subject, initialisation="random", seed=n)) for n in range(1, 6)]
     verdict = judge(find_case("D1-random", "mrpc"), [{"scores": scores} for scores in seeds], SETTINGS)
@@ -213,7 +217,7 @@ def test_stsb_is_the_task_on_which_random_weights_do_not_do_well():
 
 
 def test_all_printed_weights_of_the_example_sentence_are_judged():
-    """K19's notebook prints three weights of each of two heads."""
+    """K19's notebook prints three weights for each of two heads."""
     printed = {
         (*(case.claim.arguments[name] for name in ("layer", "head")), case.claim.arguments.get("word", "agitated")): (
             case.figure.published

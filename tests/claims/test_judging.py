@@ -1,4 +1,4 @@
-"""Bands, intervals and outcomes against hand-computed and closed-form values; every quantity on made measurements."""
+"""Bands, intervals, outcomes and quantities, compared with manual and closed-form results on synthetic measurements."""
 
 import dataclasses
 import math
@@ -37,7 +37,7 @@ judged = partial(measurements.judged, settings=SETTINGS)
 
 
 def seen(value=60.0, *, spread=None, seeds=1, error=0.0, seedless=False):
-    """An estimate with this spread over seeds, known from five, and this error of its examples."""
+    """Return an estimate with this standard deviation over seeds, estimated from five, and this sampling error."""
     known = None if spread is None else Spread(spread, 4, "five seeds")
     return Estimate(
         value, np.array([value]), np.array([[value]]), None, seeds, 100, known, error, error, seedless=seedless
@@ -48,10 +48,10 @@ FIVE_SEEDS = {"published": 60.0, "seed_std": 3.0, "seed_source": "five seeds"}
 
 
 def test_a_prediction_interval_by_hand():
-    # one run against another, by the spread of five seeds: 2.776 * 3 * sqrt(1 + 1)
+    # one run compared with another, with the standard deviation of five seeds: 2.776 * 3 * sqrt(1 + 1)
     low, high = band(made_up(sampling="score", figure=FIVE_SEEDS), 0.95, seen(spread=3.0))
     assert (low, high) == pytest.approx((60 - 2.776 * 3 * math.sqrt(2), 60 + 2.776 * 3 * math.sqrt(2)), abs=0.01)
-    # very many seeds on the other side: only the published run is left, with its 4 degrees of freedom
+    # in the limit of many seeds, only the published run varies, with its 4 degrees of freedom
     assert band(made_up(figure=FIVE_SEEDS), 0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
 
 
@@ -59,7 +59,7 @@ def test_rounding_comes_on_top_and_alone_where_nothing_is_trained():
     figure = {"published": 0.2, "rounding": 0.005}
     sentences = made_up("frame-heads-lead", "all", figure=figure)
     assert band(sentences, 0.95, seen(0.2, seedless=True)) == pytest.approx((0.195, 0.205))
-    assert band(made_up(figure=figure), 0.95, seen(0.2)) is None  # neither has a known spread over seeds
+    assert band(made_up(figure=figure), 0.95, seen(0.2)) is None  # the seed variance of both is unknown
 
 
 def test_examples_of_both_sides_count_where_they_are_others():
@@ -76,7 +76,7 @@ def test_the_same_examples_are_counted_once():
 
 
 def test_a_prediction_interval_holds_another_run_nineteen_times_of_twenty():
-    """Both runs and the five seeds that give the spread are drawn again in each world."""
+    """Each simulated world redraws both runs and the five seeds that the standard deviation is estimated from."""
     rng, held, worlds = np.random.default_rng(3), 0, 2000
     for _ in range(worlds):
         cited = float(rng.normal(0, 2.0, 5).std(ddof=1))
@@ -111,7 +111,7 @@ def test_an_order_with_a_figure_must_not_be_surely_less_than_half_of_it():
     assert "less than half" in decide_order((0.005, 0.02), ABOVE, 0.386)[1]
     assert decide_order((0.005, 0.2), ABOVE, 0.386)[0] == "reproduced"
     assert decide_order((-0.02, -0.005), BELOW, -0.25)[0] == "deviates"
-    assert decide_order((0.005, 0.02), ABOVE, -0.1)[0] == "reproduced"  # the figure contradicts the order itself
+    assert decide_order((0.005, 0.02), ABOVE, -0.1)[0] == "reproduced"  # the published value contradicts the order
 
 
 def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_so():
@@ -122,7 +122,7 @@ def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_s
     )
     assert decide_order((-0.004, 0.004), ABOVE, None, least)[0] == "deviates"
     assert decide_order((0.004, 0.006), ABOVE, None, least)[0] == "reproduced"
-    assert decide_order((50.0, 50.001), (50.0, math.inf), None, least)[0] == "inconclusive"  # no comparison with 0
+    assert decide_order((50.0, 50.001), (50.0, math.inf), None, least)[0] == "inconclusive"  # the limit is not 0
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_s
         ((0.006, 0.02), "reproduced"),
         ((0.001, 0.009), "inconclusive"),
         ((-0.001, 0.004), "deviates"),
-        ((-0.009, 0.004), "deviates"),  # certainly not the claimed effect, and perhaps none at all
+        ((-0.009, 0.004), "deviates"),  # significantly below the claimed effect, perhaps no effect
         ((-0.004, -0.001), "deviates"),
         ((-0.009, -0.001), "deviates"),
     ],
@@ -144,14 +144,14 @@ def test_a_claim_can_require_more_than_the_smallest_effect(interval, outcome):
 
 
 def test_an_uncomputable_quantity_is_inconclusive():
-    block = np.array([[1.0]] + [[math.nan]] * 40)  # some resamples miss the only number
+    block = np.array([[1.0]] + [[math.nan]] * 40)  # some resamples miss the only finite value
     verdict = of_estimand(Estimand.of(block, lambda mean: mean[..., 0]), made_up(kind="above"))
     assert (verdict.outcome, verdict.observed) == ("inconclusive", None)
     assert "cannot be computed" in verdict.reason
 
 
 def of_estimand(estimand, case):
-    """The verdict on a case whose quantity gives this estimand."""
+    """Return the verdict on a case with this estimand."""
     with pytest.MonkeyPatch.context() as patch:
         changed = dataclasses.replace(REGISTERED["score"], function=lambda scores: estimand)
         patch.setitem(REGISTERED, "score", changed)
@@ -178,12 +178,15 @@ def test_a_checkpoint_is_judged_by_its_examples_alone():
 
 
 def of_seeds(*right, published=60.0):
-    """The verdict on a figure by seeds with so many right answers on RTE's 277 rows; 54.2 % are of one class."""
+    """Return the verdict on a figure from the number of correct answers of each seed on RTE's 277 rows.
+
+    54.2 % of the rows belong to one class.
+    """
     return of_errors([range(277 - count) for count in right], published)
 
 
 def of_errors(by_seed, published):
-    """The verdict on a figure by the rows of RTE's 277 that each seed gets wrong."""
+    """Return the verdict on a figure from the rows, among RTE's 277, that each seed gets wrong."""
     target = np.array([1] * 150 + [0] * 127)
     seeds = []
     for seed, rows in enumerate(by_seed, start=1):
@@ -195,7 +198,7 @@ def of_errors(by_seed, published):
 
 
 def test_a_score_is_judged_from_end_to_end():
-    """Three seeds at 60.3 points, with a standard deviation of 3 rows or 1.083 points; t of 2 degrees is 4.303."""
+    """Three seeds at 60.3 points, with a standard deviation of 3 rows (1.083 points). The quantile of t(2) is 4.303."""
     verdict = of_seeds(164, 167, 170)
     assert verdict.outcome == "reproduced"
     assert verdict.interval == pytest.approx((60.29 - 2.69, 60.29 + 2.69), abs=0.1)  # 4.303 * 1.083 / sqrt(3)
@@ -210,14 +213,14 @@ def test_a_score_is_judged_from_end_to_end():
 
 
 def test_seeds_that_happen_to_have_the_same_score_are_as_uncertain_as_their_answers():
-    """Each of three seeds is wrong on 50 rows of its own, so 150 of 277 rows have a variance of 1/3 over seeds."""
+    """Each of three seeds is wrong on 50 different rows, so 150 of 277 rows have a variance of 1/3 over seeds."""
     verdict = of_errors([range(50), range(50, 100), range(100, 150)], published=80.0)
     half = 4.303 * 100 * math.sqrt(150 / 3) / 277 * math.sqrt(1 + 1 / 3)
     assert verdict.band == pytest.approx((80 - half, 80 + half), rel=0.02)
 
 
 def test_a_cited_spread_decides_nothing():
-    """Seeds that differ by 10 points are not made certain by a publication in which they differed by a tenth."""
+    """If seeds differ by 10 points, a cited standard deviation of 0.1 points does not narrow the band."""
     cited = {"published": 75.0, "seed_std": 0.1, "seed_source": "five seeds"}
     case = made_up(figure=cited)
     limits = band(case, 0.95, seen(spread=10.0, seeds=3))
@@ -225,7 +228,7 @@ def test_a_cited_spread_decides_nothing():
 
 
 def random_weights(predicted, target, **values):
-    """Scores of a model trained from random weights, which may well give a constant answer."""
+    """Return the scores of a model trained from random weights, for which a constant answer is valid."""
     scores = scored(predicted, target, **values)
     return dataclasses.replace(scores, subject=dataclasses.replace(scores.subject, initialisation="random"))
 
@@ -329,7 +332,7 @@ def test_pearson_from_moments_equals_scipys(rows):
 
 
 def maps(measure, **layers):
-    """A measurement whose samples are the given layer means, equal in two heads and three examples."""
+    """Return a measurement with the given value for each layer, equal in two heads and three examples."""
     samples = {
         k: np.broadcast_to(np.asarray(v, dtype=np.float32)[None, :, None], (3, len(v), 2)) for k, v in layers.items()
     }
@@ -462,7 +465,7 @@ TARGET = [1, 0] * 60
 
 @pytest.mark.parametrize("flips", [0, 1])
 def test_copies_of_a_seed_are_refused(flips):
-    """Two trainings differ in far more answers: of those that are wrong, they share two thirds."""
+    """Independent runs differ in far more answers: they share about two thirds of their errors."""
     first = [1 - label for label in TARGET[:40]] + TARGET[40:]
 
     def outcome(one, other, target):
@@ -474,11 +477,11 @@ def test_copies_of_a_seed_are_refused(flips):
     assert "the seed has no effect" in outcome(first, second, TARGET).reason
     another = [1 - label for label in TARGET[:20]] + TARGET[20:100] + [1 - label for label in TARGET[100:]]
     assert outcome(first, another, TARGET).outcome != "degenerate"
-    assert outcome(first[:60], second[:60], TARGET[:60]).outcome != "degenerate"  # so few may agree by chance
+    assert outcome(first[:60], second[:60], TARGET[:60]).outcome != "degenerate"  # so few answers may agree by chance
 
 
 def test_seeds_may_agree_on_modified_inputs():
-    """Cased text for an uncased vocabulary leaves few known words; what the seeds say to plain text shows no copy."""
+    """Cased text contains few words of an uncased vocabulary, so seeds may agree on it. They differ on plain text."""
     plain = [[1 - label for label in TARGET[:40]] + TARGET[40:], TARGET[:80] + [1 - label for label in TARGET[80:]]]
     cased = scored([1, 1, 0] * 40, TARGET, lower_cases=True)
     seeds = [
@@ -513,14 +516,14 @@ def test_dust_on_the_maps_of_a_seed_does_not_make_another_one():
 
 
 def learned(accuracy, seed, rng, rows=277):
-    """Answers of which this share is right, whichever the class."""
+    """Return answers with this accuracy on both classes."""
     target = np.arange(rows) % 2
     predicted = np.where(rng.random(rows) < accuracy, target, 1 - target)
     return replace(scored(predicted, target), subject=Subject("m", "rte", seed=seed))
 
 
 def collapsed(seed, few=0, rows=277):
-    """One answer to all rows but a few."""
+    """Return the same answer for all but a few rows."""
     predicted, target = np.ones(rows, dtype=int), np.arange(rows) % 2
     predicted[:few] = 0
     return replace(scored(predicted, target, constant=not few), subject=Subject("m", "rte", seed=seed))
@@ -538,7 +541,7 @@ def test_seeds_that_learned_nothing_are_left_out_and_named(few):
 
 
 def test_a_claim_about_the_score_counts_seeds_with_varied_answers_that_learned_nothing():
-    """Leaving them out would leave the better half of a model that scores near chance."""
+    """Excluding them would select the better seeds of a model that scores near chance."""
     rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
     seeds = [learned(0.65, 1, rng), learned(0.5, 2, rng), *(learned(0.65, seed, rng) for seed in (3, 4))]
     verdict = judge(above, [needed("score", scores) for scores in seeds], SETTINGS)
@@ -558,7 +561,7 @@ def test_a_training_that_mostly_collapses_fails():
 
 
 def test_coin_flips_have_learned_nothing():
-    """One of twenty models that answer at random seems to have learned something."""
+    """By chance, one in twenty models that answer at random appears to have learned something."""
     rng, refused = np.random.default_rng(5), 0
     for _ in range(100):
         coins = scored(rng.integers(2, size=277), np.arange(277) % 3 // 2)
@@ -582,12 +585,12 @@ def test_a_constant_answer_is_not_above_the_majority_class():
 
 
 def test_a_refuted_claim_deviates_for_any_resamples():
-    """The judge knows no quantity by name: it looks at what the estimand says of itself."""
-    block = np.array([[0.0]] * 9 + [[-1.0]])  # a third of the resamples have none of the last row: a tie
+    """The judge uses the estimand's field `refuted`, not the name of the quantity."""
+    block = np.array([[0.0]] * 9 + [[-1.0]])  # a third of the resamples miss the last row and give a tie
     order = made_up(kind="above", figure={"seed_std": 0.1, "seed_source": "five seeds"})
     for refuted, outcome in (("", "inconclusive"), ("it is not so", "deviates")):
         verdict = of_estimand(Estimand((block,), lambda mean: mean[..., 0], refuted=refuted), order)
         assert verdict.outcome == outcome
         assert refuted in verdict.reason
     above = Estimand((np.repeat(block, 4, axis=0) + 2,), lambda mean: mean[..., 0], refuted="it is not so")
-    assert of_estimand(above, order).outcome == "reproduced"  # it lies in the band
+    assert of_estimand(above, order).outcome == "reproduced"  # the value is inside the band

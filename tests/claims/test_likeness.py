@@ -1,4 +1,4 @@
-"""Whole figures: what shuffled heads reach, other panels, other seeds, and maps that must not pass."""
+"""Correlation with published figures: shuffled heads, other panels, other seeds, and maps that must not pass."""
 
 import dataclasses
 
@@ -26,13 +26,13 @@ FIGURE_5, FIGURE_8 = panels("fig5_cosine"), panels("fig8_head")
 
 
 def change(grid, noise=0.05, examples=60, seed=0):
-    """Similarities on RTE with these means, a little different in every example."""
+    """Return cosine similarities on RTE with these means and noise in every example."""
     rng = np.random.default_rng(seed)
     return gridded("attention-change", "rte", cosine=grid + noise * rng.normal(size=(examples, *grid.shape)))
 
 
 def outcomes(grids, case="C4-rte"):
-    """What the judge says of each map, if seeds differ very little."""
+    """Return the outcome for each map, judged as a single checkpoint."""
     return [judged(of_id(case), change(grid, seed=i), settings=FEW).outcome for i, grid in enumerate(grids)]
 
 
@@ -58,7 +58,7 @@ def test_moments_of_shuffled_heads_are_those_of_many_shuffles(ranks):
 
 
 def test_a_few_skewed_heads_reach_further_than_a_normal_distribution():
-    """One head of four stands out in each of two rows: in 1 of 16 shuffles both are at their places, with r of 1."""
+    """One of four heads stands out in each of two rows. Both are in place in 1 of 16 shuffles, which gives r = 1."""
     figure = np.array([[1.0, 0, 0, 0], [1.0, 0, 0, 0]])
     mean, std = shuffled(figure.ravel(), figure)
     assert mean + 1.645 * std < 0.9
@@ -77,7 +77,7 @@ def test_a_map_is_compared_with_its_own_panel_shuffled_heads_and_every_other_pan
     )
 
 
-# ---------------------------------------------------------------------- what passes, and what must not
+# ---------------------------------------------------------------------- positive and negative controls
 
 
 def test_the_panel_itself_is_reproduced_and_another_tasks_is_not():
@@ -94,7 +94,7 @@ def test_an_unrelated_map_is_not_reproduced():
 
 
 def test_depth_alone_is_not_enough():
-    """Heads shuffled within the layers of the panel, and a map that falls with depth."""
+    """Tested with heads shuffled within the panel's layers, and with a map that decreases with depth."""
     rng = np.random.default_rng(2)
     judgements = outcomes(rng.permuted(FIGURE_5["RTE"], axis=-1) for _ in range(50))
     assert judgements.count("reproduced") <= 3
@@ -114,7 +114,7 @@ def test_heads_of_a_layer_are_compared_without_the_layers_mean():
 
 
 def of_seeds(grid, count=5):
-    """Changes of so many seeds that differ as little from each other as figure 5 of one run."""
+    """Return the changes of `count` seeds that differ only slightly from this map and from each other."""
     by_seed = []
     for seed in range(1, count + 1):
         own = change(grid + 0.015 * np.random.default_rng(seed).normal(size=grid.shape), noise=0.01, seed=seed)
@@ -144,12 +144,12 @@ def test_the_published_panel_brings_the_spread_of_one_more_run():
     with_panel = [dataclasses.replace(level, published=1) for level in levels]
     alone, both = (np.diff(estimate(seeds, FEW).interval(0.95)) for seeds in (levels, with_panel))
     assert both / alone == pytest.approx(np.sqrt(1 / 3 + 1) / np.sqrt(1 / 3), rel=1e-6)
-    # no number of seeds makes up for the one run that was published
+    # more seeds do not reduce the variance of the one published run
     assert power(estimate(with_panel, FEW), (0.15, np.inf), 0.95).startswith("more than 1000 seeds")
 
 
 def test_seeds_that_are_more_like_each_other_than_like_the_figure_do_not_reproduce_it():
-    """A map that is a good part its own: above every reference, but far below what seeds reach among themselves."""
+    """The correlation with the panel (0.45) exceeds all references, but not half of that between seeds (1.0)."""
     rng = np.random.default_rng(11)
     own = FIGURE_8["RTE"].ravel()
     others = np.stack([panel.ravel() for name, panel in FIGURE_8.items() if name != "RTE"])
@@ -185,7 +185,7 @@ def test_the_verdict_reports_the_correlation_between_seeds():
 
 
 def test_tasks_that_do_not_differ_hardly_ever_make_a_map_deviate():
-    """All tasks have the same truth: which panel is nearest is luck of the published runs."""
+    """All tasks have the same true map, so only noise in the published runs determines which panel is nearest."""
     judgements = []
     for world in range(20):
         rng = np.random.default_rng(world)

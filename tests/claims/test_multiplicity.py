@@ -1,4 +1,4 @@
-"""Many claims at once: false alarms, surviving deviations, and verdicts over tasks by partial conjunction."""
+"""Multiple testing: false alarms, deviations that survive correction, and partial conjunctions over tasks."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")
 
 
 def judged(name, against, favour=1.0, outcome=None):
-    """A verdict with these p-values."""
+    """Return a verdict with these p-values."""
     own = "deviates" if against <= 0.05 else "reproduced" if favour <= 0.05 else "inconclusive"
     return Verdict(of_id(name), outcome or own, "", p_against=against, p_for=favour)
 
@@ -63,17 +63,17 @@ def test_on_more_tasks_is_never_surer_than_on_fewer(p_values):
 
 
 def test_counts_of_tasks_are_too_high_in_at_most_one_run_of_twenty():
-    """Four of seven tasks have no effect; the p-values of all are dependent."""
+    """Four of seven tasks have no effect; the p-values of all tasks are dependent."""
     rng, wrong, runs = np.random.default_rng(4), 0, 2000
     for _ in range(runs):
         common, own = rng.normal(), rng.normal(size=7)
         z = 0.6 * common + 0.8 * own + np.array([6, 6, 6, 0, 0, 0, 0])
         wrong += int((at_least([float(p) for p in 2 * ndtr(-np.abs(z))]) <= 0.05).sum() > 3)
-    assert wrong / runs == pytest.approx(0.05, abs=0.015)  # of 2000 runs
+    assert wrong / runs == pytest.approx(0.05, abs=0.015)  # three standard errors of 2000 runs
 
 
 def over(name, p_against, p_for, tasks=TASKS):
-    """The verdict over tasks, from the p-values of each."""
+    """Return the verdict over tasks from the p-values of each task."""
     verdicts = [judged(f"{name[0]}-{task}{name[1]}", against, favour)
                 for task, against, favour in zip(tasks, p_against, p_for, strict=False)]  # fmt: skip
     return over_tasks(verdicts, 0.95)
@@ -126,7 +126,7 @@ def test_the_exception_is_judged_too():
 
 def test_one_task_is_no_verdict_over_tasks():
     assert over(("E1", ""), [0.001], [1]) == []
-    assert over_tasks([judged("C4-rte", 0.001), judged("C4-mrpc", 0.001)], 0.95) == []  # the paper does not say so
+    assert over_tasks([judged("C4-rte", 0.001), judged("C4-mrpc", 0.001)], 0.95) == []  # C4 is not a claim over tasks
 
 
 def test_claims_over_tasks_are_about_all_seven_or_name_their_own():

@@ -1,4 +1,4 @@
-"""Models that are dead, blind or untouched, and noise: none of them may reproduce what the paper says of BERT."""
+"""Negative controls: noise, and models that collapsed, learned nothing or did not change, must not reproduce claims."""
 
 from collections import Counter
 from dataclasses import replace
@@ -16,19 +16,20 @@ MRPC = np.array([1] * 279 + [0] * 129)
 
 
 def seeds(measurement, count):
-    """The same measurement for so many seeds."""
+    """Return copies of a measurement, one for each of `count` seeds."""
     return [replace(measurement, subject=replace(measurement.subject, seed=n)) for n in range(1, count + 1)]
 
 
 def of(measurement, **subject):
-    """The measurement of another subject."""
+    """Return the measurement with these fields of its subject replaced."""
     return replace(measurement, subject=replace(measurement.subject, **subject))
 
 
 def outcome(case, *by_seed):
-    """The outcome of a case, by its id; each of `by_seed` has the measurements of one seed, or is a single one.
+    """Return the outcome of the case with this id.
 
-    A single seed is judged as a checkpoint.
+    Each element of `by_seed` is the measurement of one seed, or a tuple of its measurements. A single seed is judged as
+    a checkpoint.
     """
     case = of_id(case)
     rows = [of_seed if isinstance(of_seed, tuple) else (of_seed,) for of_seed in by_seed]
@@ -64,7 +65,7 @@ def test_coin_flips_reproduce_no_cell_of_table_1(case, initialisation):
 
 
 def dead_grid(heads=(2, 3)):
-    """Ablations of a model that answers 1 whatever head is disabled."""
+    """Return the ablations of a model that always answers 1, even with a head disabled."""
     answers = np.ones(277, dtype=int)
     samples = {
         "predicted": np.ones((heads[0] * heads[1], 277), dtype=int),
@@ -84,7 +85,7 @@ def test_a_model_that_nothing_can_harm_is_degenerate():
 
 
 def untouched(seed=1, shape=(277, 6, 12)):
-    """The change of a model that fine-tuning did not change: similarities of 1, up to float32's rounding."""
+    """Return the attention change of a model that fine-tuning left unchanged: cosines of 1, up to float32 rounding."""
     dust = np.random.default_rng(seed).normal(size=shape).astype(np.float32) * np.float32(4e-8)
     return gridded("attention-change", cosine=np.minimum(1 - np.abs(dust), 1))
 
@@ -121,7 +122,7 @@ def test_a_seed_that_is_not_applied_is_refused():
 
 
 def features(rare, count=3, shape=(277, 4, 3), seed=1):
-    """Attention to features, of which one kind stands in only so many inputs, and strongly there."""
+    """Return attention to features, and the last [CLS] row; `rare` occurs in only `count` inputs, with high weights."""
     rng = np.random.default_rng(seed)
     kinds = {
         kind: rng.uniform(0.0, 0.1, size=shape) for kind in ("noun", "verb", "pronoun", "subject", "object", "negation")
@@ -136,14 +137,17 @@ def features(rare, count=3, shape=(277, 4, 3), seed=1):
 def test_a_kind_of_word_in_three_inputs_decides_nothing():
     attention, rows = features("negation")
     attention = replace(attention, samples={**attention.samples, **rows})
-    assert outcome("E4-rte", attention) == "reproduced"  # by the kinds that many inputs have
+    assert outcome("E4-rte", attention) == "reproduced"  # based on the frequent kinds
     rows["cls_row_sep"] = rows["cls_row_sep"] + 0.3
     mrpc = of(replace(attention, samples={**attention.samples, **rows}), task="mrpc")
     assert outcome("F2-mrpc", mrpc) == "reproduced"
 
 
 def grown(rng, spread, seeds=3, shape=(277, 6, 12)):
-    """Attention to every kind of word, after and before; in every seed, each head moved by chance for each kind."""
+    """Yield attention to each kind of word after and before fine-tuning, for each seed.
+
+    The changes are random for each head and kind.
+    """
     before = {kind: rng.uniform(0, 0.2, size=shape) for kind in LINGUISTIC}
     plain = of(gridded("features", **before), initialisation="untrained")
     for seed in range(1, seeds + 1):
@@ -181,7 +185,7 @@ def test_a_win_over_the_worse_constant_answer_is_no_learning(case):
 
 
 def special_maps(task="RTE", shift=0):
-    """Attention to [CLS] and [SEP] as in figure 6, its layers read off by so many."""
+    """Return attention to [CLS] and [SEP] as in figure 6, with the layers shifted by `shift`."""
     maps = {kind: np.array(published_figures()[f"fig6_{kind.upper()}"][task]) for kind in ("cls", "sep")}
     noise = np.random.default_rng(1).normal(0, 0.01, size=(60, 12, 12))
     return gridded("special-tokens", **{kind: np.roll(grid, shift, axis=0) + noise for kind, grid in maps.items()})
@@ -194,7 +198,7 @@ def test_layers_that_are_read_one_off_do_not_cross_where_the_paper_says():
 
 
 def collapsed(kind, rng, target):
-    """Answers of a model that has learned nothing: all but three are the same, or each is a coin flip."""
+    """Return the answers of a model that has learned nothing: constant except for three, or coin flips."""
     answers = np.ones(len(target), dtype=int)
     if kind == "constant except for three":
         answers[rng.choice(len(target), 3, replace=False)] = 0
@@ -203,7 +207,7 @@ def collapsed(kind, rng, target):
 
 
 def unharmed(measure, kind, task_name, rows, sets):
-    """Five seeds whose answers stay the same whatever is disabled, on a task with both classes equally frequent."""
+    """Yield five seeds whose answers no ablation changes, on a task with balanced classes."""
     target = np.arange(rows) % 2
     for seed in range(1, 6):
         answers = collapsed(kind, np.random.default_rng(seed), target)

@@ -1,4 +1,4 @@
-"""How many seeds or examples decide a claim: by hand, and in worlds in which it must come true."""
+"""The number of seeds or examples that decide a claim, compared with manual computation and simulation."""
 
 import math
 
@@ -16,14 +16,15 @@ FEW = SETTINGS.model_copy(update={"resamples": 300})
 
 
 def of(value, error, spread, degrees=4, seeds=1, **more):
-    """An estimate with this sampling error on 100 examples, and this spread over seeds."""
+    """Return an estimate with this sampling error on 100 examples and this standard deviation over seeds."""
     known = None if spread is None else Spread(spread, degrees, "five seeds")
     return Estimate(value, np.array([value]), np.array([[value]]), None, seeds, 100, known, error, **more)
 
 
 def test_the_number_of_seeds_that_decides_by_hand():
-    # 2 points away, an error of .5, a spread of 3: (t + .842) * 3 / sqrt(n) and 2.802 * .5 = 1.401 must together stay
-    # below 2, so (t + .842) * 3 / sqrt(n) below 1.427: t(35) = 2.030 gives 1.436 for 36, t(36) = 2.028 1.415 for 37
+    # distance 2, sampling error .5, standard deviation 3: the root sum of squares of (t + .842) * 3 / sqrt(n) and
+    # 2.802 * .5 = 1.401 must be below 2, so (t + .842) * 3 / sqrt(n) must be below 1.427; it is 1.436 for 36 seeds
+    # (t(35) = 2.030) and 1.415 for 37 (t(36) = 2.028)
     assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).startswith("37 seeds would decide this with 80% probability")
     assert power(of(-2.0, 0.5, 3.0), (-math.inf, 0), 0.95).startswith("37 seeds")
     assert power(of(5.0, 0.1, 0.1), ABOVE, 0.95).startswith("3 seeds would decide this")
@@ -31,10 +32,11 @@ def test_the_number_of_seeds_that_decides_by_hand():
 
 
 def test_examples_that_are_too_few_are_counted_instead():
-    # 2.802 * .7 = 1.961 must come down to 1: 100 * 1.961 ** 2 = 385
+    # 2.802 * .7 = 1.961 must decrease to 1: 100 * 1.961 ** 2 = 385
     assert power(of(1.0, 0.7, 1e-9, seeds=3), ABOVE, 0.95).startswith("about 385 examples would be needed")
     assert power(of(1.0, 0.7, None, seedless=True), ABOVE, 0.95).startswith("about 385 examples would be needed")
-    # three seeds leave (t(2) + .842) * .2 / sqrt(3) = .594, and the examples may bring the root of 1 - .594 ** 2 = .647
+    # three seeds contribute (t(2) + .842) * .2 / sqrt(3) = .594, so the examples may contribute the square root of
+    # 1 - .594 ** 2 = .647
     assert power(of(1.0, 0.7, 0.2, seeds=3), ABOVE, 0.95).startswith("about 595 examples would")
     assert "385 examples, and more seeds, would" in power(of(1.0, 0.7, 3.0, seeds=3), ABOVE, 0.95)
 
@@ -49,7 +51,7 @@ def test_an_effect_too_small_to_matter_is_decided_by_showing_that():
 
 
 def decided(seeds, *, level, spread, own=0.0, rows=60, worlds=150):
-    """In how many worlds so many seeds decide that a level is above 0."""
+    """Return the fraction of simulated worlds in which this number of seeds shows that the level is above 0."""
     rng, count = np.random.default_rng(5), 0
     for _ in range(worlds):
         examples = rng.normal(size=(rows, 1))
@@ -65,7 +67,7 @@ def decided(seeds, *, level, spread, own=0.0, rows=60, worlds=150):
 
 @pytest.mark.parametrize("spread", [0.4, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_so_many_seeds_decide_four_times_of_five(spread):
-    """The statement against the estimate itself, on seeds and examples that spread as it says."""
+    """The stated number of seeds is compared with simulated seeds and examples of the same variances."""
     said = power(of(0.7, 1 / math.sqrt(60), spread, degrees=8), ABOVE, 0.95)
     assert "seeds would decide this with 80% probability" in said
     seeds = int(said.split()[0])
@@ -75,7 +77,7 @@ def test_so_many_seeds_decide_four_times_of_five(spread):
 
 def test_so_many_examples_decide_four_times_of_five():
     said = power(of(0.2, 1 / math.sqrt(60), 0.02, degrees=8, seeds=3), ABOVE, 0.95)
-    examples = int(said.split()[1]) * 60 // 100  # `of` says that there are 100
+    examples = int(said.split()[1]) * 60 // 100  # `of` assumes 100
     assert decided(3, level=0.2, spread=0.02, rows=examples) == pytest.approx(0.8, abs=0.09)
 
 

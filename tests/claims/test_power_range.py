@@ -1,4 +1,4 @@
-"""The largest number of seeds that a statement of power considers."""
+"""The largest number of seeds that power statements consider."""
 
 import numpy as np
 import pytest

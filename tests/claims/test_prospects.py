@@ -1,4 +1,4 @@
-"""Cases that the task's examples cannot decide even if the model is as published: they are listed, and cost nothing."""
+"""Cases that a task's examples cannot decide even for a model as published: they are listed, but not measured."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ LINE = "cannot be decided on RTE (needs about 1,100 examples)"
 
 
 def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), contradicted=False):
-    """Decided in so many of the runs, with this interval due to RTE's 277 examples alone."""
+    """Return a prospect with this proportion of decided runs and this interval due to RTE's 277 examples alone."""
     outcomes = {name: {"reproduced": decided, "inconclusive": 1 - decided} for name in ("auto", "1", "5")}
     return Prospect(
         worlds=10,
@@ -35,7 +35,7 @@ def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), contradicted=False):
 
 @pytest.fixture(autouse=True)
 def simulated(monkeypatch):
-    """G1 on RTE is decided in one of ten runs, for lack of examples."""
+    """Prospects in which G1 on RTE is decided in one of ten runs, because there are too few examples."""
     prospects_on_record = Prospects(assumptions=(), cases={"G1-rte": prospect(0.1), "G1-mrpc": prospect(0.9)})
     monkeypatch.setattr(prospects, "prospects", lambda: prospects_on_record)
     return prospects_on_record
@@ -53,15 +53,15 @@ def needs(examples):
 @pytest.mark.parametrize(
     ("case", "of", "line"),
     [
-        ("G1-rte", prospect(0.49), LINE),  # 1.4 wide on either side, twice the true value: four times the examples
+        ("G1-rte", prospect(0.49), LINE),  # the half-width 1.4 is twice the true value: four times the examples
         ("G1-rte", prospect(0.5), ""),
-        ("G1-rte", prospect(0.1, interval=(0.1, 1.3)), ""),  # seeds differ too much, not the examples
-        ("G1-rte", prospect(0.1, interval=(-1.4, 0.0)), needs("2,500")),  # the low end is 3 times too far from .7
+        ("G1-rte", prospect(0.1, interval=(0.1, 1.3)), ""),  # the cause is the seed variance, not the examples
+        ("G1-rte", prospect(0.1, interval=(-1.4, 0.0)), needs("2,500")),  # the low end must be 3 times as close to .7
         ("G1-rte", prospect(0.1, truth=0.0), ""),  # no number of examples decides it
         ("G1-rte", prospect(0.1, truth=-0.7, interval=(-2.1, 0.7), contradicted=True), ""),  # it cannot deviate
-        ("G4-rte", prospect(0.1, truth=-0.7, interval=(-2.1, 0.7), contradicted=True), LINE),  # but this can
-        ("B4-rte", prospect(0.1, truth=0.0, interval=(-1.0, 1.0)), LINE),  # against a limit of -.5
-        ("G1-mnli", prospect(0.1), ""),  # it has 9 815 rows
+        ("G4-rte", prospect(0.1, truth=-0.7, interval=(-2.1, 0.7), contradicted=True), LINE),  # but this one can
+        ("B4-rte", prospect(0.1, truth=0.0, interval=(-1.0, 1.0)), LINE),  # the limit is -.5
+        ("G1-mnli", prospect(0.1), ""),  # MNLI has 9 815 rows
     ],
 )
 def test_a_case_is_listed_if_the_interval_due_to_examples_does_not_decide_it(simulated, case, of, line):
@@ -77,10 +77,10 @@ MAPS = "cannot be decided on RTE without annotated maps of bert-base-uncased (be
     [
         ("A3-rte", 0.4, "bert-base-uncased", MAPS),
         ("A3-rte", 0.4, "minilm", ""),  # 242 of its maps were annotated
-        ("A3-rte", 0.4, "mpnet", ""),  # under the name of its packages
+        ("A3-rte", 0.4, "mpnet", ""),  # annotated as all-mpnet-base-v2
         ("A3-rte", 0.6, "bert-base-uncased", ""),
-        ("A5-rte", 0.4, "bert-base-uncased", ""),  # the classifier errs alike before fine-tuning
-        ("A2-rte", 0.4, "bert-base-uncased", ""),  # a figure
+        ("A5-rte", 0.4, "bert-base-uncased", ""),  # a change: the classifier makes the same errors before fine-tuning
+        ("A2-rte", 0.4, "bert-base-uncased", ""),  # a figure, not an order
     ],
 )
 def test_an_order_of_class_shares_that_only_annotated_maps_decide_is_listed(simulated, case, decided, model, line):
@@ -149,7 +149,7 @@ def test_report_lists_it_and_shows_it_in_the_table_and_in_files_without_measurin
     out = run(capsys, "report", *shared, "--task", "rte", "--seeds", 1, "--claim", "E", *files)
     before, table = out.split("4.4 Special tokens")
     listed, _, _ = before.partition(f" {LINE}")
-    assert set(listed.rpartition("6 claims not judged: ")[2].split(", ")) == set(cases[:4])  # E6 needs more
+    assert set(listed.rpartition("6 claims not judged: ")[2].split(", ")) == set(cases[:4])  # E6 needs more examples
     assert "(name one to judge it anyway, unless its band is too wide)" in before
     assert [line.split()[-2:] for line in table.splitlines() if line.startswith("E1")] == [["applicable", "a"]] * 2
     assert f"a: {LINE}" in table

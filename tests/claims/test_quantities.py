@@ -1,4 +1,4 @@
-"""Estimands: separate blocks, inputs without a feature, the needs of a quantity, and when it does not apply."""
+"""Estimands: independent blocks, missing values, required measurements, and quantities that do not apply."""
 
 import dataclasses
 import math
@@ -35,7 +35,7 @@ NAN = math.nan
 def test_an_input_without_the_feature_is_left_out():
     block = np.array([[1.0, NAN], [3.0, 8.0], [NAN, NAN]])
     assert column_means(block, np.ones((1, 3)))[0].tolist() == [2.0, 8.0]
-    # the first row drawn three times, the second once, the third never; and a draw without any of column 2
+    # the first draw has three copies of row 1 and one of row 2; the second draw has no value in column 2
     drawn = column_means(block, np.array([[3.0, 1.0, 0.0], [2.0, 0.0, 1.0]]))
     assert drawn[:, 0].tolist() == [1.5, 1.0]
     assert drawn[0, 1] == 8.0
@@ -44,7 +44,7 @@ def test_an_input_without_the_feature_is_left_out():
 
 def test_a_quantity_that_some_resamples_lack_decides_nothing():
     block = np.full((5, 1), NAN)
-    block[0] = 1.0  # a third of the resamples miss it
+    block[0] = 1.0  # a third of the resamples miss this value
     observed = estimate([Estimand.of(block, lambda mean: mean[..., 0])], SETTINGS)
     assert observed.value == 1.0
     assert np.isnan(observed.replicates).mean() == pytest.approx(0.8**5, abs=0.04)
@@ -73,7 +73,7 @@ def test_seeds_see_the_same_resamples_of_their_examples():
     base = rng.normal(size=(300, 1))
     estimands = [Estimand.of(base + shift, lambda mean: mean[..., 0]) for shift in (0.0, 1.0, 2.0)]
     observed = estimate(estimands, SETTINGS)
-    assert observed.sampling_error == pytest.approx(base.std() / math.sqrt(300), rel=0.1)  # no less for three seeds
+    assert observed.sampling_error == pytest.approx(base.std() / math.sqrt(300), rel=0.1)  # not less for three seeds
     assert observed.spread.std == pytest.approx(1)
 
 
@@ -81,7 +81,7 @@ def test_the_column_with_the_fewest_examples_counts():
     block = np.ones((50, 3))
     block[3:, 1], block[:, 2] = NAN, NAN
     few = Estimand.of(block, lambda mean: mean[..., 0])
-    assert estimate([few], SETTINGS).fewest == 3  # a column that no example has can neither be picked nor decide
+    assert estimate([few], SETTINGS).fewest == 3  # a column without any value is ignored
     alone = Estimand((block[:, :1], block[:40, :1]), lambda a, b: (a - b)[..., 0])
     assert estimate([alone], SETTINGS).fewest == 40
     pairs = Estimand.of(block[:, :1], lambda mean: mean[..., 0], clusters=np.arange(50) // 2)
@@ -96,7 +96,7 @@ def test_a_quantity_without_samples_has_no_sampling_error():
     assert observed.interval(0.95) == pytest.approx((block.mean(), block.mean()))
 
 
-# ---------------------------------------------------------------------- choosing and judging
+# ---------------------------------------------------------------------- cross-fitting
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60))
@@ -118,7 +118,7 @@ def test_the_largest_of_noisy_columns_is_no_larger_where_it_was_not_chosen():
 
 
 def test_a_class_that_two_are_equally_frequent_in_is_held_in_half_of_the_maps():
-    """Chosen and judged on the same maps, one of two equally frequent classes has more than half of them by luck."""
+    """If selected and tested on the same maps, one of two equally frequent classes would exceed half by chance."""
     rng = np.random.default_rng(1)
     shares = [
         read("class-steadiness", measured("patterns", {}, {"special_predicted": rng.integers(2, size=(40, 3, 4))}))
@@ -132,7 +132,7 @@ SHARED = np.arange(ROWS) // 2
 
 
 def of_rows(measure, task_name="rte", **samples):
-    """A measurement of twelve rows of which two share a text each."""
+    """Return a measurement of twelve rows, in pairs that share a text."""
     return dataclasses.replace(measured(measure, {}, samples, task_name), samples=samples | {"cluster": SHARED})
 
 
@@ -158,7 +158,7 @@ def classes(task_name="rte"):
 
 
 def striped(share=1.0):
-    """Maps under the reading `stripes`; a share of the examples has a stripe in every head."""
+    """Return maps under the reading `stripes`; in this fraction of the examples, every head has a stripe."""
     predicted = np.full((ROWS, 3, 4), CLASSES.index("diagonal"))
     predicted[: round(share * ROWS)] = CLASSES.index("vertical")
     return of_rows("patterns", "rte", stripes_predicted=predicted)
@@ -242,7 +242,7 @@ def test_too_few_examples_decide_nothing_however_they_come_out():
 
 
 class Bench:
-    """Hands out empty measurements for the tasks and measures that it has."""
+    """A fake bench that returns empty measurements for the available tasks and measures."""
 
     def __init__(self, tasks=tuple(TASKS), lacks=()):
         self.tasks, self.lacks = tasks, lacks
@@ -265,7 +265,7 @@ def test_a_claim_over_all_tasks_requires_those_with_data():
     assert missing(Bench(("rte",)), case) == "fewer than 2 tasks have data: no mrpc for patterns"
     with pytest.raises(MissingError):
         measure_case(Bench(("rte",)), case, "m", [1])
-    # the published mean is that of all seven tasks, and so must the measured one be
+    # the published mean covers all seven tasks, so the measured one must too
     assert missing(Bench(("rte", "sst2")), of_id("D2-all-mean")) == "no mrpc for scores"
 
 
@@ -308,7 +308,7 @@ def test_the_mean_gap_can_pass_and_fail():
 
 
 def test_the_loss_from_shuffled_words():
-    """Right on 3 of 4 in order and on 1 of 4 shuffled: 50 points; a model that gains by it has a negative loss."""
+    """With 3 of 4 answers correct in order and 1 of 4 shuffled, the loss is 50 points. A gain is a negative loss."""
     target = [1, 1, 0, 0]
     loss = estimand("shuffling-loss", scored([1, 1, 0, 1], target), scored([0, 1, 1, 1], target))
     assert (loss.value, loss.notes) == (50, ("75.0 in order, 25.0 shuffled",))
@@ -329,7 +329,7 @@ def test_the_loss_from_cased_tokenization():
 
 
 def test_marked_figures_equal_the_score_of_a_constant_answer():
-    """Every accuracy and F1 of K19's table 1 against the counts of each class in the validation sets."""
+    """Every accuracy and F1 in K19's table 1 is compared with the class counts of the validation sets."""
     for case in cases("scores"):
         task = TASKS.get(case.task)
         if case.claim.id != "D1" or task is None or task.regression:
@@ -345,7 +345,7 @@ def test_marked_figures_equal_the_score_of_a_constant_answer():
             assert case.figure.constant_answer == equal, case
 
 
-# ---------------------------------------------------------------------- likeness of maps
+# ---------------------------------------------------------------------- similarity of maps
 
 
 def test_correlation_with_a_figure_is_numpys():

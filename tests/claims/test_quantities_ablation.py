@@ -1,4 +1,4 @@
-"""Gains of disabled heads and layers by hand, and what the best of many is by luck."""
+"""Gains from disabling heads and layers, compared with manual computation, and the best of many gains by chance."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from bertsecrets.texts.tasks import TASKS
 
 
 def disabled(predicted, baseline, target, shape, task_name="rte"):
-    """What disabling sets of heads predicts; `shape` is that of the scores, [layer, head] or [layer]."""
+    """Return an ablation with these predictions; `shape` is that of the scores, [layer, head] or [layer]."""
     predicted, target = np.asarray(predicted), np.asarray(target)
     score = (predicted == target).mean(1).reshape(shape)
     samples = {"predicted": predicted, "baseline_predicted": np.asarray(baseline), "target": target}
@@ -24,12 +24,12 @@ def disabled(predicted, baseline, target, shape, task_name="rte"):
 
 
 def right(shares, rows=400):
-    """Predictions that are right on the first so many percent of the examples, where 1 is the truth."""
+    """Return predictions that are correct on the first `shares` percent of the examples; all targets are 1."""
     return np.array([[1] * round(rows * share / 100) + [0] * (rows - round(rows * share / 100)) for share in shares])
 
 
 def heads(shares, shape, baseline=60, rows=400, task_name="rte", seed=None):
-    """Heads with given scores (percent) when disabled; rows in a mixed order, the same for all."""
+    """Return an ablation of heads with these scores (percent) when disabled; all share one random order of rows."""
     order = np.random.default_rng(seed or 0).permutation(rows)
     predicted = right(shares, rows)[:, order]
     return disabled(predicted, right([baseline], rows)[0][order], np.ones(rows, dtype=int), shape, task_name)
@@ -40,43 +40,46 @@ def test_gains_by_hand():
     ablation = disabled(*predictions)
     assert all_gains(ablation).tolist() == [25, -25]
     assert read("mean-head-gain", ablation) == 0
-    # F1 with all truths 1: 2 * .75 / 1.75 against 2 * .5 / 1.5
+    # F1 if all targets are 1: 2 * .75 / 1.75, and 2 * .5 / 1.5 for the baseline
     assert all_gains(disabled(*predictions, "mrpc"))[0] == pytest.approx(100 * (1.5 / 1.75 - 1 / 1.5))
 
 
 def test_each_head_has_a_paired_interval():
-    ablation = heads([60, 50, 70], (1, 3))  # right on nested shares of the same rows
+    ablation = heads([60, 50, 70], (1, 3))  # correct on nested subsets of the same rows
     settings = JudgeParams(confidence=0.95, resamples=2000, seed=2019)
     _, low, high = with_interval(*gains_of(ablation), settings)
-    assert low[0] == high[0] == 0  # nothing changes, whichever rows are drawn
-    error = 1.96 * 100 * np.sqrt(0.1 * 0.9 / 400)  # a tenth of the rows changes, all one way
+    assert low[0] == high[0] == 0  # no change on any resample
+    error = 1.96 * 100 * np.sqrt(0.1 * 0.9 / 400)  # a tenth of the rows change, all in the same direction
     np.testing.assert_allclose([low[1], high[1]], [-10 - error, -10 + error], atol=0.6)
     np.testing.assert_allclose([low[2], high[2]], [10 - error, 10 + error], atol=0.6)
 
 
 def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other_both_ways():
-    # head 1 gains on the first half's rows (even places) alone, head 2 on one row of each half
+    # head 1 gains only on the first half of the rows (even indices), head 2 on one row of each half
     target, base = np.ones(8, dtype=int), np.zeros(8, dtype=int)
     ablation = disabled([[1, 0] * 4, [1, 1, 0, 0, 0, 0, 0, 0]], base, target, (1, 2))
     gain = estimand("best-head-gain", ablation)
-    # the even rows choose head 1, which gains nothing on the odd ones; those choose head 2, which has one even row of 4
+    # even rows select head 1, which gains nothing on odd rows; odd rows select head 2, which gains on 1 of 4 even rows
     assert gain.value == pytest.approx((0 + 25) / 2)
     assert gain.notes[0] == "chosen layer 1 head 1 and layer 1 head 2"
     assert gain.notes[1] == "naive best +50.00 (layer 1 head 1)"
     assert "by chance at 95 % (p " in gain.slow_note()
-    # the odd rows lose one by head 1 and nothing by head 2, the even ones the other way round
+    # head 1 loses an odd row and no even row, head 2 the other way round
     lossy = disabled([[1, 1, 1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 1, 1, 1]], target, target, (1, 2))
     assert estimand("worst-head-gain", lossy).value == 0
 
 
 def test_halves_are_weighted_by_their_size_and_share_no_cluster():
-    """Five rows with one text are one half, three others the other; each is judged by the head that the other picks."""
+    """Five rows that share a text form one half, three other rows the other.
+
+    Each half is tested with the head selected on the other.
+    """
     clusters = np.array([0, 0, 0, 0, 0, 1, 2, 3])
     predicted = [[0, 0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0, 1]]
     ablation = disabled(predicted, np.zeros(8, dtype=int), np.ones(8, dtype=int), (1, 2))
     ablation.samples["cluster"] = clusters
     gain = estimand("best-head-gain", ablation)
-    # the cluster picks head 2, which has 1 of the 3 others; they pick head 1, which has 1 of the cluster's 5
+    # the cluster selects head 2, correct on 1 of the 3 others; they select head 1, correct on 1 of the cluster's 5
     assert gain.value == pytest.approx(100 * (5 / 8 * 1 / 5 + 3 / 8 * 1 / 3))
     assert gain.clusters[0].tolist() == clusters.tolist()
 
@@ -105,7 +108,7 @@ def test_the_best_of_many_noisy_heads_is_positive_by_luck():
 def test_luck_for_one_head_is_the_sign_flip_of_its_differences():
     ablation = disabled([[1, 1, 1, 1, 0]], [0, 0, 0, 1, 1], [1] * 5, (1, 1))
     null = ablation_gains.largest_by_luck(ablation, draws=4000)
-    # differences +1 +1 +1 0 -1, signs at random: sums -4 to 4 in steps of 2, binomial weights
+    # differences +1 +1 +1 0 -1 with random signs: sums from -4 to 4 in steps of 2, with binomial probabilities
     values, counts = np.unique(np.round(null / 20).astype(int), return_counts=True)
     assert values.tolist() == [-4, -2, 0, 2, 4]
     assert (counts / 4000).tolist() == pytest.approx([1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16], abs=0.03)
@@ -200,14 +203,14 @@ def test_a_models_own_frame_heads_are_disabled():
 
 
 def ablated(order, shape, name):
-    """Heads whose scores fall as `order` says: the first is the most harmful to lose."""
+    """Return an ablation of heads whose importance decreases in this order: disabling the first costs most."""
     shares = np.empty(len(order))
     shares[order] = np.linspace(20, 60, len(order))
     return heads(shares, shape, rows=1000, task_name=name, seed=len(name))
 
 
 def test_the_same_pair_of_heads_is_found_on_both_tasks():
-    # one dimension of correlation is as good as accuracy here: both tasks are scored as classes
+    # QNLI stands in for STS-B: accuracy serves as well as a correlation
     named = [3 * 12 + 0, 1 * 12 + 11]
     rest = [i for i in range(144) if i not in named]
     one, other = ablated([*named, *rest], (12, 12), "rte"), ablated([*named[::-1], *rest[::-1]], (12, 12), "qnli")
@@ -226,7 +229,7 @@ def test_the_same_pair_of_heads_is_found_on_both_tasks():
 
 
 def test_the_choice_of_the_shared_pair_is_as_doubtful_as_its_judgement():
-    """If all heads are equal, other examples choose another pair, and other ones rank it differently."""
+    """If all heads are equal, both the selected pair and its ranks depend on the examples."""
     rng = np.random.default_rng(6)
     right = np.ones(200, dtype=int)
     ablations = [disabled(rng.random((40, 200)) > 0.1, right, right, (4, 10), name) for name in ("rte", "qnli")]
@@ -236,14 +239,14 @@ def test_the_choice_of_the_shared_pair_is_as_doubtful_as_its_judgement():
     chosen_again = pair.statistic(*means)
     judged_again = [pair.statistic(means[0], fixed[1]), pair.statistic(fixed[0], means[1])]
     assert chosen_again.shape == (300,)
-    # each task chooses one pair and judges the other's: with one of both resampled, half of the doubt is left
+    # each task selects a pair and ranks that of the other; resampling only one task keeps half of the uncertainty
     assert max(each.std() for each in judged_again) < chosen_again.std()
-    assert chosen_again.std() > 12.5  # points of 100; 11.1 with the pairs of the measured examples
+    assert chosen_again.std() > 12.5  # points of 100; 11.1 if the pairs of the original examples are kept
 
 
 def test_a_tie_stands_between():
     even = heads([60] * 10, (2, 5))
-    assert read("shared-harm-rank", (even, even)) == pytest.approx(45)  # nine ties, half of them above
+    assert read("shared-harm-rank", (even, even)) == pytest.approx(45)  # nine ties, half of which count as above
 
 
 def test_the_correlation_with_figure_8():
@@ -259,20 +262,20 @@ def test_the_correlation_with_figure_8():
 
 
 def test_a_claim_over_kinds_is_about_the_least_of_them():
-    """Means over two heads, baseline 60: +5, +1, -3 and +10; the worst of two: 0, -4, -8 and +5."""
+    """The baseline is 60. The mean gains of two heads are +5, +1, -3 and +10; the worst gains are 0, -4, -8 and +5."""
     kinds = [heads(shares, (1, 2)) for shares in ([60, 70], [56, 66], [52, 62], [65, 75])]
     of_kinds = estimand("mean-head-gain-of-kinds", *kinds)
     assert of_kinds.value == pytest.approx(-3)
     assert of_kinds.parts.tolist() == pytest.approx([read("mean-head-gain", ablation) for ablation in kinds])
     assert of_kinds.notes == ("uniform +5.00, zero +1.00, mean -3.00, resampled +10.00",)
-    assert read("worst-head-gain-of-kinds", *kinds) == pytest.approx(5, abs=1.5)  # the most: it must be below 0
+    assert read("worst-head-gain-of-kinds", *kinds) == pytest.approx(5, abs=1.5)  # the largest: it must be below 0
     assert estimand("best-head-gain-of-kinds", *kinds).parts.tolist() == pytest.approx(
         [read("best-head-gain", ablation) for ablation in kinds]
     )
 
 
 def test_one_kind_that_says_otherwise_decides():
-    """G9 holds where all four kinds say so; about all heads it deviates where one surely says the opposite."""
+    """G9 is reproduced if all four kinds agree. The claim about all heads deviates if one clearly contradicts it."""
     helps, hurts = heads([75, 70], (1, 2), rows=900), heads([45, 50], (1, 2), rows=900)
     assert verdict("G9-rte-mean", helps, helps, helps, helps).outcome == "reproduced"
     assert verdict("G9-rte-mean", helps, helps, hurts, helps).outcome == "deviates"
@@ -287,7 +290,7 @@ def test_one_kind_that_says_otherwise_decides():
 def test_the_most_harmful_heads_of_all_kinds_are_compared_with_those_of_uniform_weights():
     shares = np.linspace(59, 20, 40)
     same, reverse = heads(shares, (4, 10), rows=2000), heads(shares[::-1], (4, 10), rows=2000)
-    # the two worst have 0 and 1 of 40 heads before them, or where the order is reversed 39 and 38
+    # 0 and 1 of 40 heads are worse than the two worst, or 39 and 38 in the reversed order
     ranks = estimand("shared-harm-rank-of-kinds", same, same, reverse, same)
     assert ranks.parts.tolist() == pytest.approx([1.25, 96.25, 1.25])
     assert ranks.value == pytest.approx(96.25)
@@ -298,7 +301,7 @@ def test_the_most_harmful_heads_of_all_kinds_are_compared_with_those_of_uniform_
 
 
 def test_without_attention_the_score_is_that_of_all_heads_disabled_at_once():
-    """Right on 48.8 % where P20's five seeds are; the target is 1 throughout."""
+    """48.8 % of the answers are correct, as in P20's five seeds; all targets are 1."""
     as_published = heads([48.8], (1,), rows=1000)
     judgement = verdict("G8-rte", as_published)
     assert (judgement.observed, judgement.outcome) == (pytest.approx(48.8), "reproduced")
@@ -307,7 +310,7 @@ def test_without_attention_the_score_is_that_of_all_heads_disabled_at_once():
 
 
 def test_p20s_scores_without_attention_are_the_published_ones():
-    """As the study's repository gives them, in points: mean and standard deviation over five seeds."""
+    """From the study's repository: mean and standard deviation over five seeds, in points."""
     cited = {
         "mrpc": (31.7, 0.1), "stsb": (6.1, 2.5), "sst2": (64.1, 5.3), "qqp": (63.1, 0.3),
         "rte": (48.8, 3.2), "qnli": (52.7, 1.7), "mnli": (36.3, 0.6),

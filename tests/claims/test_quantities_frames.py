@@ -1,4 +1,4 @@
-"""Quantities of frame-semantic heads by hand: identity of the best two, gaps, figure 3, the paper's example."""
+"""Quantities of frame-semantic heads, checked by hand: the best two heads, gaps, figure 3, and the paper's example."""
 
 import math
 from dataclasses import replace
@@ -17,7 +17,7 @@ KINDS = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zi
 
 
 def paper_like(noise=0.02, sentences=473, swap=False, **more):
-    """Frame heads with figure 3's means, a little different in every sentence; `swap` names other heads the best."""
+    """Return frame heads with figure 3's means and noise in every sentence; `swap` makes other heads the best."""
     grid = np.array(published_figures()["fig3_frame_notebook"])
     if swap:
         grid = grid[::-1]
@@ -28,12 +28,12 @@ def paper_like(noise=0.02, sentences=473, swap=False, **more):
 
 
 def of_sentences(found, own=True):
-    """The measurement as one of the paper's own sentences, or of others."""
+    """Return the measurement, marked as made on the paper's own sentences or on others."""
     return replace(found, values={**found.values, "sentences": FRAME_DIGEST if own else "another"})
 
 
 def frames(*grids):
-    """Frame heads of a few sentences, all pairings equal."""
+    """Return frame heads for a few sentences, the same for all pairings."""
     return of_sentences(gridded("frame-heads", "all", **dict.fromkeys(KINDS, np.array(grids, dtype=float))))
 
 
@@ -49,7 +49,7 @@ def test_the_lead_of_named_heads_by_hand():
 )
 def test_figure_3_itself_reproduces_and_other_heads_do_not(name):
     assert verdict(name, paper_like()).outcome == "reproduced"
-    if name not in ("B3-all-gap", "B2-all-next"):  # which do not say which heads they are
+    if name not in ("B3-all-gap", "B2-all-next"):  # these do not name the heads
         assert verdict(name, paper_like(swap=True)).outcome == "deviates"
 
 
@@ -81,7 +81,7 @@ def test_the_weight_of_a_head_and_of_a_rank():
 
 
 def shifted(by, sentences=473, **how):
-    """Figure 3's means, all a little larger."""
+    """Return frame heads as in figure 3, with `by` added to all weights."""
     like = paper_like(sentences=sentences, **how)
     moved = gridded("frame-heads", "all", **{kind: sample + by for kind, sample in like.samples.items()})
     return of_sentences(moved, own=sentences == 473)
@@ -95,7 +95,7 @@ def test_other_sentences_are_not_the_papers_even_if_there_are_473_of_them():
 
 
 def test_on_the_papers_own_sentences_a_figure_has_no_error_but_rounding():
-    """Same weights, same sentences: no number of them makes up for a wrong extraction, however much they differ."""
+    """Weights and sentences are the paper's own, so variation between sentences cannot excuse an extraction error."""
     rounded = verdict("B2-all-l7h6", shifted(0.0004, noise=0.1))
     assert rounded.outcome == "reproduced"
     assert rounded.interval == pytest.approx((0.2094, 0.2094))
@@ -115,7 +115,7 @@ def test_a_band_grows_only_with_the_error_of_the_measurement():
     assert few.interval[1] - few.interval[0] == pytest.approx(
         2 * (nearly_all.interval[1] - nearly_all.interval[0]), rel=0.2
     )
-    # the variance of four times fewer is four times as large, that of the paper's 473 does not change
+    # with a quarter of the sentences, the variance is four times as large; that of the paper's 473 does not change
     widths = [judgement.band[1] - judgement.band[0] for judgement in (nearly_all, few)]
     assert widths[1] == pytest.approx(widths[0] * math.sqrt((4 + 1) / (1 + 1)), rel=0.2)
 
@@ -137,7 +137,7 @@ def test_the_gap_in_spreads_by_hand():
 
 
 def test_no_two_equal_heads_stand_out():
-    """More than one spread above the third is rare among equal heads, as the claim says."""
+    """Among equal heads, the second is rarely more than one standard deviation above the third, as the claim states."""
     rng = np.random.default_rng(1)
     gaps = np.array([read("frame-gap-in-spread", frames(rng.normal(size=(12, 12)))) for _ in range(400)])
     assert (gaps > 1).mean() < 0.01
@@ -146,9 +146,9 @@ def test_no_two_equal_heads_stand_out():
 
 
 def test_figure_3_is_compared_as_it_is_and_on_its_own_sentences_alone():
-    """Noise lowers the correlation of resampled sentences, and that of other ones, but not the truth."""
+    """Noise lowers the correlation on resampled or other sentences, although the true map is the same."""
     noisy = paper_like(noise=0.2)
-    assert (noisy.sample("max_weight").std(0) / np.sqrt(473)).mean() > 0.009  # heads themselves spread by .038
+    assert (noisy.sample("max_weight").std(0) / np.sqrt(473)).mean() > 0.009  # the heads' standard deviation is .038
     on_own_sentences = verdict("B6-all", noisy)
     assert (on_own_sentences.outcome, on_own_sentences.interval) == ("reproduced", (pytest.approx(1), pytest.approx(1)))
     fewer = verdict("B6-all", paper_like(noise=0.2, sentences=100))
@@ -165,7 +165,7 @@ def test_ranks_are_compared_by_spearman():
 
 
 def example(weight, he=0.1, rest=0.1):
-    """The example sentence; the row of "he" gives a weight to every word in layer 7 head 6, others .1."""
+    """Return the example sentence with this weight from "he" to every word in layer 7 head 6, and .1 in other heads."""
     grids = {}
     for name, own in {**dict.fromkeys(("was", "becoming", "agitated", "sep"), weight), "he": he, "rest": rest}.items():
         grid = np.full((12, 12), 0.1)

@@ -1,4 +1,4 @@
-"""Shares of pattern classes by hand: their change in fine-tuning, figure 2 over tasks, and the tokens with stripes."""
+"""Shares of pattern classes, checked by hand: change in fine-tuning, figure 2 over tasks, and tokens with stripes."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from bertsecrets.types import Subject
 
 
 def shares(*by_class, errors=0.0):
-    """Expected shares of the five classes, the same in each of 40 examples, with errors of annotated heads."""
+    """Return expected shares of the five classes, the same in 40 examples, with equal errors on all annotated heads."""
     samples = {
         "special_predicted": np.zeros((40, 3, 4), dtype=int),
         "special_expected": np.tile(by_class, (40, 1)),
@@ -47,7 +47,7 @@ def test_stripes_are_counted_by_the_token_on_which_they_stand():
     patterns = measured("patterns", {}, {"stripes_predicted": predicted})
     bright = np.zeros((40, 3, 4))
     bright[:5] = bright[15:20] = 1  # half of the maps with a stripe
-    bright[30:] = 1  # maps without one do not count
+    bright[30:] = 1  # maps without a stripe do not count
     special = gridded("special-tokens", brightest=bright)
     assert read("stripes-on-special-tokens", special, patterns) == pytest.approx(50)
     bright[10:15] = 1
@@ -56,7 +56,7 @@ def test_stripes_are_counted_by_the_token_on_which_they_stand():
 
 
 def of_tasks(**heterogeneous):
-    """Shares by task, of which so many percent are heterogeneous and the rest vertical."""
+    """Return shares by task with these percentages of heterogeneous maps; the rest are vertical."""
     return tuple(
         replace(shares(1 - share / 100, 0, 0, 0, share / 100), subject=Subject("m", task, "pretrained", 1))
         for task, share in heterogeneous.items()
@@ -90,9 +90,9 @@ def test_the_difference_from_figure_2_is_averaged_over_tasks_without_sign():
 
 def test_the_difference_from_figure_2_may_be_that_of_two_readers():
     std, degrees = reader_spread(shipped_reader_shares("special"), ["heterogeneous"])
-    reach = 2.5706 * 100 * std * np.sqrt(1.5) + 0.5  # Student's t with 5 degrees of freedom, one reader against two
+    reach = 2.5706 * 100 * std * np.sqrt(1.5) + 0.5  # Student's t with 5 degrees of freedom, one reader and two
     assert degrees == 5
-    assert of_id("A2-all-mean").figure.doubt == pytest.approx(100 * std * np.sqrt(1.5))  # not a seventh of it
+    assert of_id("A2-all-mean").figure.doubt == pytest.approx(100 * std * np.sqrt(1.5))  # not reduced by averaging
     assert verdict("A2-all-mean", off_by(reach - 0.1)).outcome == "reproduced"
     assert verdict("A2-all-mean", off_by(reach + 0.1)).outcome == "deviates"
 
@@ -117,7 +117,7 @@ def test_stripes_come_from_pretraining_if_the_same_maps_have_them_before():
     diagonal, vertical, both = (CLASSES.index(name) for name in ("diagonal", "vertical", "vertical-diagonal"))
     after, before = np.full((40, 3, 4), diagonal), np.full((40, 3, 4), diagonal)
     after[:20] = vertical
-    before[5:30] = both  # 15 of the 20 striped ones, and others that lose the stripe
+    before[5:30] = both  # 15 of the 20 striped maps, and others that lose the stripe
     maps = [measured("patterns", {}, {"stripes_predicted": predicted}) for predicted in (after, before)]
     assert read("stripes-from-pretraining", *maps) == pytest.approx(75)
     assert verdict("E6-rte-pretrained", *maps).outcome == "reproduced"
@@ -128,7 +128,7 @@ def test_stripes_come_from_pretraining_if_the_same_maps_have_them_before():
 
 @pytest.fixture
 def errs_by_ten_points(monkeypatch):
-    """Eight encoders, on which a classifier trained without them takes 10 % too many or too few maps for vertical."""
+    """Fake errors on eight held-out encoders: the classifier labels 10 % too many or too few maps as vertical."""
     errors = np.array([[0.1, 0, 0, 0, -0.1], [-0.1, 0, 0, 0, 0.1]] * 4)
     monkeypatch.setattr(quantities, "left_out_errors", lambda reading: errors)
 
@@ -142,7 +142,7 @@ def of_encoder(model, *by_task):
 
 
 def of_one_more(spread, *, count=8):
-    """Half the width of the 95 % prediction interval for one more encoder (Student's t), given those of the sample."""
+    """Return the half-width of the 95 % prediction interval (Student's t) for one more encoder, given `count`."""
     return t.ppf(0.975, count - 1) * spread * np.sqrt(count / (count - 1)) * np.sqrt(1 + 1 / count)
 
 
@@ -160,8 +160,8 @@ def test_the_error_on_another_encoder_is_the_same_on_every_task(errs_by_ten_poin
     by_task = of_encoder("bert-base-uncased", *of_tasks(mrpc=57.7, stsb=82.9, sst2=70.7, rte=65.0))  # 30 above figure 2
     difference = estimand("figure-2-difference", by_task, **HETEROGENEOUS)
     low, _ = estimate([difference], SETTINGS).interval(0.95)  # the high end is clipped: no share exceeds 100 %
-    assert (difference.value, low) == pytest.approx((30, 30 - of_one_more(10)), abs=2)  # not half as wide
-    assert verdict("A2-all-rank", by_task).outcome == "reproduced"  # it moves all tasks alike
+    assert (difference.value, low) == pytest.approx((30, 30 - of_one_more(10)), abs=2)  # not halved by averaging
+    assert verdict("A2-all-rank", by_task).outcome == "reproduced"  # it shifts all tasks equally
 
 
 def test_the_band_of_a_share_includes_the_classifiers_error(errs_by_ten_points):
@@ -170,7 +170,7 @@ def test_the_band_of_a_share_includes_the_classifiers_error(errs_by_ten_points):
         (patterns,) = of_encoder(model, shares(0.65, 0, 0, 0, 0.35))
         low, high = verdict("A2-rte", patterns).band
         widths.append(high - low)
-    assert widths[0] == pytest.approx(2 * (2.5706 * 6.52 + 0.5), abs=0.1)  # readers alone
+    assert widths[0] == pytest.approx(2 * (2.5706 * 6.52 + 0.5), abs=0.1)  # only readers
     spread = np.hypot(6.52, 10)
     degrees = spread**4 / (6.52**4 / 5)  # Welch-Satterthwaite
     assert widths[1] == pytest.approx(2 * (t.ppf(0.975, degrees) * spread + 0.5), rel=0.05)

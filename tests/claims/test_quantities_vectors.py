@@ -1,4 +1,4 @@
-"""What fine-tuning does to layers, to the geometry of vectors and to classes (claims I9), by hand."""
+"""Effects of fine-tuning on layers, vector geometry and class separation (claims I9), checked by hand."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ PAIRS = 120
 
 
 def vectors(centred, same=None, initialisation="pretrained"):
-    """Cosines of pairs [pair, layer], as every other row of a measurement, after a column for the embeddings."""
+    """Return a measurement with these cosines [pair, layer] in every other row, after a column for the embeddings."""
     sample = np.full((2 * PAIRS, 1 + centred.shape[1]), np.nan)
     sample[::2, 0], sample[::2, 1:] = 0.9, centred
     marks = np.full(2 * PAIRS, np.nan)

@@ -1,4 +1,4 @@
-"""Quantities of special tokens, features and relations by hand; inputs without a feature are left out."""
+"""Quantities of special tokens, features and relations, checked by hand; inputs without a feature are excluded."""
 
 import math
 
@@ -17,7 +17,7 @@ NAN = math.nan
 
 
 def special(name, mean, examples=50, spread=0.01, **more):
-    """Special tokens of a task with the same attention in all heads, plus some noise over examples."""
+    """Return attention to special tokens on a task, the same in all heads, with noise over examples."""
     rng = np.random.default_rng(len(name))
     noise = spread * rng.normal(size=(examples, 1, 1)) * np.ones((examples, 2, 3))
     kinds = {"cls": 0.1, "sep": mean, "sep_sum": 2 * mean, **more}
@@ -64,20 +64,20 @@ def test_the_correlation_with_figure_6():
 
 
 def features(task_name="rte", **kinds):
-    """Attention by kind of word; to kinds that are not given it is .01 in every head."""
+    """Return attention by kind of word, with .01 in every head for kinds that are not given."""
     rest = dict.fromkeys(LINGUISTIC, np.full(np.shape(next(iter(kinds.values()))), 0.01))
     return gridded("features", task_name, **rest | kinds)
 
 
 def test_the_head_that_grows_most_is_chosen_on_one_half_and_judged_on_the_other_both_ways():
-    # two heads, four examples; on the even ones the first head grows by 1, on the odd ones by .25
+    # two heads, four examples; head 1 grows by 1 on even examples and by .25 on odd ones
     after = np.zeros((4, 1, 2))
     after[:, 0, 0], after[:, 0, 1] = [1, 0.25, 1, 0.25], [0.5, 0.5, 0.5, 0.5]
     before = np.zeros_like(after)
     growth = estimand("best-feature-growth", features(noun=after), features(noun=before), kinds=["noun"])
-    # the even ones choose head 1, which grows by .25 on the odd ones; these choose head 2, which grows by .5
+    # even examples select head 1, which grows by .25 on odd ones; odd ones select head 2, which grows by .5
     assert growth.value == pytest.approx((0.25 + 0.5) / 2)
-    # the even ones choose head 2 as that which loses most (-.5 on the odd ones), the odd ones head 1 (-1)
+    # for the largest decrease, even examples select head 2 (-.5 on odd ones), and odd ones select head 1 (-1)
     assert growth.notes == (
         "noun layer 1 head 1 and layer 1 head 2: +0.3750, other words there +0.0000, largest decrease -0.7500, "
         "naive best +0.6250, 4 inputs",
@@ -85,7 +85,7 @@ def test_the_head_that_grows_most_is_chosen_on_one_half_and_judged_on_the_other_
     one_text = features(noun=after)
     one_text.samples["cluster"] = np.array([0, 1, 0, 0])  # three rows share a text, so they are one half
     growth = estimand("best-feature-growth", one_text, features(noun=before), kinds=["noun"])
-    # they choose head 1 (.75 on average), which grows by .25 on row 2; that row chooses head 2, which grows by .5
+    # they select head 1 (.75 on average), which grows by .25 on row 2; row 2 selects head 2, which grows by .5
     assert growth.value == pytest.approx((0.25 + 3 * 0.5) / 4)
 
 
@@ -96,12 +96,12 @@ def test_growth_leaves_out_inputs_without_the_feature():
     pair = [features(object=after), features(object=before)]
     assert read("best-feature-growth", *pair, kinds=["object"]) == pytest.approx((0.2 + 0.1 + 0.2 + 0.2) / 4)
     pair = [features(noun=noun, object=after), features(noun=noun - 0.4, object=before)]
-    assert read("best-feature-growth", *pair, kinds=["noun", "object"]) == pytest.approx(0.175)  # the lesser
+    assert read("best-feature-growth", *pair, kinds=["noun", "object"]) == pytest.approx(0.175)  # the smaller
 
 
 def test_growth_counts_as_far_as_it_exceeds_that_of_other_words_and_the_largest_decrease():
     zero = np.zeros((4, 1, 3))
-    noun = zero + np.array([0.3, 0.0, -0.1])  # head 1 grows, head 3 loses
+    noun = zero + np.array([0.3, 0.0, -0.1])  # attention increases in head 1 and decreases in head 3
     others = {
         "verb": zero + np.array([0.1, 0, 0]),
         "pronoun": zero + np.array([0.3, 0, 0]),
@@ -139,13 +139,13 @@ def grown(by, present=1.0, examples=200):
 
 def test_growth_passes_fails_and_does_not_take_luck_for_growth():
     assert verdict("E3-rte", *grown(0.02)).outcome == "reproduced"
-    assert verdict("E3-rte", *grown(0.0)).outcome == "deviates"  # the largest of 12 is positive, but by luck
+    assert verdict("E3-rte", *grown(0.0)).outcome == "deviates"  # the largest of 12 is positive, but by chance
     assert "naive best +0.0" in verdict("E3-rte", *grown(0.0)).reason
     after, before = grown(0.0)
     shrunk = features(**{kind: sample - 0.05 for kind, sample in after.samples.items()})
     assert verdict("E3-rte", shrunk, before).outcome == "deviates"
     more = features(**{kind: sample + 0.05 for kind, sample in after.samples.items()})
-    assert verdict("E3-rte", more, before).outcome == "deviates"  # to all words
+    assert verdict("E3-rte", more, before).outcome == "deviates"  # attention to all words grows
     assert verdict("E3-qnli-negation", *grown(0.05, present=0.3)).outcome == "reproduced"
 
 
@@ -159,7 +159,7 @@ def test_a_feature_that_no_input_has_decides_nothing():
 
 
 def heads(**kinds):
-    """Attention by kind of 1 x 2 heads, equal in 40 examples; negation in none."""
+    """Return attention by kind of word in 1 x 2 heads, equal in 40 examples; no example has a negation."""
     samples = {kind: np.tile(np.array(each, dtype=float), (40, 1, 1)) for kind, each in kinds.items()}
     rest = {kind: np.full((40, 1, 2), 0.01) for kind in ("verb", "pronoun", "subject", "object")}
     return features("qqp", **{"negation": np.full((40, 1, 2), NAN)} | rest | samples)
@@ -178,12 +178,12 @@ def test_features_beside_special_tokens_by_hand():
 
 
 def in_inputs(count, of=40):
-    """Each number in so many inputs; the others do not have it."""
+    """Return a function that repeats each number in `count` of `of` inputs, with NaN in the others."""
     return lambda each: np.where(np.arange(of)[:, None, None] < count, np.array(each, dtype=float), NAN)
 
 
 def test_a_kind_that_few_inputs_have_decides_nothing_among_kinds():
-    """Three inputs with a strong negation would make it the most attended kind."""
+    """Three inputs with high attention to negations would otherwise make these the most attended kind."""
     three, thirty = (
         features("qqp", cls=always([[0.5, 0.5]]), sep=always([[0.5, 0.5]]), negation=some([[0.4, 0.1]]),
                  **{kind: always([[0.1, 0.1]]) for kind in ("noun", "verb", "pronoun", "subject", "object")})
@@ -197,13 +197,13 @@ def test_a_kind_that_few_inputs_have_decides_nothing_among_kinds():
 
 def test_a_claim_about_a_kind_that_few_inputs_have_is_inconclusive():
     rows = {"cls": [0.1] * 40, "sep": [0.3] * 40, "punctuation": [0.4] * 25 + [NAN] * 15}
-    assert verdict("F2-mrpc", cls_rows(**rows)).outcome == "reproduced"  # over [CLS] alone
+    assert verdict("F2-mrpc", cls_rows(**rows)).outcome == "reproduced"  # compared only with [CLS]
     of_punctuation = verdict("F2-rte-punctuation", cls_rows(**rows))
     assert (of_punctuation.outcome, "fewer than 30 examples" in of_punctuation.reason) == ("inconclusive", True)
 
 
 def cls_rows(task_name="mrpc", **kinds):
-    """The last layer's [CLS] row by kind: values of examples, equal in two heads up to sign-free noise."""
+    """Return the last layer's [CLS] row by kind of token, from values per example that are equal in two heads."""
     samples = {f"cls_row_{kind}": np.stack([each, each], axis=1).astype(float) for kind, each in kinds.items()}
     return measured("features", {}, samples, task_name)
 
@@ -240,13 +240,16 @@ def test_the_correlation_with_figure_7():
     assert (rare.outcome, "left out: negation (in 3 inputs)" in rare.reason) == ("reproduced", True)
 
 
-# ---------------------------------------------------------------------- heads of relations
+# ---------------------------------------------------------------------- relation heads
 
 
 def relations(best, diagonal, lacking=0):
-    """Eighty inputs, ten heads: which is best at each relation, and of how many inputs its map is diagonal.
+    """Return relation weights and pattern classes of ten heads on eighty inputs.
 
-    The first inputs have no verb. Maps that are not diagonal are vertical.
+    Args:
+        best: Best head for each relation.
+        diagonal: By head, the number of inputs with a diagonal map, and its class. Other maps are vertical.
+        lacking: Number of inputs at the start that have no verb.
     """
     weights = {}
     for name, head in zip(("verb_subject", "noun_pronoun", "subject_verb", "pronoun_noun"), best, strict=True):

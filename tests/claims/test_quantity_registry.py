@@ -1,4 +1,4 @@
-"""Registration of quantities: what is refused, what is checked, and what other tasks do not change."""
+"""Registration of quantities: invalid arguments and needs, missing values, and additional tasks."""
 
 import pytest
 from calls import started
@@ -15,7 +15,7 @@ from bertsecrets.types import Measurement
 
 @pytest.fixture
 def own():
-    """A quantity of this test, which is taken away again."""
+    """Register a quantity for this test only."""
 
     @quantity("test-mean", unit="points", scores=Need("scores"))
     def mean(scores: Measurement, add: float, times: float = 1.0) -> Estimand:
@@ -84,7 +84,7 @@ def test_a_missing_value_is_reported_where_it_is_read():
 
 @pytest.mark.slow
 def test_an_eighth_task_changes_no_published_mean():
-    """K19's means are those of its seven tasks, whatever the suite may come to know."""
+    """K19's means cover its seven tasks, even if tasks are added."""
     process = started(
         """
         from dataclasses import replace

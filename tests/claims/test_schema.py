@@ -1,4 +1,4 @@
-"""What `expected/` holds, and how a mistake in it is named."""
+"""Contents of `expected/`, and error messages for mistakes in it."""
 
 import re
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_the_measures_own_claims_read_that_measure_first():
 def test_every_task_and_band_makes_sense():
     for case in cases():
         limits = band(case, load_settings().judge.confidence)
-        if limits is None:  # it depends on the seeds alone, so it is not known before they are
+        if limits is None:  # it depends on the seed variance, which is not known in advance
             assert case.claim.expect.kind == "around"
             assert case.figure.seed_std is None
             assert not case.claim.seedless
@@ -90,7 +90,7 @@ def test_every_task_and_band_makes_sense():
 
 
 def test_table_1_is_copied_right():
-    """Every accuracy cell of K19's table 1, entered here a second time."""
+    """Every score in K19's table 1, entered a second time."""
     columns = {
         "untrained": {"mrpc": 31.6, "stsb": 33.1, "sst2": 49.1, "qqp": 60.9, "rte": 52.7, "qnli": 52.8, "mnli": 31.7},
         "random": {"mrpc": 68.3, "stsb": 2.9, "sst2": 80.5, "qqp": 63.2, "rte": 52.7, "qnli": 49.5, "mnli": 61.0},
@@ -153,7 +153,7 @@ def test_a_letter_selects_its_family_except_claims_on_request():
 
 
 def test_every_name_that_is_printed_is_understood():
-    """The name of every claim, and of its case on the first task; the others differ in the task alone."""
+    """Checked for every claim and its case on the first task; the other cases differ only in the task."""
     for claim in load_claims():
         assert set(claim.case_ids) <= {str(case) for case in find_cases(claim.name)}
         for case in claim.cases[:1]:
@@ -308,7 +308,7 @@ def test_an_unknown_relative_claim_is_named_with_its_line(tmp_path):
 
 
 def test_seeds_make_no_difference_to_the_encoder_of_an_untrained_model():
-    """Its classifier is random, and differs from seed to seed."""
+    """Only its random classifier differs between seeds."""
     bare = {claim.name for claim in load_claims() if claim.implemented and claim.seedless}
     assert {"I2", "I2-rises", "B1"} <= bare
     assert not {"I2-after", "C3", "D1-untrained"} & bare

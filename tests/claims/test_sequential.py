@@ -1,4 +1,4 @@
-"""Interim analyses: how many there are, at which level, which claims stay open, and how often that is wrong."""
+"""Interim analyses: schedule, confidence levels, open claims, and error rates."""
 
 from collections import Counter
 from dataclasses import replace
@@ -26,7 +26,10 @@ LAST = ANALYSES[-1]
 
 
 def growth(effect: float, seeds: int = LAST, *, ratio: float = 0.5, examples: int = 200, rng=5) -> list:
-    """Attention to [SEP] that grows by an effect, on some seeds that spread by `ratio`; in sds of the examples."""
+    """Return attention to [SEP] that grows by `effect`, on seeds with a standard deviation of `ratio`.
+
+    Both are in standard deviations of the examples.
+    """
     rng = np.random.default_rng(rng)
     drawn = effect + rng.normal(size=(1, examples)) + ratio * rng.normal(size=(seeds, 1))
     drawn = 0.5 + 0.1 * (drawn + 0.5 * rng.normal(size=(seeds, examples)))
@@ -35,16 +38,16 @@ def growth(effect: float, seeds: int = LAST, *, ratio: float = 0.5, examples: in
 
 
 def _sep(paid: np.ndarray, seed: int, initialisation="pretrained"):
-    """Attention to [SEP] of a model of three layers with one head."""
+    """Return attention to [SEP] in a model of three layers with one head each."""
     grid = np.repeat(paid, 3).reshape(-1, 3, 1)
     return measured("special-tokens", {"sep": grid.mean(0)}, {"sep": grid}, seed=seed, initialisation=initialisation)
 
 
 def scores(seeds: int, *, level=64.0, std: float, examples=277, rng: np.random.Generator, collapse=0.0) -> list:
-    """Predictions of seeds that are right in so many percent of the examples, give or take `std` points.
+    """Return predictions of seeds with an accuracy of `level` percent and a standard deviation of `std` points.
 
     Args:
-        collapse: the share of seeds that give every example the same answer.
+        collapse: Probability that a seed gives every example the same answer.
     """
     target = np.arange(examples) % 2
     own, seen = rng.normal(size=(seeds, examples)), rng.normal(size=(1, examples))
@@ -61,22 +64,22 @@ def scores(seeds: int, *, level=64.0, std: float, examples=277, rng: np.random.G
 
 
 def figure(published: float) -> Case:
-    """The claim about RTE's score, with another published figure."""
+    """Return the claim about RTE's score with another published figure."""
     own = SCORES.figure.model_copy(update={"published": published})
     return Case(SCORES.claim.model_copy(update={"tasks": {"rte": own}}), "rte")
 
 
 def seeds_of(verdict) -> int:
-    """How many seeds a verdict rests on."""
+    """Return the number of seeds that a verdict is based on."""
     return len({measurement.subject.seed for measurement in verdict.measurements})
 
 
-# ---------------------------------------------------------------------- the level
+# ---------------------------------------------------------------------- confidence level
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95])
 def test_all_analyses_of_an_order_together_keep_the_confidence(confidence):
-    """By another way: the chance that the means after 3, 4 and 5 seeds all stay within their bounds."""
+    """Computed independently: the probability that the means after 3, 4 and 5 seeds all stay within their bounds."""
     bound = norm.isf((1 - interim_confidence(confidence)) / 2)
     means = np.sqrt(np.minimum.outer(ANALYSES, ANALYSES) / np.maximum.outer(ANALYSES, ANALYSES))
     ends = np.full(len(ANALYSES), bound)
@@ -158,7 +161,7 @@ def test_a_figure_may_deviate_before_the_last_analysis():
     assert verdict.remarks[0] == f"analysis after {seeds_of(verdict)} of at most 5 seeds (99.5 % interval)"
 
 
-# ---------------------------------------------------------------------- what stays open
+# ---------------------------------------------------------------------- open claims
 
 
 def test_claims_that_more_seeds_could_decide_are_open():
@@ -166,7 +169,7 @@ def test_claims_that_more_seeds_could_decide_are_open():
 
 
 def test_a_negligible_effect_is_found_however_few_seeds_doubt_it():
-    """An effect of 0 is undecided after three seeds, and shown to be smaller than matters by five."""
+    """An effect of 0 is undecided after three seeds, and shown to be negligible by five."""
     by_seed = growth(0.0, ratio=0.02, examples=3000)
     by_seed = [{**needed, "after": _shrunk(needed["after"])} for needed in by_seed]
     verdict = judge_in_sequence(GROWS, by_seed, QUICK)
@@ -175,7 +178,7 @@ def test_a_negligible_effect_is_found_however_few_seeds_doubt_it():
 
 
 def _shrunk(measurement):
-    """The same attention, ten times as close to one half."""
+    """Return the measurement with attention ten times as close to one half."""
     samples = {name: 0.5 + (sample - 0.5) / 10 for name, sample in measurement.samples.items()}
     return replace(measurement, samples=samples)
 
@@ -209,12 +212,12 @@ def test_a_training_of_which_three_seeds_learn_nothing_ends():
     assert [of_seed.open for of_seed in seen] == [True, True, False]
 
 
-# ---------------------------------------------------------------------- errors
+# ---------------------------------------------------------------------- error rates
 
 
 @pytest.mark.slow
 def test_stopping_at_the_first_decision_rarely_decides_an_order_that_is_none():
-    """By the level in at most 5 %; chance alone explains two standard errors over 6 % of these worlds."""
+    """The nominal error rate is 5 %. The test allows 6 % plus two standard errors for this number of worlds."""
     worlds, rng = 150, np.random.default_rng(8)
     outcomes = Counter(
         judge_in_sequence(GROWS, growth(0.0, ratio=1.0, examples=100, rng=rng), QUICK).outcome for _ in range(worlds)
@@ -236,5 +239,5 @@ def test_stopping_at_the_first_decision_rarely_calls_one_more_run_a_deviation(co
 
 
 def at_most(worlds: int) -> float:
-    """So many of some worlds may be judged wrongly: 6 %, and two standard errors."""
+    """Return the largest acceptable number of wrong verdicts: 6 % of the worlds plus two standard errors."""
     return worlds * (0.06 + 2 * np.sqrt(0.06 * 0.94 / worlds))

@@ -1,4 +1,4 @@
-"""Claims that hang on a word: judged under both readings; where these part, the reading decides and nothing else."""
+"""Claims that depend on the meaning of a word: judged under both readings, and inconclusive if these disagree."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ HALF = of_id("A4-rte-half")  # heterogeneous maps below 50 %
 
 
 def shares(seed: int, **heterogeneous: float):
-    """A measurement with these shares of heterogeneous maps, by reading, in percent; the rest are vertical."""
+    """Return a measurement with these percentages of heterogeneous maps by reading; the rest are vertical."""
     rng, samples = np.random.default_rng(seed), {}
     for reading, percent in heterogeneous.items():
         expected = np.zeros((300, 5))
@@ -52,7 +52,7 @@ def test_where_they_part_the_reading_decides_and_both_are_shown():
         f"{format_number(of_reading.observed)} {format_interval(of_reading.interval)}" for of_reading in both
     )
     assert judgement.reason == f"the readings disagree: special deviates ({special}), stripes reproduced ({stripes})"
-    assert judgement.power == ""  # no seed decides what a word means
+    assert judgement.power == ""  # seeds cannot decide what a word means
     assert not judgement.open
     for shown in (describe(judgement), " ".join(verdict_row(judgement))):
         assert f"special {special}, stripes {stripes}" in shown

@@ -1,6 +1,6 @@
-"""Calls that cannot be meant: one clear line for every kind, exit code 2, nothing lost.
+"""Invalid calls give a one-line error and exit code 2, without data loss.
 
-`tests/attack/bad_inputs` has the files that are damaged or not what they should be.
+Damaged and invalid files are covered by `tests/attack/bad_inputs`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Bars are for people who watch: none in a log or where TQDM_DISABLE is set, in commands and in pytest."""
+"""Progress bars appear only on terminals, unless TQDM_DISABLE is set, on the command line and in pytest."""
 
 import os
 import sys
@@ -10,16 +10,16 @@ from faults import pytest_benchmarks
 from bertsecrets.cli.main import main
 
 pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
-BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"  # of every bar
+BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"  # part of every bar
 REPORT = ("report", "--task", "rte", "--claim", "G3", "--claim", "C2")
 
 
 class Terminal:
-    """A terminal that is read while it is written to, so that writers do not block."""
+    """A pseudo-terminal that is read in the background, so that writers do not block."""
 
     def __init__(self) -> None:
         self.ours, theirs = pty.openpty()
-        termios.tcsetwinsize(self.ours, (24, 120))  # a bar takes no more than there is
+        termios.tcsetwinsize(self.ours, (24, 120))  # bars are no wider than the terminal
         self.stream = os.fdopen(theirs, "w")
         self.read: list[bytes] = []
         self.reader = threading.Thread(target=self._read)
@@ -41,7 +41,7 @@ class Terminal:
 
 @pytest.fixture
 def options(tiny_glue, tiny_bert, tmp_path):
-    """What trains, reads attention and disables heads, in a store of its own."""
+    """Options with a new store, so that a run has to train, read attention and disable heads."""
     return [
         *("--model", tiny_bert, "--glue", tiny_glue, "--device", "cpu", "--offline", "--allow-unofficial-data"),
         *("--limit", "12", "--store", tmp_path / "runs"),

@@ -1,4 +1,4 @@
-"""The command line: what each command does, and the fixed names in its JSON."""
+"""The command line: what each command does, and the fixed field names in its JSON."""
 
 import json
 import shlex
@@ -80,7 +80,7 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
         assert all(name in verdict for verdict in verdicts)
     measured = [verdict for verdict in verdicts if verdict["verdict"] != "not applicable"]
     assert all("unofficial data" in verdict["remarks"] for verdict in measured)
-    assert "inconclusive" in {verdict["verdict"] for verdict in verdicts}  # one seed decides nothing
+    assert "inconclusive" in {verdict["verdict"] for verdict in verdicts}  # one seed is not enough for a decision
     assert "D2" in out
     assert "unofficial data" in " ".join(out.split())
     metrics = json.loads((tmp_path / "m.json").read_text())
@@ -103,7 +103,7 @@ def test_claims_without_a_task_are_selected_as_all(capsys, shared):
 def test_report_measures_missing_results_and_reuses_the_store(capsys, shared):
     run(capsys, "measure", "scores", "--task", "rte", *shared)
     out = run(capsys, "report", "--task", "rte", "--claim", "D1", "--claim", "d3", *shared, code=1)
-    assert "2 degenerate" in out  # the tiny model gives every example the same answer, and the code says so
+    assert "2 degenerate" in out  # the tiny model predicts a constant, which gives exit code 1
     assert "D1-random" in out
     assert "D3" in out
     assert "C1" not in out

@@ -1,4 +1,4 @@
-"""Defaults of options from `pyproject.toml` and the environment; limits of options; outputs that are checked first."""
+"""Option defaults from `pyproject.toml` and the environment, ranges of options, and early checks of output paths."""
 
 import subprocess
 from pathlib import Path
@@ -17,7 +17,7 @@ def options(*words):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A working directory with defaults in its `pyproject.toml`."""
+    """Change to a folder with defaults in its `pyproject.toml`, and return a function that replaces them."""
     monkeypatch.chdir(tmp_path)
     for name in ("MODEL", "GLUE", "STORE", "FRAMES"):
         monkeypatch.delenv(f"BERTSECRETS_{name}", raising=False)

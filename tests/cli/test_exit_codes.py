@@ -1,4 +1,7 @@
-"""Exit codes: 0 nothing deviates, 1 a claim deviates, 2 bad input, 70 a bug. A claim that fails takes none along."""
+"""Exit codes: 0 if nothing deviates, 1 if a claim deviates, 2 for bad input, 70 for a bug.
+
+An error in one claim does not affect the others.
+"""
 
 import json
 import re
@@ -40,7 +43,10 @@ def raising(error):
 
 @pytest.fixture
 def report(capsys, shared, tmp_path):
-    """A function that runs `report` on three claims, and returns exit code, errors, verdicts by id, and the output."""
+    """Return a function that runs `report`, by default on three claims.
+
+    It returns the exit code, the errors, and the verdicts by id.
+    """
 
     def call(*claims: str):
         files = ("--json", tmp_path / "v.json", "--html", tmp_path / "r.html", "--metrics", tmp_path / "m.json")
@@ -54,7 +60,7 @@ def report(capsys, shared, tmp_path):
 
 @pytest.fixture(autouse=True)
 def _own_measurements(runs):
-    """Measurements of one test must not hide the failures of the next; its checkpoints may stay."""
+    """Delete measurements stored by earlier tests, which could hide failures. Checkpoints are kept."""
     shutil.rmtree(runs / "measurements", ignore_errors=True)
 
 
@@ -69,7 +75,7 @@ def test_a_claim_that_cannot_be_measured_does_not_affect_others(report, monkeypa
     assert verdicts["D2-rte"]["verdict"] in (
         "degenerate",
         "inconclusive",
-    )  # a tiny model may answer always the same
+    )  # a tiny model may predict a constant
     assert verdicts["E1-rte"]["verdict"] not in (None, "not applicable")
     assert "the texts are corrupt" in (tmp_path / "r.html").read_text()
     assert json.loads((tmp_path / "m.json").read_text())["outcomes"]["error"] == 1
@@ -149,7 +155,7 @@ def test_running_out_of_memory_is_one_line(capsys, shared, monkeypatch):
 
 
 def kept_scores(folder, right, rows=90):
-    """Keep scores of three seeds that have this share of the rows right, and of untrained models that answer 1."""
+    """Save the scores of three seeds with accuracy `right`, and of untrained models that always predict 1."""
     target = [0, 1] * (rows // 2)
     tuned = target[: round(right * rows)] + [1 - label for label in target[round(right * rows) :]]
     for seed in (1, 2, 3):
@@ -168,7 +174,7 @@ def test_undecided_claims_fail_only_with_strict(capsys, tmp_path):
     call = ("report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     assert "1 inconclusive" in run(capsys, *call)
     assert "not decided: D2-rte" in run(capsys, *call, "--strict", code=1)
-    assert "not decided: D2-rte" in run(capsys, *call, "--strict-verdicts", code=1)  # as pytest calls it
+    assert "not decided: D2-rte" in run(capsys, *call, "--strict-verdicts", code=1)  # the option's name in pytest
     kept_scores(tmp_path, 0.9)
     assert "not decided" not in run(capsys, *call, "--strict")
 

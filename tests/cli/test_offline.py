@@ -1,4 +1,4 @@
-"""--offline never touches the network, whatever the environment says of the hub: every attempt is recorded."""
+"""With `--offline`, no command accesses the network, even without the hub's offline variables. Attempts are counted."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow  # each imports everything in a process of its own
+pytestmark = pytest.mark.slow  # each test imports everything in a subprocess
 ROOT = Path(__file__).parents[2]
 WATCHED = """
 import socket, sys
@@ -30,7 +30,10 @@ sys.exit(code)
 
 
 def watched(tmp_path, *call):
-    """A command in a process of its own that sees no cache and no wish to be offline but the one it is given."""
+    """Run a command in a subprocess with an empty cache and no offline variables.
+
+    Return the exit code, the number of network attempts, and the errors.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_OFFLINE") and not k.startswith("PYTEST_")}
     environment |= {"HF_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT), "HF_HUB_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-c", WATCHED, *map(str, call), "--store", str(tmp_path / "runs"), "--device", "cpu"]
@@ -60,7 +63,7 @@ def test_local_folders_need_no_network(tmp_path, tiny_bert, tiny_glue, quick_par
 
 
 def test_without_offline_the_hub_is_contacted(tmp_path):
-    """The test itself detects requests to the hub."""
+    """A control: these tests do detect network access."""
     code, attempts, _ = watched(
         tmp_path, "fetch", "--model", "distilbert/distilbert-base-uncased@main", "--task", "rte"
     )

@@ -1,4 +1,4 @@
-"""What other code or versions made: taken where the user accepts it, said in every verdict, explained by the store."""
+"""Results of other code or versions are reused only on request, noted in verdicts, and explained by the store."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def older(monkeypatch):
-    """A function after whose call everything is made with an older torch; called again, with the present one."""
+    """Return a function that switches to a fake older torch version, and back on the next call."""
     real, switched = provenance.library_version, []
 
     def switch():
@@ -55,7 +55,7 @@ def test_entries_of_older_versions_are_reused_only_with_accept_older(capsys, sha
     accepting = Session(replace(options, accept_older=True))
     taken = accepting.measure("scores", "rte")
     assert taken.reused
-    assert sorted(runs.rglob("manifest.json")) == before  # nothing was made
+    assert sorted(runs.rglob("manifest.json")) == before  # no entry was added
     case = find_case("D1-pretrained", "rte")
     verdict = judge(case, [{"scores": taken}], load_settings().judge)
     assert said(verdict.remarks) == (True, True)
@@ -96,7 +96,7 @@ def test_an_entry_explains_itself(capsys, shared, runs, older, monkeypatch, tmp_
     assert out.endswith("now:\n  the key matches\n")
     (scores,) = [path for path in (runs / "measurements").glob("scores-*") if fits(path)]
     at = shared.index("--store")
-    for given in (options, [*options[:at], *options[at + 2 :]]):  # a folder says itself which store it is in
+    for given in (options, [*options[:at], *options[at + 2 :]]):  # the store is known from the path of the entry
         assert run(capsys, "store", "explain", scores, *given).endswith("now:\n  the key matches\n")
 
     older()

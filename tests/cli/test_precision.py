@@ -1,4 +1,4 @@
-"""The precision of training: set by one option, resolved once, part of the key, and reported."""
+"""The training precision is set by one option, resolved once, part of the cache key, and reported."""
 
 import json
 
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def native(monkeypatch):
-    """A function that makes this machine one that computes bfloat16 natively, or one that does not."""
+    """Return a function that fakes whether the device supports bfloat16 natively."""
     return lambda answer: monkeypatch.setattr(provenance, "native_bfloat16", lambda device: answer)
 
 

@@ -1,4 +1,4 @@
-"""`report`: which claims it judges, several models on one page, and the examples that its page shows."""
+"""`report`: which claims are judged, several models on one page, and the examples in its attention viewer."""
 
 import json
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    """A GPT-2 that gives both answers; with other seeds it gives one alone."""
+    """A GPT-2 that predicts both classes; with other seeds, it predicts only one."""
     return save_family("gpt2", tmp_path_factory.mktemp("models") / "gpt2", seed=3)
 
 
@@ -152,7 +152,7 @@ def test_a_task_brings_the_claims_about_the_bare_encoder_and_nothing_of_other_ta
     frames.write_text('{"sentence": "Her eyes shone .", "target": "shone", "core_elements": ["Her eyes"]}\n')
     assert main(["plan", "--model", str(tiny_bert), "--task", "rte", "--frames", str(frames), *map(str, rest)]) == 0
     captured = capsys.readouterr()
-    assert "frame-heads" in captured.out  # for B3-gap, which asks no particular weights
+    assert "frame-heads" in captured.out  # for B3-gap, which applies to any weights
     assert "mrpc" not in captured.out.lower()
     left_out = captured.err.split("left out (")[1].split(")")[0].split(", ")
     assert {"D2-all-mean", "G6-all-pair"} <= set(left_out)

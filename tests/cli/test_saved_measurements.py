@@ -1,4 +1,4 @@
-"""`report --measurements`: what is chosen among saved measurements, and files of them that are damaged."""
+"""`report --measurements`: the selection of saved measurements, and damaged files."""
 
 import json
 from dataclasses import replace
@@ -15,12 +15,12 @@ from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
-PAIR = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]  # D2: 60 points of gain
+PAIR = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]  # D2: a gain of 60 points
 
 
 @pytest.fixture
 def shelf(tmp_path):
-    """Scores of model `m`, fine-tuned with seeds 1, 2 and 4, untrained with 1 and 2."""
+    """Saved scores of model `m`: fine-tuned with seeds 1, 2 and 4, and untrained with seeds 1 and 2."""
     for initialisation, seeds in {"pretrained": (1, 2, 4), "untrained": (1, 2)}.items():
         for seed in seeds:
             scores = measured("scores", {"accuracy": 1.0}, {"predicted": [1] * 9, "target": [1] * 9})
@@ -37,7 +37,7 @@ def test_saved_models_and_seeds_are_listed_if_others_are_requested(capsys, shelf
 @pytest.mark.parametrize(("options", "fine_tuned", "gain"), [([], [1, 2, 4], [1, 2]), (["--seeds", 2], [1, 2], [1, 2])])
 def test_each_claim_is_judged_on_the_seeds_saved_for_it(capsys, shelf, tmp_path, options, fine_tuned, gain):
     call = ["report", "--model", "m", "--claim", "D1", "--claim", "D2", "--measurements", shelf]
-    run(capsys, *call, "--json", tmp_path / "v.json", *options)  # nine answers decide nothing
+    run(capsys, *call, "--json", tmp_path / "v.json", *options)  # nine examples are too few to decide
     seeds = {verdict["id"]: verdict["seeds"] for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
     assert (seeds["D1-rte-pretrained"], seeds["D2-rte"]) == (fine_tuned, gain)
 
@@ -102,7 +102,7 @@ def test_a_damaged_measurement_is_reported(capsys, tmp_path, damage, signed):
     entry = keep(replace(untrained, subject=replace(untrained.subject, initialisation="untrained")), tmp_path)
     assert "D2" in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     DAMAGES[damage](entry)
-    if signed:  # with a manifest that fits the damage
+    if signed:  # with a manifest that matches the damaged files
         write_manifest(entry, {})
     line = told(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     assert f"{entry} is incomplete or from another version (" in line

@@ -1,4 +1,4 @@
-"""Ctrl-C and a signal to end: one line, the signal's exit code, and nothing half made is left behind."""
+"""Ctrl-C and termination signals give one line and the signal's exit code, and leave no partial results."""
 
 import os
 import signal
@@ -28,15 +28,15 @@ GOES_ON = ": run the same command to continue"
 
 
 def train_until_interrupted(words: list[str], errors: Path, settings: str, begun: Connection) -> None:
-    """Run a command whose training never ends; from here on in a process of its own."""
+    """Run a command whose training never ends, with its errors written to a file. Runs in a subprocess."""
     from bertsecrets.cli.main import main
     from bertsecrets.models.training import finetune
 
     os.environ["BERTSECRETS_PARAMS"] = settings
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in a job in the background it is ignored,
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # and so is this one
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup this one too
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # ignored in background jobs
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
 
     def train(classifier, split, folder, *more, **options):
         (Path(folder) / "half").write_text("done")

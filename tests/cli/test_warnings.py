@@ -1,4 +1,4 @@
-"""The suite's own warnings are one line each, on the command line and in pytest; others are unchanged."""
+"""The suite's own warnings are shown as one line each, on the command line and in pytest; others are unchanged."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`pytest benchmarks --against PIN`, run as a user runs it: drift from a pin, as failures with exit code 1."""
+"""`pytest benchmarks --against PIN`, run as a user would run it: drift is a test failure with exit code 1."""
 
 import shutil
 from pathlib import Path
@@ -45,7 +45,7 @@ def pin(model, rest, tmp_path_factory, quick_params):
 
 @pytest.fixture
 def judged(tmp_path, quick):
-    """A function that runs `pytest benchmarks` on the model against the pin; returns exit code and output."""
+    """Return a function that runs `pytest benchmarks` and returns the exit code and output."""
 
     def run(*words):
         return pytest_benchmarks(*words, output=tmp_path / "output", BERTSECRETS_PARAMS=str(quick))
@@ -63,7 +63,7 @@ def test_a_model_that_has_not_drifted_passes_and_no_claim_is_judged(judged, mode
 
 @pytest.mark.slow
 def test_several_processes_share_the_seeds_and_the_summary_is_shown_once(judged, model, pin, rest, tmp_path):
-    store = ["--store", tmp_path / "store"]  # an empty one, so that the processes train the seeds
+    store = ["--store", tmp_path / "store"]  # empty, so that the processes train the seeds
     code, output = judged("--jobs", 2, "--model", model, "--against", pin, "--seeds", 2, "-k", "special", *rest, *store)
     assert code == 0, output
     assert "1 passed" in output

@@ -1,4 +1,4 @@
-"""Changes between two runs' verdicts: the most harmful first, and nothing in a file is active in a comment."""
+"""Changes between two runs' verdicts: the most harmful come first, and no text from a file is active in a comment."""
 
 import json
 
@@ -16,12 +16,17 @@ from bertsecrets.report.markdown import code, prose
 from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json
 
-COMMENT = 65_536  # characters that GitHub takes
+COMMENT = 65_536  # maximum length of a GitHub comment, in characters
 HOSTILE = "@octocat #1 https://evil.example www.evil.example `x` | \\| <img src=x> [a](b) $x$ \u202e a@b.c\n\n# H"
 
 
 def of(*verdicts: tuple, **facts) -> VerdictsFile:
-    """A run of verdicts, each with changes to one that holds."""
+    """Return a verdicts file with modified copies of a reproduced verdict.
+
+    Args:
+        verdicts: Id and changed fields of each verdict.
+        facts: Changed fields of the file.
+    """
     run = filed([beats("D2-rte", 80, 20)])
     own = [run.verdicts[0].model_copy(update={"id": name, **more}) for name, more in verdicts]
     return run.model_copy(update={"verdicts": own, **facts})
@@ -89,7 +94,10 @@ def test_different_conditions_of_the_runs_are_listed():
 
 
 def alive(markdown: str) -> list[str]:
-    """What a page has besides text, code spans, tables, headings, bold words and folds."""
+    """Return what may be active in Markdown: tokens other than harmless ones, and special strings in plain text.
+
+    Harmless are text, code spans, tables, headings, bold words and lists.
+    """
     harmless = ("paragraph", "inline", "heading", "table", "thead", "tbody", "tr", "th", "td", "text", "code_inline")
     harmless += ("strong", "softbreak", "bullet_list", "list_item")
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(markdown)

@@ -1,4 +1,4 @@
-"""`bertsecrets compare` and `pin`: two models on the same examples, and exit code 1 if one has drifted."""
+"""`bertsecrets compare` and `pin` compare models on the same examples. Drift gives exit code 1."""
 
 import json
 
@@ -87,7 +87,7 @@ def test_bad_input_is_one_line(capsys, models, rest, tmp_path):
 
 @pytest.fixture
 def pin(capsys, models, rest):
-    """A function that pins the model in a file, for a reason."""
+    """Return a function that pins the model in a file, with a reason."""
     return lambda place, reason, *more, command=run: command(
         capsys, "pin", "--model", models[2], "--seeds", 3, "--output", place, "--reason", reason, *PINNED, *rest, *more
     )
@@ -95,7 +95,7 @@ def pin(capsys, models, rest):
 
 @pytest.fixture
 def pinned(pin, tmp_path):
-    """A pin of the model on three seeds; after the first test everything is in the store."""
+    """A pin of the model with three seeds. After the first test, all measurements are in the store."""
     pin(tmp_path / "tiny.yaml", "The first.")
     return tmp_path / "tiny.yaml"
 

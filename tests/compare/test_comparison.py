@@ -1,4 +1,4 @@
-"""Drift is a difference that seeds do not explain, at a controlled false discovery rate."""
+"""Drift is a difference beyond seed variance, at a controlled false discovery rate."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ FACTS = Provenance(data_fingerprint="abc")
 
 
 def side(name: str, *parts: list[Measurement]) -> Side:
-    """A side whose parts are one measure each, with a measurement for each seed."""
+    """Return a side with one measure per part, and one measurement per seed in each part."""
     made = []
     for part in parts:
         seeds = [
@@ -34,10 +34,13 @@ def side(name: str, *parts: list[Measurement]) -> Side:
 
 
 def attention(rng: np.random.Generator, seeds: int, *, spread=0.02, moved=None) -> list[Measurement]:
-    """Special-token attention of some seeds: heads differ, seeds differ in all heads a little and in each of its own.
+    """Return simulated special-token attention for some seeds.
+
+    Heads differ in mean and seed variance. A seed's deviation has a component shared by all heads and one per head.
 
     Args:
-        moved: by how much [layer, head] all seeds have moved.
+        spread: Typical seed deviation of a head.
+        moved: Shift of all seeds [layer, head].
     """
     examples = np.random.default_rng(1).normal(0, 0.05, (EXAMPLES, LAYERS, HEADS))
     heads = np.linspace(0.1, 0.6, LAYERS * HEADS).reshape(LAYERS, HEADS) + (0 if moved is None else moved)
@@ -51,7 +54,7 @@ def attention(rng: np.random.Generator, seeds: int, *, spread=0.02, moved=None) 
 
 
 def answers(rng: np.random.Generator, seeds: int, rate: float, rows: int = 300) -> list[Measurement]:
-    """Scores of some seeds, with this share of right answers."""
+    """Return simulated scores for some seeds, with this expected accuracy."""
     target = np.random.default_rng(3).integers(0, 2, rows)
     return [scored(np.where(rng.random(rows) < rate, target, 1 - target), target) for _ in range(seeds)]
 
@@ -86,7 +89,7 @@ def test_retrainings_raise_no_more_false_alarms_than_the_nominal_rate():
         rng = np.random.default_rng(run)
         pinned = side("pin", attention(rng, 5), answers(rng, 5, 0.7))
         alarms += compare(pinned, side("new", attention(rng, 1), answers(rng, 1, 0.7)), SETTINGS).drifted
-    assert alarms <= 18  # of 200 at 5 %: more are seen by chance once in a hundred times
+    assert alarms <= 18  # of 200 at 5 %; more have a probability below 1 %
 
 
 def test_a_significant_change_below_the_smallest_effect_of_interest_is_the_same():
@@ -110,7 +113,7 @@ def test_two_checkpoints_are_compared_over_examples_and_by_mcnemar():
     worse[:8] = 1 - worse[:8]
     comparison = compare(side("a", [scored(target, target)]), side("b", [scored(worse, target)]), SETTINGS)
     (score,) = comparison.measures[0].differences
-    assert float(score.p_drift[0]) == pytest.approx(2 * 0.5**8)  # eight lost, none gained
+    assert float(score.p_drift[0]) == pytest.approx(2 * 0.5**8)  # eight answers became wrong, none became right
     assert comparison.drifted
     assert "about these checkpoints only" in drift_findings(comparison).text()
 
@@ -146,7 +149,7 @@ def test_missing_numbers_are_drift():
 def test_a_spread_of_zero_over_seeds_is_not_taken_for_certainty():
     target = np.tile([0, 1], 100)
     similar = [scored(np.where(np.arange(200) < 60, 1 - target, target), target) for _ in range(2)]
-    other = scored(np.where(np.arange(200) < 62, 1 - target, target), target)  # a single point
+    other = scored(np.where(np.arange(200) < 62, 1 - target, target), target)  # a difference of one point
     assert not compare(side("a", similar), side("b", [other]), SETTINGS).drifted
 
 
@@ -197,7 +200,7 @@ def test_attention_to_words_is_averaged_over_examples_that_have_them():
     verbs = rng.random((EXAMPLES, 2, 3))
     verbs[::2] = np.nan
     of = gridded("features", verb=verbs, cls=rng.random((EXAMPLES, 2, 3)))
-    of.samples["cls_row_verb"] = rng.random((EXAMPLES, 3))  # of one layer alone
+    of.samples["cls_row_verb"] = rng.random((EXAMPLES, 3))  # for a single layer
     values = side("a", [of]).parts[0].quantities
     assert list(values) == ["verb"]
     assert values["verb"].mean == pytest.approx(verbs[1::2].mean(0))
@@ -213,7 +216,7 @@ def test_a_comparison_is_rendered_as_text_markdown_page_and_data():
     assert "`from a<b> (5 seeds) to b" in drift_findings(comparison).markdown()
     page = comparison_page(drift_findings(comparison))
     assert "a&lt;b&gt;" in page
-    assert "color-scheme: light dark" in page  # as the report
+    assert "color-scheme: light dark" in page  # like the report
     assert '<div class="scroll"' in page
     (quantity, _) = comparison.data["measures"][0]["quantities"]
     assert np.shape(quantity["deviations"]) == (LAYERS, HEADS)

@@ -1,6 +1,6 @@
-"""Damage to a pinned model is detected, and retraining is not: a tiny model, and otherwise the real thing.
+"""The drift test detects damage to a pinned model, but not retraining. Only the model is simplified: it is tiny.
 
-`benchmarks/damage_study.py` does the same to a real model.
+`benchmarks/damage_study.py` does the same with a real model.
 """
 
 import pytest
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.slow
 
 SEEDS, NEW = (1, 2, 3, 4, 5), range(6, 16)
 WANTED = [MeasureOnTask(name, "sst2") for name in ("scores", "special-tokens", "attention-change")]
-LEARNS = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 8}  # every seed answers all rightly
-MOST = 2  # false alarms of ten at 5 %: three would be seen by chance once in a hundred times
-# What must be noticed, by these measures: from the pin, or from the same checkpoint before it was damaged.
+LEARNS = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 8}  # every seed reaches 100 % accuracy
+MOST = 2  # false alarms in ten at 5 %; three or more have a probability of 1 %
+# Damage that must be detected by these measures, compared with the pin or with the checkpoint before the damage.
 NOTICED = {
     "two layers swapped": ("itself", ("special-tokens", "attention-change")),
     "a layer's attention uniform": ("itself", ("special-tokens",)),
@@ -26,13 +26,13 @@ NOTICED = {
     "another seed's classifier": ("the pin", ("scores",)),
     "the padding mask lost": ("the pin", ("scores", "special-tokens", "attention-change")),
 }
-# What is so small in this model that each number moves less than any effect of interest, or surely more.
+# Damage that may be too small in this model: measures must detect it, or show changes below the smallest effects.
 SMALL = ("one head's values zeroed", "a LayerNorm reset", "weights rounded to 8 bits")
 
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
-    """Two sessions on a tiny model and data that it learns; the second has a store of its own."""
+    """Two sessions with a tiny model and data that it can learn; the second has its own store."""
     place = tmp_path_factory.mktemp("damage")
     model, glue = save_peaked(place / "model", factor=4.0), write_reviews(place / "glue", 128, 60)
     settings = load_settings()
@@ -48,7 +48,7 @@ def pin(sessions):
 
 @pytest.fixture(scope="module")
 def found(sessions, pin, tmp_path_factory):
-    """For each damage, how the damaged checkpoint compares with the pin and with itself."""
+    """For each damage, comparisons of the damaged checkpoint with the pin and with the undamaged checkpoint."""
     itself = study.seeds_side(sessions[0], "itself", WANTED, [1])
     judge, folder = sessions[0].settings.judge, tmp_path_factory.mktemp("damaged")
     damaged = study.damaged_sides(sessions, WANTED, folder)

@@ -1,4 +1,4 @@
-"""The history of a claim: where the observed value moved beyond the intervals, and what differed there."""
+"""The history of a claim: moves of the observed value beyond the intervals, and what differed between the runs."""
 
 import json
 from dataclasses import replace
@@ -52,14 +52,14 @@ def test_only_the_ends_that_face_each_other_count():
     wide_above, wide_below = kept(0.0, (-1, 50)), kept(9.0, (-40, 10))
     assert moves([kept(0.0, (-50, 1)), kept(9.0, (8, 60))]) != []
     assert moves([wide_above, wide_below]) == []
-    assert moves([wide_below, kept(20.0, (19, 21))]) != []  # downward doubt does not explain a rise
+    assert moves([wide_below, kept(20.0, (19, 21))]) != []  # a wide lower side does not explain a rise
 
 
 def test_on_the_same_measurements_any_change_is_a_move():
     (move,) = moves([kept(0.10, (-3, 3), NEW), kept(0.11, (-3, 3), NEW)])
     assert move.same_measurements
-    assert moves([kept(0.1 + 0.2, (-3, 3), NEW), kept(0.3, (-3, 3), NEW)]) == []  # rounding
-    assert moves([kept(0.10, (-3, 3)), kept(0.11, (-3, 3))]) == []  # no measurements are known
+    assert moves([kept(0.1 + 0.2, (-3, 3), NEW), kept(0.3, (-3, 3), NEW)]) == []  # a rounding error
+    assert moves([kept(0.10, (-3, 3)), kept(0.11, (-3, 3))]) == []  # the measurements are unknown
 
 
 def test_an_open_interval_explains_every_change_and_no_interval_explains_none():
@@ -177,7 +177,7 @@ def test_seeds_are_shown_as_ranges():
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with two verdicts of one model, a limited one of it, and one of another model."""
+    """A store with two verdicts on one model, a verdict on it from a limited run, and one on another model."""
     pair = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]
     verdict = judged(of_id("D2-rte"), *pair)
     for observed, commit in ((60.0, "a" * 40), (20.0, "b" * 40)):

@@ -1,4 +1,4 @@
-"""Verdicts in the store: kept whole, read by claim and model, and shown by `explain` and `claims`."""
+"""Stored verdicts: none is lost, and they are read by claim and model, and shown by `explain` and `claims`."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ from bertsecrets.store.files import guarded_writes, signed
 
 @pytest.fixture
 def verdict():
-    """A fine-tuned model that is right on 80 of 100 examples, and so 30 points better than a constant answer."""
+    """A verdict on a fine-tuned model with an accuracy of 80 %, 30 points above a constant answer."""
     return beats("D2-rte", 80, 20)
 
 
@@ -43,7 +43,7 @@ def history(tmp_path, verdict):
 
 
 def rewritten(path, **changed):
-    """Rewrite a verdict with its digest, None for a field that earlier versions did not have."""
+    """Rewrite a verdict with changed fields and a new digest. None removes a field that earlier versions lacked."""
     changed["sha256"] = None
     data = {name: value for name, value in json.loads(path.read_text()).items() if name not in changed}
     path.write_text(json.dumps(signed(data | {name: value for name, value in changed.items() if value is not None})))
@@ -76,7 +76,7 @@ def test_a_repeated_verdict_is_counted(tmp_path, verdict, keep, kept):
     (repeated,) = kept()
     assert (repeated.made, repeated.times) == ("2026-11-02T00:00:00Z", 2)
     assert repeated.last > repeated.made
-    assert "2026-11-02" not in kept_line(repeated)  # `explain` shows when it was given last
+    assert "2026-11-02" not in kept_line(repeated)  # `explain` shows the date of the last repetition
     assert store.keep_verdict(tmp_path, verdict.as_json(), "one", facts={"made": "", "commit": "abc"}) != path
 
 

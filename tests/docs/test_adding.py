@@ -1,6 +1,6 @@
-"""The examples of extend.md, measures.md and families.md work from end to end in a copy of the suite.
+"""End-to-end tests of the examples in extend.md, measures.md and families.md, in a copy of the suite.
 
-Each test adds exactly the files that its page names and compares their number with the table of extend.md.
+Each test adds exactly the files named on its page and compares their number with the table in extend.md.
 """
 
 import filecmp
@@ -47,7 +47,7 @@ print(json.dumps(outputs))
 
 
 class Checkout:
-    """A copy of the suite in which an exercise may add and change files."""
+    """A copy of the suite in which a test may add and change files."""
 
     def __init__(self, root: Path, options: list[str], params: Path):
         self.root, self.options = root, options
@@ -55,14 +55,14 @@ class Checkout:
             source, target = PROJECT / name, root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
-                # Compiled modules come along, so that no process compiles them again; others may be writing some now.
+                # Copy compiled modules to avoid recompilation, but not those that are still being written.
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc.*"))
             else:
                 shutil.copy(source, target)
         self.environment = {**ENVIRONMENT, "PYTHONPATH": str(root), "BERTSECRETS_PARAMS": str(params)}
 
     def add(self, page: str, name: str) -> None:
-        """Write a file as a page shows it; where the file is there already, put the block at its end."""
+        """Write a file as shown on a page; if the file already exists, append the block to it."""
         with (self.root / name).open("a", encoding="utf-8") as file:
             file.write(("\n" if file.tell() else "") + titled(page, name))
 
@@ -74,7 +74,7 @@ class Checkout:
 
     @property
     def touched(self) -> list[str]:
-        """The files that differ from the suite's, by name."""
+        """The names of all files that differ from the suite's."""
         here = (path.relative_to(self.root) for path in self.root.rglob("*") if path.is_file())
         suite = (
             path for path in here if path.parts[0] in ("bertsecrets", "expected", "benchmarks", "tests", "params.yaml")
@@ -87,10 +87,11 @@ class Checkout:
         )
 
     def run(self, *several: Sequence[object], code: int = 0) -> list[str]:
-        """Run commands in the copy, all in one process, since importing takes longest; return their outputs.
+        """Run commands in the copy and return their outputs.
 
-        `bertsecrets ...` is run on the tiny model, `pytest ...` unchanged, `python CODE` executes the code. All must
-        exit with 0, except `report`, which may also exit with 1 (the claim deviates), and the last one with `code`.
+        All commands run in one process, because importing takes most of the time. `bertsecrets ...` runs on the tiny
+        model, `pytest ...` runs unchanged, and `python CODE` executes the code. All must exit with 0, except that
+        `report` may also exit with 1 (the claim deviates) and that the last command must exit with `code`, if given.
         """
         calls = []
         for program, *words in several:
@@ -117,7 +118,7 @@ class Checkout:
 
 
 def report(claim: str, task: str) -> tuple[str, ...]:
-    """The command that judges a claim and writes `verdicts.json` and `report.html`."""
+    """Return the command that judges a claim and writes `verdicts.json` and `report.html`."""
     words = ("--claim", claim, "--task", task, "--json", "verdicts.json", "--html", "report.html")
     return ("bertsecrets", "report", *words)
 
@@ -140,7 +141,7 @@ def checkout(tmp_path, tiny_bert, tiny_glue, quick_params) -> Checkout:
 
 
 def files_said(row: str) -> str:
-    """How many files the overview says that something takes."""
+    """Return the number of files that extend.md states for an extension."""
     overview = (PROJECT / "docs" / "extend.md").read_text(encoding="utf-8")
     (files,) = re.findall(rf"^\| [^|]*{row}[^|]* \| ([^|]+) \|", overview, re.M)
     return files.split(":")[0]
@@ -165,7 +166,7 @@ def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
     page = next(b for b in blocks(PROJECT / "docs/extend.md") if b.language == "yaml" and not b.title)
     (tmp_path / "D.yaml").write_text(page.text)
     ((case,),) = (claim.cases for claim in load_claims(tmp_path))
-    half = 2.7764 * 2.772 + 0.05  # Student's t of P20's five seeds, their standard deviation, and rounding to a tenth
+    half = 2.7764 * 2.772 + 0.05  # Student's t for P20's five seeds x standard deviation, plus rounding to a tenth
     assert band(case, 0.95) == pytest.approx((64.6 - half, 64.6 + half), abs=1e-3)
 
 
@@ -213,7 +214,7 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
 
 @pytest.fixture
 def own_measure():
-    """The page's measure, defined outside the package and taken away again."""
+    """Register the page's measure, defined outside the package, for one test."""
     from bertsecrets.measures import registry
 
     names: dict[str, object] = {"__name__": "own_measure"}
@@ -248,7 +249,7 @@ def test_a_family_opens_by_itself_and_one_that_counts_positions_otherwise_takes_
     checkout.options[1] = str(model)
     measure = ("bertsecrets", "measure", "special-tokens", "--task", "rte", "--init", "untrained", "--json", "m.json")
     (refused,) = checkout.run(measure, code=2)
-    assert "index out of range" in refused  # 12 positions, the first of which is taken
+    assert "index out of range" in refused  # 12 positions, the first one reserved for padding
     name = "bertsecrets/models/families.py"
     checkout.replace(name, r"^POSITIONS_AFTER_PADDING = .*\n", titled("families.md", name))
     assert checkout.touched == [name]
@@ -305,6 +306,6 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
     right = samples["target"] == samples["predicted"]
     majority = max(np.mean(samples["target"] == 1), np.mean(samples["target"] == 0))
     gain = None if scores["values"]["constant"] else pytest.approx(100 * (right.mean() - majority))
-    assert checkout.verdict()["observed"] == gain  # none is judged of a model that always says the same
+    assert checkout.verdict()["observed"] == gain  # not judged if the model gives a constant answer
     assert after == before
     assert "7 tasks" in tasks

@@ -1,4 +1,4 @@
-"""The documentation says what is so: its commands parse, its code runs, its claims load, its tables are whole."""
+"""The documentation is correct: its commands parse, its code runs, its claims load, and its tables are complete."""
 
 import argparse
 import importlib.util
@@ -21,16 +21,16 @@ from bertsecrets.options import PARSING
 
 SHELL = ("sh", "bash", "console", "")
 OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
-# Options of pytest alone: its own, and those of the benchmarks.
+# Options for pytest only: its own and those of the benchmarks.
 PYTESTS = ["-k", "-m", "-rs", "--pyargs", "--collect-only", "--junitxml", "--benchmark-json"]
 PYTESTS += ["--benchmark-autosave", "--benchmark-compare", "--benchmark-compare-fail"]
 PYTESTS += ["--jobs", "--checkpoint", "--task", "--against", "--report", "--examples"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 CONTAINERS = ("podman", "apptainer")
-# Options of these and of Docker that pages name in passing.
+# Options of these and of Docker that pages mention.
 OF_CONTAINERS = {"--volume", "--userns", "--user", "--gpus"}
 EXTENDING = ("extend.md", "measures.md")
-RUN_FOR_REAL = [  # except claims that a page adds, which tests/docs/test_adding.py runs
+RUN_FOR_REAL = [  # except on pages that add claims, which tests/docs/test_adding.py runs
     (block, command)
     for block, command in COMMANDS
     if command[0] == "bertsecrets"
@@ -40,12 +40,12 @@ RUN_FOR_REAL = [  # except claims that a page adds, which tests/docs/test_adding
 
 
 def lines_of(*programs: str) -> list[tuple[Block, list[str]]]:
-    """The documented command lines of some programs, each without the program and what it is redirected to."""
+    """Return the documented command lines of some programs, without the program name and redirections."""
     return [(block, c[1 : c.index(">") if ">" in c else None]) for block, c in COMMANDS if c[0] in programs]
 
 
 def failing(lines: list[tuple[Block, list[str]]], check: Callable[[list[str]], bool]) -> list[str]:
-    """The command lines that do not pass a check, or end it."""
+    """Return the command lines that fail a check or that the parser rejects."""
     failed = []
     for block, words in lines:
         try:
@@ -116,7 +116,7 @@ def test_documented_selections_name_claims_that_exist():
 
 
 def _claims_of_pages() -> list[Block]:
-    """The blocks of YAML that are claims; those of workflows are checked by tests/test_workflows.py."""
+    """Return the YAML blocks with claims; tests/test_workflows.py checks those with workflows."""
     return [block for block in all_blocks("yaml") if not block.title.startswith(".git")]
 
 
@@ -141,7 +141,7 @@ def test_every_option_that_a_page_names_exists():
         named = {
             name for code in re.findall(r"`([^`]+)`", prose) for name in re.findall(r"(?<!\S)--[a-z][a-z-]+", code)
         }
-        if page.name not in ("patterns-data-card.md",):  # which names options of DVC
+        if page.name not in ("patterns-data-card.md",):  # it mentions DVC options
             assert named - known - {"--strict-verdicts", "--remote", *OF_CONTAINERS} == set(), page
 
 
@@ -177,7 +177,7 @@ def test_documented_claims_are_sound():
             if known and "cola" not in entry["tasks"]:
                 assert Claim.model_validate(entry).implemented, block
             else:
-                assert block.page.name in EXTENDING, block  # tests/docs/test_adding.py runs what these pages add
+                assert block.page.name in EXTENDING, block  # tests/docs/test_adding.py runs these claims
 
 
 # ---------------------------------------------------------------------- tables and lists
@@ -228,7 +228,7 @@ def test_the_page_on_sources_names_every_claim_and_no_other():
     listed = {name.strip() for row in rows for name in row[2].split(",")} - {"claim", "-"}
     known = {claim.name for claim in load_claims()} | {claim.id for claim in load_claims()} | {"B5-text"}
     assert listed <= known, listed - known
-    assert {claim.id for claim in load_claims()} <= {name.split("-")[0] for name in listed} | {"G9"}  # ours alone
+    assert {claim.id for claim in load_claims()} <= {name.split("-")[0] for name in listed} | {"G9"}  # G9 is our own
 
 
 def test_the_readme_shows_verdicts_on_record():

@@ -1,4 +1,4 @@
-"""The documentation site: it builds with warnings as errors, says what the API is, and loads nothing from outside."""
+"""The documentation site builds without warnings, documents the API and loads no external resources."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def site(tmp_path_factory) -> Path:
 
 
 class Loaded(HTMLParser):
-    """What a browser loads by itself for a page: scripts, style sheets, pictures and the like, but no link."""
+    """Collects the resources that a browser loads for a page (scripts, style sheets, images), but not its links."""
 
     def __init__(self, page: Path):
         super().__init__()

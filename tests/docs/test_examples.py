@@ -1,4 +1,4 @@
-"""The examples in docstrings run, and give what they show."""
+"""The examples in docstrings run and produce the output shown."""
 
 import ast
 import doctest
@@ -15,9 +15,9 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def docstrings_with_examples() -> Iterator[tuple[str, str, str]]:
-    """Yield module, object and docstring of every example in the package, without importing it.
+    """Yield module, object and text of every docstring with examples, without importing the package.
 
-    They are read from the source, because doctest's own finder ignores functions whose shapes are checked.
+    The source is parsed, because doctest's own finder ignores functions with shape checks.
     """
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")

@@ -1,4 +1,4 @@
-"""The example notebook runs, and the outputs that it is shown with are of the same kind as those that it gives."""
+"""The example notebook runs, and its saved outputs are of the same kinds as the new ones."""
 
 import re
 import shutil
@@ -14,9 +14,9 @@ NOTEBOOK = DOCS / "example.ipynb"
 
 
 def kinds(notebook) -> dict[str, list]:
-    """What each cell shows: the forms of each output and, of what is drawn, the kinds of elements.
+    """Return the type, formats and kinds of drawn elements of each cell's outputs.
 
-    Progress messages do not count.
+    Progress messages are ignored.
     """
     shown = {}
     for cell in notebook.cells:

@@ -1,4 +1,4 @@
-"""A model class of a user, as families.md defines it, in a package of its own."""
+"""A user-defined model class from families.md, installed as a separate package."""
 
 import json
 import re
@@ -23,7 +23,7 @@ NAME = "families.md"
 
 @pytest.fixture
 def package(tmp_path) -> Path:
-    """A folder with the page's module and the metadata that pip writes for its entry points."""
+    """A folder with the page's module and the entry point metadata that pip would write."""
     folder = tmp_path / "site"
     (folder / "mean_bert-1.0.dist-info").mkdir(parents=True)
     (folder / "mean_bert.py").write_text(titled(NAME, "mean_bert.py"), encoding="utf-8")
@@ -121,7 +121,7 @@ def test_an_invalid_family_is_named(package, model, monkeypatch):
         ("mean_bert:NONE", "cannot be imported"),
     ):
         entries.write_text(f"[bertsecrets.families]\nmean-bert = {value}\n")
-        families._offered.cache_clear()  # as in another process
+        families._offered.cache_clear()  # as in a new process
         with pytest.raises(UserError, match=f"entry point mean-bert = {value} of bertsecrets.families {message}"):
             open_config(ModelRef.in_folder(model))
 

@@ -1,4 +1,4 @@
-"""`--seeds auto`: seeds are added while they can decide a claim and the planner's estimate of the next one fits."""
+"""`--seeds auto`: seeds are added while they can decide a claim and the estimated cost fits the budget."""
 
 import json
 
@@ -27,7 +27,7 @@ def judged(capsys, tmp_path, command, *options) -> dict[str, dict]:
 
 @pytest.fixture(scope="module")
 def glue(tmp_path_factory):
-    """A corpus with enough validation rows to decide something."""
+    """A corpus with enough validation rows to decide a claim."""
     return write_corpus(tmp_path_factory.mktemp("corpus") / "glue", 64, 40)
 
 
@@ -84,7 +84,7 @@ def test_a_further_seed_must_fit_into_the_budget_with_the_first_seeds_of_other_c
     assert SeedBudget(7200, cost).affords([case], 2)
     assert not SeedBudget(0.001, cost).affords([case], 9)
     session().measure("special-tokens", "rte", seed=2)
-    assert seed_cost(session(), [find_case("D1-random", "rte")])([case], 2) == 0  # stored, whatever else is to do
+    assert seed_cost(session(), [find_case("D1-random", "rte")])([case], 2) == 0  # stored; pending jobs are not counted
     assert capsys.readouterr().err.startswith("bertsecrets: not adding seed 9 for E1-rte: it may need ")
 
 

@@ -1,4 +1,4 @@
-"""The disk that a run takes and keeps: told before anything is trained, and refused where it is not there."""
+"""Disk space: a run announces what it needs before training, and is refused if the space is not available."""
 
 import dataclasses
 import json

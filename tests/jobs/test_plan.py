@@ -1,4 +1,4 @@
-"""Plans: every job once, in order, with what the store has, and scripts that do the jobs."""
+"""Plans list every job once, in order and with its state in the store; scripts run the jobs."""
 
 import json
 import os
@@ -143,7 +143,7 @@ def test_seconds_are_scaled_by_examples_tokens_and_parameters():
 
 @pytest.fixture
 def on_path(tmp_path):
-    """An environment whose commands only note how they are called, and a Slurm that does its arrays at once."""
+    """An environment with a stub `bertsecrets` that logs its calls and a fake Slurm that runs job arrays at once."""
     scripts = {
         "bertsecrets": f"""#!/bin/sh
             {{ printf '%s\\0' "$BERTSECRETS_PARAMS" "$@"; echo; }} >> {tmp_path}/calls
@@ -177,7 +177,7 @@ def done(text: str, environment, *words) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def commands(on_path, quick, tmp_path):
-    """A function that runs a script and returns the words of the commands that it calls."""
+    """Return a function that runs a script and returns the arguments of each `bertsecrets` call."""
 
     def called(text: str, *words: str) -> list[list[str]]:
         ended = done(text, on_path, *words)
@@ -251,7 +251,7 @@ def test_an_impossible_plan_is_refused_in_one_line(capsys, shared, words, says):
     assert says in told(capsys, "plan", *shared, *words)
 
 
-# ---------------------------------------------------------------------- what a budget decides
+# ---------------------------------------------------------------------- claims decided within a budget
 
 
 def prospect(*decided_by):
@@ -264,7 +264,11 @@ def job(name, seed):
 
 
 def decided(budget, at_once=1):
-    """Two claims share a training of 10 s per seed; A needs three seeds and 1 s more for each, B two and 5 s."""
+    """Return the claims chosen for a budget.
+
+    All three share a training of 10 s per seed. A needs three seeds and 1 s more per seed, B two seeds and 5 s more.
+    C is never decided.
+    """
     prospects = {"A": prospect(0, 0, 0.9, 0.9, 0.9), "B": prospect(0.4, 1, 1, 1, 1), "C": prospect(0, 0, 0, 0, 0)}
 
     def needs(case, seed):
@@ -293,7 +297,7 @@ def test_plan_lists_the_claims_that_a_budget_decides(capsys, shared, tmp_path, m
         assumptions=(), cases=dict.fromkeys(("C1-rte", "C4-rte"), prospect(1, 1, 1, 1, 1))
     )
     monkeypatch.setattr(prospects, "prospects", lambda: prospects_on_record)
-    chosen = ("--claim", "C1", "--claim", "C4", "--task", "rte", "--store", tmp_path)  # C4 is about 12 x 12 heads
+    chosen = ("--claim", "C1", "--claim", "C4", "--task", "rte", "--store", tmp_path)  # C4 needs 12 x 12 heads
     chosen = (*chosen, "--seeds", "auto", "--budget", "1h", "--decides")
     empty = run(capsys, "plan", *shared, *chosen)
     assert "1 of 1 claims are decided on average (bertsecrets explain" in run(capsys, "plan", *shared, *chosen[:-1])

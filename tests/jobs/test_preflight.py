@@ -1,4 +1,4 @@
-"""What a run shows and checks before it trains: the jobs, an estimate of their time, the model; errors come first."""
+"""What a run shows and checks before training: jobs, estimated time and model; errors are reported first."""
 
 import json
 import re
@@ -106,7 +106,7 @@ def test_what_cannot_be_trained_is_refused_before_it_is_announced(
     else:
         (glue / "RTE" / "train.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tperhaps\n")
     given = [*shared[4:], "--model", own_bert, "--glue", glue, "--store", tmp_path / "new"]
-    told(capsys, *command, *given)  # asserts that this is the only line
+    told(capsys, *command, *given)  # asserts that the error is a single line
     assert not (tmp_path / "new").exists()
 
 

@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster: the verdicts of a serial run, also where a machine is lost; clusters that cannot be used."""
+"""Jobs on a Ray cluster give the verdicts of a serial run, even if a machine is lost; unusable clusters are refused."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ from bertsecrets.cli.main import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick", "same_threads")]
 FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1-rte", "--claim", "C1", "--seeds", "2", "--threads", "1")
-quiet = pytest.mark.filterwarnings("ignore")  # Ray's own, of sockets and processes that it leaves to others
+quiet = pytest.mark.filterwarnings("ignore")  # Ray warns about sockets and processes that it leaves open
 
 
 def judged(command, shared, room, *more):
@@ -66,7 +66,7 @@ def test_losing_one_of_three_machines_does_not_change_the_verdicts(capsys, clust
     threading.Thread(target=lose_one, daemon=True).start()
     capsys.readouterr()
     assert judged("run", shared, tmp_path / "ray", "--ray", cluster.address) == serial
-    assert lost.wait(300)  # a limit for hanging alone
+    assert lost.wait(300)  # the limit only guards against hanging
     err = capsys.readouterr().err
     assert "on 3 machines" in err
     jobs = int(err.split(" jobs to do")[0].split()[-1])
@@ -76,7 +76,7 @@ def test_losing_one_of_three_machines_does_not_change_the_verdicts(capsys, clust
 
 @pytest.fixture
 def closed_port():
-    """A port of this machine at which nothing listens."""
+    """A local port on which nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused, and no one else gets it
         yield bound.getsockname()[1]

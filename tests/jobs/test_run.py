@@ -1,4 +1,4 @@
-"""Jobs in several processes: the verdicts of a serial run, whatever happens to single jobs and processes."""
+"""Jobs in several processes give the verdicts of a serial run; failed jobs and killed workers do not affect others."""
 
 import json
 import multiprocessing
@@ -35,7 +35,7 @@ FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--claim", "C1")
 
 @pytest.fixture
 def forked(monkeypatch):
-    """Fork the processes of a run from a server that has imported everything, which saves seconds for each."""
+    """Fork workers from a server that has imported everything, which saves seconds per worker."""
     monkeypatch.setattr(pool, "SPAWN", PROCESSES)
 
 
@@ -114,11 +114,11 @@ def test_an_impossible_run_is_refused_in_one_line(capsys, shared, words, says):
     assert says in told(capsys, "run", *shared, *words)
 
 
-# ---------------------------------------------------------------------- jobs and processes that fail
+# ---------------------------------------------------------------------- failing jobs and processes
 
 
 def serve_by_seed(connection, options):
-    """A worker that does nothing: the seed of a job says what happens to it."""
+    """A stub worker: the seed of a job determines its outcome."""
     errors = {13: UserError("training diverged"), 14: RunError("the disk is full")}
     log = Path(options.store) / "calls"
     while True:
@@ -136,7 +136,7 @@ def serve_by_seed(connection, options):
 
 @pytest.fixture
 def done(tmp_path, forked, monkeypatch):
-    """A function that does jobs of these seeds: for each, a training and a measurement of it."""
+    """Return a function that trains and measures each seed on stub workers and returns errors and calls."""
     monkeypatch.setattr(pool, "serve", serve_by_seed)
 
     def do(*seeds, jobs=2):
@@ -203,30 +203,30 @@ def test_a_failed_measurement_is_not_measured_and_the_others_are_judged(
 
 
 def serve_endless_trainings(connection, options):
-    """A worker whose trainings write half a checkpoint and then go on until they are interrupted."""
+    """A worker whose trainings write half a checkpoint and then run until interrupted."""
     import bertsecrets.models.training.finetune as finetuning
 
     def endless(classifier, split, folder, *_, **__):
         Path(folder, "half").write_text("begun")
         with Path(options.store_folder).with_name("pids").open("a") as file:
             file.write(f"{os.getpid()}\n")
-        threading.Event().wait(LIMIT)  # if it is not interrupted, it does not outlive the tests
+        threading.Event().wait(LIMIT)  # a limit, so that it cannot outlive the tests
 
     finetuning.finetune = endless
     serve(connection, options)
 
 
 def run_endlessly(words, errors):
-    """The command `run`, in a process of its own, with workers whose trainings never end."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs in the background
+    """Run the command `run` in a subprocess, with workers whose trainings never end."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore SIGINT
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
-    pool.SPAWN = multiprocessing.get_context("fork")  # this process has no other threads, and would start a server
+    pool.SPAWN = multiprocessing.get_context("fork")  # safe without other threads; `PROCESSES` would start a server
     pool.serve = serve_endless_trainings
     sys.exit(main(words))
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    """Whether something becomes true before the process that should make it true counts as hanging."""
+    """Return whether a condition becomes true within `LIMIT` seconds."""
     deadline = time.monotonic() + LIMIT
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -242,7 +242,7 @@ def alive(pid: int) -> bool:
 
 
 def half_written(store: Path) -> list[str]:
-    """What is half written in a store; unlike `rglob`, `os.walk` tolerates folders that disappear meanwhile."""
+    """Return the half-written checkpoints in a store. Unlike `rglob`, `os.walk` tolerates folders that disappear."""
     return [folder for folder, _, files in os.walk(store) if "half" in files]
 
 

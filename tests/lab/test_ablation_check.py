@@ -1,4 +1,4 @@
-"""Correct ablations of a head are told from faulty ones, by the check and by its command."""
+"""The ablation check and its command distinguish correct ablations of a head from faulty ones."""
 
 import copy
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ def without(output, head, value=0.0):
     return changed
 
 
-# ---------------------------------------------------------------------- right
+# ---------------------------------------------------------------------- correct ablations
 
 
 def zeroed_input(model, layer, head):
@@ -81,7 +81,7 @@ def failing_at_its_end():
     raise KeyError
 
 
-# ---------------------------------------------------------------------- wrong
+# ---------------------------------------------------------------------- faulty ablations
 
 
 def sliced_output(model, layer, head):
@@ -237,7 +237,10 @@ def test_a_function_that_fails_is_reported(check, function, message):
 
 @pytest.fixture
 def command(tmp_path, tiny_bert, monkeypatch, capsys):
-    """The command on a tiny model, in a folder with the page's module; returns exit code, output and errors."""
+    """Return a function that runs the command on a tiny model and returns exit code, output and errors.
+
+    The working directory contains the page's module and one that cannot be imported.
+    """
     (tmp_path / "my_ablation.py").write_text(titled("lab/check-ablation.md", "my_ablation.py"), encoding="utf-8")
     (tmp_path / "broken_ablation.py").write_text("import nothing_of_this_name")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The annotation page: a file with the maps of a set inside, whose download is the set's `annotations.tsv`."""
+"""The annotation page: one file that contains the maps of a set and exports its `annotations.tsv`."""
 
 import base64
 import json
@@ -99,7 +99,7 @@ def test_the_command_draws_a_set_and_refuses_invalid_options(tiny_bert, tiny_glu
 
 @pytest.fixture
 def visit(browser, tmp_path):
-    """Opens the page of a set; fails if it requests anything but itself, or has an error."""
+    """Return a function that opens a set's page; fail if the page has an error or requests anything else."""
     pages, problems = [], []
 
     def start(maps: MapSet, **how):
@@ -122,20 +122,20 @@ def visit(browser, tmp_path):
 
 
 def says(page, where: str, part: str = "#where") -> None:
-    """Wait until a part of the page has a text."""
-    from playwright.sync_api import expect  # an optional package, which the fixture `browser` checks
+    """Wait until an element of the page shows a text."""
+    from playwright.sync_api import expect  # an optional package, checked by the fixture `browser`
 
     expect(page.locator(part)).to_have_text(where)
 
 
 def press(page, key: str, where: str) -> None:
-    """Press a key; the page then says where it is."""
+    """Press a key and wait until the page shows the given position."""
     page.keyboard.press(key)
     says(page, where)
 
 
 def downloaded(page, folder: Path) -> MapSet:
-    """The set after its annotations were replaced by the page's."""
+    """Replace a set's annotations with those downloaded from the page, and return the set."""
     with page.expect_download() as download:
         page.keyboard.press("d")
     download.value.save_as(folder / ANNOTATIONS)
@@ -190,7 +190,7 @@ def test_the_second_annotator_is_blind_and_the_first_labels_stay(visit, tmp_path
     says(page, "Ben (blind)", "#who")
     order = data_of(tmp_path / "page.html")["order"]
     for place, i in enumerate(order):
-        assert page.locator("button.chosen").count() == 0  # the page has said where it is
+        assert page.locator("button.chosen").count() == 0  # `says` or `press` has waited for this map
         press(page, str(1 + CLASSES.index(maps.labels[i])), f"map {min(place + 2, 5)} of 5, {place + 1} labelled")
     says(page, "All 5 labelled. Download them, and replace the set's annotations.tsv.", "#say")
     labelled = downloaded(page, tmp_path / "set")

@@ -1,4 +1,4 @@
-"""The simulator of `lab calibrate`: its worlds are what they say, and it notices a judge that is wrong."""
+"""The simulator of `lab calibrate`: its worlds have the specified properties, and it detects a faulty judge."""
 
 import json
 from contextlib import suppress
@@ -40,7 +40,7 @@ def cell(case, world="as-published", worlds=20):
 
 @pytest.mark.parametrize("claim", READ_OFF)
 def test_a_model_as_published_has_the_published_figures(claim):
-    """Of claims whose figure is the claim's own quantity: that of G1 is chosen and judged on the same rows."""
+    """Only claims whose figure is the claim's own quantity; G1's figure was selected and judged on the same rows."""
     of_claim = [case for case in SIMULATED if case.claim.name == claim and case.figure.published is not None]
     assert of_claim
     for case in of_claim:
@@ -102,7 +102,7 @@ def test_skipping_details_changes_no_outcome(name):
     assert (short.outcome, short.interval, short.band) == (whole.outcome, whole.interval, whole.band)
 
 
-# ---------------------------------------------------------------------- what it says of the judge
+# ---------------------------------------------------------------------- detecting a faulty judge
 
 
 def test_a_clear_effect_is_reproduced_and_none_is_not():
@@ -117,7 +117,7 @@ def test_figure_2_is_decided_on_most_tasks_although_the_classifier_is_new_to_the
     claim = next(case.claim for case in SIMULATED if case.claim.name == "A2")
     rates = [count(cell(str(case), worlds=1), 0.95) for case in claim.cases]
     assert sum(of_task.share("reproduced") for of_task in rates) >= 5
-    for case in claim.cases:  # the doubt of the figure is that of readers, and not all of the band
+    for case in claim.cases:  # readers' uncertainty about the figure is only part of the band
         (low, high), doubt = judged_band(case), 2.5706 * case.figure.doubt
         assert high - low > 2.2 * doubt
 
@@ -128,9 +128,9 @@ def judged_band(case):
 
 
 def test_every_measure_of_the_claims_is_simulated():
-    """One case of each claim is read off a model, and has a truth."""
+    """For each claim, one case's quantity on a simulated model is finite."""
     for claim, case in {case.claim.name: case for case in SIMULATED if case.task in ("rte", "qnli", "all")}.items():
-        with suppress(NotApplicableError):  # no data can decide it
+        with suppress(NotApplicableError):  # no data can decide the claim
             needed = measure_case(SimulatedModel(find_world("as-published"), PUBLISHED, 1, 0), case, MODEL, [1])[0]
             assert np.isfinite(QUANTITIES[case.claim.quantity].read(needed, **case.claim.arguments).value), claim
 
@@ -171,7 +171,7 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     run(capsys, *more)
     later = json.loads(data.read_text())["cases"]
     assert later.items() > of_cases.items()  # existing cases are kept
-    assert later["B1-all"]["code"] != later["C1-rte"]["code"]  # each has that of its own simulation
+    assert later["B1-all"]["code"] != later["C1-rte"]["code"]  # each case has the code digest of its own simulation
     from bertsecrets.claims import prospects
 
     monkeypatch.setattr(prospects, "claims_folder", lambda: tmp_path)
@@ -205,7 +205,7 @@ def test_a_killed_run_goes_on_from_its_finished_cells(capsys, tmp_path, monkeypa
     assert [rates.cell.case for rates in stored_rates(file).values()] == ["C3-rte"]
     with file.open("a") as lines:
         lines.write('{"code": "unfinished')
-    monkeypatch.setattr(counted, "count", None)  # nothing is counted again
+    monkeypatch.setattr(counted, "count", None)  # fails if a cell is simulated again
     assert run(capsys, *call) == first
 
 

@@ -1,4 +1,4 @@
-"""`bertsecrets lab classify`: anyone's maps, under each reading, and files that are none refused in one line."""
+"""`bertsecrets lab classify` classifies arbitrary maps under each reading and refuses invalid files in one line."""
 
 import json
 
@@ -28,7 +28,7 @@ def arrays(maps):
 
 
 def test_the_class_of_a_map_does_not_depend_on_the_other_maps(tmp_path, capsys):
-    """Whatever stands around it: the unseen encoder's maps, padded to one size, in the file's order."""
+    """The unseen encoder's maps, padded to one size, are classified as without padding and in the order of the file."""
     maps = MapSet.load(own_maps(UNSEEN)).take(range(40))
     given = arrays(maps)
     np.savez_compressed(tmp_path / "maps.npz", **given | {"maps": given["maps"].astype(np.float16)})

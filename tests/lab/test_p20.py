@@ -1,4 +1,4 @@
-"""P20's annotated maps are read from their form, folder or archive; what is wrong is named with file and line."""
+"""P20's annotated maps are read from a folder or archive in P20's format; errors name file and line."""
 
 import tarfile
 from pathlib import Path
@@ -28,7 +28,7 @@ NAMES = ["0001", "0012", "0003", "rte_4_1", "0005", "0006", "0007", "0008", "000
 
 @pytest.fixture
 def source(tmp_path) -> Path:
-    """A folder in P20's form, with their second folder of other values by the same names."""
+    """A folder in P20's format, including its second folder with the same file names and other values."""
     folder = tmp_path / "head_classification_data"
     for number, name in enumerate(NAMES):
         for part, scale in (("raw/for_training", 1), ("normed/data", 0)):

@@ -1,4 +1,4 @@
-"""Contact sheets show every map once and nothing of it but its number."""
+"""Contact sheets show every map once, identified only by its number."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_a_faint_diagonal_is_visible_next_to_a_strong_column():
 
 
 def test_bars_that_reach_the_line_are_red():
-    """A fifth of all attention, at half height; of one column, or of the special ones stacked."""
+    """The line, at half height, marks a fifth of all attention. A bar is one column or the stacked special columns."""
     for place, share, red in ((0, 0.25, True), (3, 0.25, True), (3, 0.15, False), (0, 0.16, True), (0, 0.07, False)):
         each = replace(pattern_map(0, tokens=30, boundary=7), values=np.full((30, 30), (1 - share) / 29, np.float16))
         each.values[:, place] = share
@@ -47,14 +47,14 @@ def test_bars_that_reach_the_line_are_red():
 
 
 def test_special_columns_are_stacked_to_the_right_of_the_others():
-    """A third of the full height for each of three: together above all of it; of one text, two of them."""
+    """Each special column takes a third of the full height: a text pair has three, a single text two."""
     for boundary, high in ((7, BARS), (12, round(BARS * 2 / 3))):
         values = np.full((12, 12), (1 - 0.4) / 9, np.float16)
         values[:, [0, 6, 11]] = 0.4 / 3
         each = replace(pattern_map(0, tokens=12, boundary=boundary), values=values)
         assert column_shares(each)[1] == pytest.approx(0.4 if boundary == 7 else 0.8 / 3, abs=1e-3)
         foot = np.array(panel(each).convert("RGB"))[-BARS:, -6].astype(int)
-        assert (foot == ImageColor.getrgb(STRONG)).all(-1).sum() == high - 1  # the line runs across
+        assert (foot == ImageColor.getrgb(STRONG)).all(-1).sum() == high - 1  # the line crosses the bar
         assert (foot == ImageColor.getrgb(LINE)).all(-1).sum() == 1
 
 
@@ -73,7 +73,7 @@ def test_sheets_contain_every_map_once_in_shuffled_order(tmp_path):
     with Image.open(written[3]) as image:
         assert image.size == expected.size
         difference = np.abs(np.array(image.convert("RGB")).astype(int) - np.array(expected).astype(int))
-    assert difference.mean() < 3  # 256 colours are nearly all of them
+    assert difference.mean() < 3  # files have only 256 colours, which lose little
     with pytest.raises(UserError, match="--count 4 is out of range: give 1 to 3"):
         write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)
 

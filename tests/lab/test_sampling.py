@@ -1,4 +1,4 @@
-"""Drawn maps are those that the model computes, balanced over heads, and the same for the same seed."""
+"""Sampled maps equal the model's, are balanced over heads and are reproducible by seed."""
 
 from collections import Counter
 
@@ -48,7 +48,7 @@ def test_heads_take_turns_across_subjects(bench, subject):
     assert len(counts) == LAYERS * HEADS
     assert max(counts.values()) - min(counts.values()) <= 1
     assert len({each.name for each in drawn}) == 30
-    assert len({each.example for each in drawn.maps[:15]}) == 15  # no input twice while there are enough
+    assert len({each.example for each in drawn.maps[:15]}) == 15  # inputs are not repeated if there are enough
 
 
 def test_the_draw_can_be_limited_to_some_heads(bench, subject):

@@ -1,4 +1,4 @@
-"""Specification curves: which choices a claim has, every combination once, what each of them changes."""
+"""Specification curves: the choices of a claim, each combination once, and the effect of each choice."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -33,7 +33,7 @@ SETTINGS = JudgeParams(confidence=0.95, resamples=100, seed=1)
 
 
 def switched(*names: str, claim="C1") -> dict:
-    """The combination that takes these of a claim's alternatives."""
+    """Return the combination with these alternatives of a claim switched on."""
     return {name: name in names for name in OF_CLAIMS[claim]}
 
 
@@ -112,12 +112,12 @@ def test_a_claim_that_holds_below_a_limit_agrees_below_it():
     assert not Specification({}, Verdict(case, "inconclusive", "")).agrees
 
 
-# ---------------------------------------------------------------------- measured
+# ---------------------------------------------------------------------- measurements
 
 
 @pytest.fixture(scope="module")
 def glue(tmp_path_factory):
-    """A corpus whose validation file has a quotation mark that swallows a row."""
+    """A corpus whose validation file has quotation marks that swallow rows if quotes are parsed."""
     folder = write_corpus(tmp_path_factory.mktemp("corpus") / "glue", 64, 40)
     file = next(folder.glob("*/dev.tsv"))
     header, first, *rest = file.read_text(encoding="utf-8").splitlines()
@@ -158,7 +158,7 @@ def test_padding_changes_the_compared_maps(session):
 def test_a_choice_that_changes_no_input_is_idle(session):
     inputs = Inputs(session.resources, session.ref(session.model), "rte")
     idle = inputs.idle(choices_of(of_id("C1-rte")))
-    assert "rows" in idle  # all 40 are read
+    assert "rows" in idle  # all 40 rows are read either way
     assert "quoting" not in idle
     assert inputs.digest(switched()) == inputs.digest(switched("rows", "padding"))
     assert inputs.digest(switched()) != inputs.digest(switched("quoting"))

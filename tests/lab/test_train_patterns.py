@@ -1,4 +1,4 @@
-"""`train-patterns`: training that repeats itself, a report of what shares are worth, files that prove themselves."""
+"""`train-patterns`: reproducible training, a report with the errors of class shares, and verified weights."""
 
 import contextlib
 import json
@@ -37,7 +37,7 @@ def brief(monkeypatch):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder of weights and report, trained on plain maps without the paper's classifier, and the data's folder."""
+    """A folder with data, and with weights and report trained on these plain maps without the paper's classifier."""
     room = tmp_path_factory.mktemp("patterns")
     save_read(pattern_set(40), room / "data")
     with pytest.MonkeyPatch.context() as patch:
@@ -47,7 +47,7 @@ def trained(tmp_path_factory):
 
 
 def test_another_reading_of_a_map_changes_the_fingerprint(trained, tmp_path):
-    """Even if settled classes stay the same, because it changes which maps annotators agree on."""
+    """Even if the settled classes stay the same: readings determine on which maps annotators agree."""
     save_read(pattern_set(40), tmp_path / "data", times=3)
     assert annotations_fingerprint(tmp_path / "data") != annotations_fingerprint(trained / "data")
 
@@ -86,7 +86,7 @@ def test_the_report_counts_every_map(trained, reading):
 
 
 def test_every_head_has_the_same_weight_in_the_errors():
-    """However many of its maps were annotated: three of the first head, one of the second."""
+    """The first head has three annotated maps, the second head one."""
     block = np.eye(5)[CLASSES.index("block")]
     rows = [("m/1/1", block), ("m/1/1", np.full(5, 0.2)), ("m/1/1", np.full(5, 0.2)), ("m/1/2", block)]
     report = of_rows([{"head": h, "labels": ["block"], "probabilities": p.tolist()} for h, p in rows])
@@ -100,7 +100,7 @@ def test_a_map_that_readers_classify_differently_counts_as_the_mean_of_their_lab
 
 
 def test_the_error_on_an_encoder_is_that_of_a_classifier_trained_on_the_others(brief):
-    """Encoder `odd` has only vertical maps, and its readers call every second one heterogeneous."""
+    """The encoder `odd` has only vertical maps, and its readers label every second one heterogeneous."""
     plain, odd = pattern_set(40), [pattern_map(number, model="odd") for number in range(8)]
     labels = [*plain.labels, *(["vertical", "heterogeneous"] * 4)]
     maps = MapSet((*plain, *odd), tuple(labels))
@@ -108,9 +108,9 @@ def test_the_error_on_an_encoder_is_that_of_a_classifier_trained_on_the_others(b
     assert set(by_model) == {"tiny", "odd"}
     places = np.arange(len(maps))
     trained = TreesAndRegression().fit(LabelledMaps.of(maps).to_learn(places[:40]), SEED)
-    said = trained.probabilities(LabelledMaps.of(maps).take(places[40:])).mean(0)  # one map of each head
+    said = trained.probabilities(LabelledMaps.of(maps).take(places[40:])).mean(0)  # one map per head
     np.testing.assert_allclose(by_model["odd"], [0.5, 0, 0, 0, 0.5] - said, atol=1e-4)
-    assert by_model["odd"][CLASSES.index("heterogeneous")] > 0.3  # which it takes for vertical, too
+    assert by_model["odd"][CLASSES.index("heterogeneous")] > 0.3  # the classifier takes these for vertical as well
     assert not left_out_errors(ReadMaps(LabelledMaps.of(plain), plain, {}))  # no other model to train on
 
 
@@ -145,13 +145,13 @@ def test_weights_of_other_features_are_refused(trained, tmp_path, monkeypatch):
 
 
 def test_the_shipped_weights_were_trained_on_the_shipped_labels():
-    """After a change of labels, run bertsecrets lab train-patterns --output bertsecrets/patterns/weights."""
+    """If the labels have changed, run bertsecrets lab train-patterns --output bertsecrets/patterns/weights."""
     report = read_report(SHIPPED)
     assert report["data"] == annotations_fingerprint()
     for reading in READINGS:
         part, errors = report_of(report, reading), held_out_errors(report, reading)
         assert len({row["kin"] for row in part["held_out"]}) == part["heads"]
-        np.testing.assert_allclose(errors.sum(1), 0, atol=1e-3)  # of rounding
+        np.testing.assert_allclose(errors.sum(1), 0, atol=1e-3)  # rounding errors
         PatternClassifier.load(SHIPPED, reading)
 
 

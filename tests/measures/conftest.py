@@ -1,4 +1,4 @@
-"""What tests of several measures share."""
+"""Fixtures shared by tests of several measures."""
 
 import pytest
 

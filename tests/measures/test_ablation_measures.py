@@ -1,4 +1,4 @@
-"""Measures of ablation: predictions, scores, bfloat16 and resuming."""
+"""Ablation measures: predictions, scores, bfloat16 and resuming."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_regression_scores_are_correlated_and_another_grid_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["mnli", "stsb"])
 def test_bfloat16_counts_predictions_of_a_sample_that_differ_from_float32(name, monkeypatch):
-    """Of all sets and the first examples; predictions of bfloat16 are those of the engine in bfloat16."""
+    """The first examples are compared for all sets; bfloat16 predictions equal those of the engine in bfloat16."""
     from transformers import BertConfig, BertForSequenceClassification
 
     from bertsecrets.measures.base import ablation_measure

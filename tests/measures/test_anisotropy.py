@@ -1,4 +1,4 @@
-"""Anisotropy, against a loop over all pairs of words."""
+"""Anisotropy, compared with a loop over all pairs of words."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ class Tokens:
 
 
 def vectors(model, i):
-    """The vectors of one example's ordinary tokens, alone and without padding: [state, token, width]."""
+    """Return the vectors of ordinary tokens in a single example, without padding: [state, token, width]."""
     ids = torch.tensor([ENCODED.input_ids[i]])
     with torch.no_grad():
         states = model(input_ids=ids, output_hidden_states=True).hidden_states
@@ -38,7 +38,7 @@ def opened(tmp_path):
     return open_classifier
 
 
-@pytest.mark.parametrize("name", [*sorted(CONFIGS), "longformer"])  # whose classifier adds global attention
+@pytest.mark.parametrize("name", [*sorted(CONFIGS), "longformer"])  # Longformer's classifier adds global attention
 def test_the_value_of_a_pair_is_the_mean_cosine_of_its_words(opened, name):
     model = opened(name)
     pairs = random_pairs(len(ENCODED))
@@ -48,7 +48,7 @@ def test_the_value_of_a_pair_is_the_mean_cosine_of_its_words(opened, name):
     every = [vectors(model.model, i) for i in range(len(ENCODED))]
     np.testing.assert_allclose(mean, np.concatenate(every, axis=1).mean(1), atol=1e-4)
     for less, pair_cosines in ((0, paired(directions, pairs)), (mean.numpy()[:, None], paired(centred, pairs))):
-        assert np.isnan(pair_cosines).all(1).sum() == 5  # the second of each pair, and the one that is left
+        assert np.isnan(pair_cosines).all(1).sum() == 5  # the second row of each pair, and the unpaired row
         for one, other in pairs:
             if not all(every[i].shape[1] for i in (one, other)):
                 continue

@@ -1,4 +1,4 @@
-"""Models that have collapsed or whose answers are not finite: refused, or degenerate."""
+"""Collapsed models and non-finite answers are refused or reported as degenerate."""
 
 import shutil
 from dataclasses import replace
@@ -35,7 +35,7 @@ def without_mask(model):
     return model
 
 
-# ---------------------------------------------------------------------- logits that move with the batch
+# ---------------------------------------------------------------------- logits that depend on the batch
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -44,7 +44,7 @@ def test_logits_of_a_sound_model_do_not_depend_on_the_batch(name):
     check_logits(model, encoded)
 
 
-@pytest.mark.parametrize("name", sorted(set(CONFIGS) - {"gpt2"}))  # no token of GPT-2 sees those after it
+@pytest.mark.parametrize("name", sorted(set(CONFIGS) - {"gpt2"}))  # GPT-2 is causal: no token attends to later padding
 def test_scores_refuse_a_model_that_ignores_its_mask(name):
     model, encoded = without_mask(family(name)), some_inputs(40)
     with pytest.raises(MisreadError, match="when its example is scored alone: the padding .* was not masked"):
@@ -53,7 +53,7 @@ def test_scores_refuse_a_model_that_ignores_its_mask(name):
 
 @pytest.mark.parametrize("scale", [1e-6, 1e3])
 def test_tiny_and_huge_logits_are_not_taken_for_a_lost_mask(scale):
-    """Rounding is relative to what is summed, which may cancel."""
+    """Rounding errors are relative to the summands, which may cancel."""
     model, encoded = family("bert"), some_inputs(40)
     with torch.no_grad():
         model.classifier.weight.mul_(scale)
@@ -75,11 +75,11 @@ def test_nothing_is_stored_of_a_model_that_ignores_its_mask(tiny_bert, tiny_glue
     assert not [path for path in measurements_folder.iterdir() if path.is_dir()]
 
 
-# ---------------------------------------------------------------------- answers that are not numbers
+# ---------------------------------------------------------------------- non-finite answers
 
 
 def test_a_model_with_one_answer_that_is_nan_is_refused():
-    """By scores and ablations, though the example that ablations try the engine on, the longest, is answered."""
+    """Both scores and ablations refuse it, although the longest example, which probes the engine, is finite."""
     classifier, encoded = tiny("Bert"), tokens((5, 9, 5, 3, 12))
     (word, *_) = set(encoded.input_ids[0]).difference(*(encoded.input_ids[i] for i in range(1, 5)))
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_a_head_without_numbers_is_named(measure, name):
 
 
 def test_features_that_inputs_lack_are_not_missing_numbers():
-    """Inputs without a pronoun have no attention to pronouns, models without [SEP] none to it: in no head."""
+    """Inputs without a pronoun have no attention to pronouns in any head, and models without [SEP] none to [SEP]."""
     some, none = cosines(), np.full((40, LAYERS, HEADS), NAN)
     some[::2] = NAN
     assert problem(gridded("features", noun=cosines(), pronoun=some, negation=none)) is None
@@ -130,7 +130,7 @@ def test_features_that_inputs_lack_are_not_missing_numbers():
 
 @pytest.mark.parametrize("claim", ["C1-rte", "C2-rte"])
 def test_claims_about_change_are_degenerate_if_nothing_changed(claim):
-    """Whatever is left of rounding; a change of one head that can be seen is judged."""
+    """Rounding errors do not count as a change, but a measurable change of a single head is judged."""
     dust = gridded("attention-change", cosine=1 + 4e-8 * np.random.default_rng(1).normal(size=(40, LAYERS, HEADS)))
     judged = verdict(claim, dust)
     assert judged.outcome == "degenerate"
@@ -175,10 +175,10 @@ def test_a_grid_of_a_constant_model_is_degenerate(measure):
     assert problem(grid(np.where(mixed, NAN, scores), "stsb")) == "some predictions are not finite"
 
 
-# ---------------------------------------------------------------------- checkpoints of trainings that diverged
+# ---------------------------------------------------------------------- diverged checkpoints
 
 
-@pytest.mark.parametrize("value", [float("nan"), 1e38])  # not finite; finite, but what is computed from it is not
+@pytest.mark.parametrize("value", [float("nan"), 1e38])  # not finite; finite, but results overflow
 @pytest.mark.parametrize(
     "measure", ["scores", "attention-change", "special-tokens", "patterns", "head-ablation", "layer-ablation"]
 )

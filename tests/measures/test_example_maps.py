@@ -1,4 +1,4 @@
-"""Maps of a few examples, against those of transformers."""
+"""Maps of a few examples, compared with those of transformers."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def made(session):
 
 
 def plain_maps(folder, texts) -> np.ndarray:
-    """One example's maps [layer, head, token, token] as transformers returns them."""
+    """Return the maps of one example [layer, head, token, token] from transformers."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
@@ -30,7 +30,7 @@ def test_maps_equal_those_of_the_pretrained_model_and_the_checkpoint(session, ma
         for side, folder in (("before", tiny_bert), ("after", checkpoint)):
             expected = plain_maps(folder, texts)
             stored_maps = made.sample(f"maps_{side}")[place][..., :length, :length]
-            np.testing.assert_allclose(stored_maps, expected, atol=1e-3)  # in 16 bits
+            np.testing.assert_allclose(stored_maps, expected, atol=1e-3)  # stored in 16 bits
         assert made.value("texts")[place] == " / ".join(texts)
 
 
@@ -52,7 +52,7 @@ def test_shares_of_attention_equal_a_loop_over_tokens(made):
     lengths, tokens = made.sample("lengths"), list(made.value("tokens"))
     words, place = tokens[: lengths[0]], made.sample("shown")[0]
     assert (words[0], words[-1], words.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
-    text = [int("[SEP]" in words[:i]) for i in range(len(words))]  # a special token is of the text before it
+    text = [int("[SEP]" in words[:i]) for i in range(len(words))]  # a special token belongs to the text before it
     weights = made.sample("maps_after")[0].astype(np.float64)
     expected = np.zeros((*weights.shape[:2], len(KINDS)))
     for i in range(len(words)):

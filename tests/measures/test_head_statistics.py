@@ -1,4 +1,4 @@
-"""Statistics of heads, attention by norms and gradients, each against an independent computation."""
+"""Head statistics, norm-based attention and attention gradients, each compared with an independent computation."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ IDS = {"cls": 2, "sep": 3}
 
 
 def test_the_entropy_of_attention_is_that_of_its_rows():
-    """Four equal weights carry two bits, one weight none; padding, all 0, carries nothing."""
+    """Four equal weights have an entropy of two bits, a single weight has none; padding (all 0) adds nothing."""
     maps = torch.zeros(4, 4)
     maps[:2, 0] = 1
     assert row_entropy(maps, 2).item() == 0
@@ -73,7 +73,7 @@ def test_streamed_statistics_equal_those_of_single_examples(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "electra"])
 def test_norms_equal_those_of_the_vectors_that_a_head_adds(name):
-    """By the whole vectors of each token and head, one example alone."""
+    """The reference computes the full vector of each token and head for a single example."""
     model = family(name)
     heads, observer = 4, NormObserver(len(ENCODED), model, 3, 4, IDS)
     Pass(opened(model)).feed(ENCODED, [observer])
@@ -121,7 +121,7 @@ def test_gradients_do_not_depend_on_the_batch(name):
 
 
 def test_gradients_equal_finite_differences():
-    """In the last layer, by finite differences: a hook adds a little to one weight before it meets the values."""
+    """Checked in the last layer: a hook applies a small change of one attention weight to the context vectors."""
     model = family("bert")
     batch, target, loss = collate(ENCODED, np.array([3])), torch.tensor([1]), loss_of(False)
     slopes = attention_slopes(model, batch, target, loss)[-1][0]
@@ -159,7 +159,7 @@ def test_padding_is_neither_special_nor_another_token():
     assert marks["sep"].int().tolist() == [[0, 0, 0, 1, 0, 1], [0, 0, 1, 0, 0, 0]]
     assert marks["other"].int().tolist() == [[0, 1, 1, 0, 1, 0], [0, 1, 0, 0, 0, 0]]
     slopes = torch.ones(2, 1, 6, 6)
-    slopes[1, :, 3:] = slopes[1, :, :, 3:] = 9  # of padding: never counted
+    slopes[1, :, 3:] = slopes[1, :, :, 3:] = 9  # padding is never counted
     assert mean_slope(slopes, marks["sep"], batch.mask).tolist() == [[1], [1]]
     assert torch.isnan(mean_slope(slopes, torch.zeros_like(batch.mask), batch.mask)).all()
 

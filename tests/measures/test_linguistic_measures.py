@@ -1,4 +1,4 @@
-"""Attention along relations and to linguistic features, against loops and hand-computed values."""
+"""Attention along relations and to linguistic features, compared with loops and hand-computed values."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from bertsecrets.texts.parsing import Parses, is_negation
 
 
 def batch_of(indices, lengths, width):
-    """A batch of numbered examples; token ids do not matter."""
+    """Return a batch of the examples with these indices; their token ids do not matter."""
     mask = torch.arange(width)[None] < torch.tensor(lengths)[:, None]
     return Batch(np.array(indices), torch.ones(len(indices), width, dtype=torch.long), None, mask)
 
@@ -34,7 +34,7 @@ def random_maps(seed, lengths, heads, width):
     return maps * batch.mask[:, None, :, None], batch
 
 
-# ---------------------------------------------------------------------- by hand
+# ---------------------------------------------------------------------- hand-computed values
 
 
 def test_features_equal_hand_computed_values():
@@ -78,7 +78,7 @@ def test_zipped_pairs_join_the_kth_verb_with_the_kth_subject():
     assert of_verbs == [([1, 2], [4, 3]), ([1, 2], [3, 4])]
 
 
-# ---------------------------------------------------------------------- against loops, and padding
+# ---------------------------------------------------------------------- reference loops and padding
 
 shapes = st.tuples(st.integers(0, 999), st.lists(st.integers(2, 6), min_size=1, max_size=4))
 

@@ -95,7 +95,7 @@ def test_closed_gates_equal_ablation_by_zero_and_open_gates_the_model(name):
 
 @pytest.mark.parametrize("regression", [False, True])
 def test_importance_is_the_slope_of_each_examples_loss(regression):
-    """By finite differences, example by example; the absolute values are added up."""
+    """Compare with finite differences per example; absolute values are summed."""
     layers, truth = skeleton(), torch.tensor(ANSWERS)
 
     def loss(logits, target):
@@ -133,7 +133,7 @@ def test_each_step_removes_the_least_important_of_the_heads_that_are_left():
 
 
 def pruned_heads(*right: float, left=(75, 50, 25, 0), **more):
-    """Heads removed in steps, with these shares of a thousand answers right, the whole model's first."""
+    """Return a `head-pruning` measurement with these accuracies on 1000 examples, starting with the unpruned model."""
     answers = np.array([np.arange(1000) < 1000 * share for share in right]).astype(int)
     values = {"left": np.array(left), "removed": np.arange(100).reshape(10, 10), "baseline": right[0], **more}
     samples = {"predicted": answers[1:], "baseline_predicted": answers[0], "target": np.ones(1000)}
@@ -142,7 +142,7 @@ def pruned_heads(*right: float, left=(75, 50, 25, 0), **more):
 
 def test_heads_left_count_while_every_score_is_nine_tenths():
     assert read("heads-left", pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5)) == 50
-    assert read("heads-left", pruned_heads(0.8, 0.5, 0.8, 0.8, 0.5)) == 100  # a later rise comes too late
+    assert read("heads-left", pruned_heads(0.8, 0.5, 0.8, 0.8, 0.5)) == 100  # a later recovery does not count
     assert read("heads-left", pruned_heads(0.8, 0.8, 0.8, 0.8, 0.8)) == 0
     assert read("heads-left", pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5), keeps=0.7) == 25
     assert verdict("I4-rte", pruned_heads(0.8, 0.79, 0.79, 0.79, 0.5)).outcome == "reproduced"

@@ -1,4 +1,4 @@
-"""Scores, against scikit-learn and scipy, and those of a constant answer."""
+"""Scores, compared with scikit-learn and scipy, and the scores of a constant answer."""
 
 import math
 

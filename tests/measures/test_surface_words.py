@@ -1,4 +1,4 @@
-"""Attention between equal words and to punctuation, against plain loops; and claims about it."""
+"""Attention between equal words and to punctuation, compared with plain loops, and claims about it."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def encoded():
 
 
 def characters(alignment, example, token):
-    """A token's text and its part; none for special tokens."""
+    """Return a token's part and text; the text of special tokens is empty."""
     part = alignment.part[example, token]
     start, stop = alignment.offsets[example, token]
     return part, (FIRST, SECOND)[part][example][start:stop].lower() if part >= 0 else ""
@@ -35,7 +35,7 @@ def test_equal_words_are_found_only_across_texts(encoded):
     ]
     expected = {(0, (0, "the"), (1, "the")), (0, (0, "cat"), (1, "cat"))}
     assert set(links) == expected | {(i, target, source) for i, source, target in expected}
-    assert len(links) == 2 * (2 + 1)  # "the" is there twice
+    assert len(links) == 2 * (2 + 1)  # "the" occurs twice
 
 
 def test_single_texts_have_no_equal_words(encoded):
@@ -99,7 +99,7 @@ def test_uniform_attention_equals_chance(encoded):
 
 
 def surface(name, **kinds):
-    """Samples of 40 examples with these numbers in 2 x 3 heads, and a little noise."""
+    """Return samples of 40 examples with these values in 2 x 3 heads, plus a little noise."""
     rng = np.random.default_rng(3)
     noise = 0.002 * rng.normal(size=(40, 1, 1))
     return gridded(
@@ -109,9 +109,9 @@ def surface(name, **kinds):
 
 def test_final_punctuation_is_compared_with_words_in_the_last_two_layers():
     layers = np.full((4, 3), 0.1)
-    layers[0], layers[2, 0], layers[3, 1:] = 0.9, 0.3, 0.3  # three of six heads, the first layer does not count
+    layers[0], layers[2, 0], layers[3, 1:] = 0.9, 0.3, 0.3  # three of six heads; the first two layers do not count
     words = gridded("surface-words", "rte", final=[layers] * 40, word=[np.full((4, 3), 0.2)] * 40)
-    words.samples["final"][5:10] = np.nan  # texts that end without a mark
+    words.samples["final"][5:10] = np.nan  # texts without final punctuation
     assert read("final-punctuation-heads", words) == pytest.approx(50)
     assert verdict("J7-rte", words).outcome == "reproduced"
     assert verdict("J7-rte", surface("rte", final=0.1, word=0.2)).outcome == "deviates"

@@ -1,4 +1,4 @@
-"""Bag-of-words baselines, on rows with the answer in one text or in none."""
+"""Bag-of-words baselines, on rows whose words do or do not reveal the answer."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ ANSWERS = [0, 1] * 20
 
 
 def answers(texts, others=None):
-    """What is learned from the texts of 40 rows, and answered to these or to other rows."""
+    """Train a baseline on the texts of 40 rows and return its predictions for these or other rows."""
     return learned(task("rte"), texts, ANSWERS, others or texts)
 
 
@@ -34,7 +34,7 @@ def test_the_second_text_alone_reveals_answers_that_it_contains():
 
 
 def test_words_of_the_two_texts_have_separate_columns():
-    """`yes` means one answer in the first text and the other in the second."""
+    """`yes` indicates one answer in the first text and the opposite one in the second."""
     first, second = ["yes", "well", "yes", "well"] * 10, ["well", "yes", "well", "yes"] * 10
     np.testing.assert_array_equal(answers([first, second]), ANSWERS)
 
@@ -54,7 +54,7 @@ def baselines(**samples):
 
 
 def test_leads_equal_hand_computed_values():
-    """Of four rows the model has all right, words three, the second text alone one; the majority class has two."""
+    """Of four rows, the model gets four right, the words three, the second text alone one, the majority class two."""
     target = [1, 1, 0, 0]
     words = baselines(words_predicted=[1, 1, 1, 0], second_predicted=[0, 0, 1, 0], target=target)
     assert read("lead-over-words", scored(target, target), words) == 25

@@ -1,4 +1,4 @@
-"""Words find their word-pieces by character offsets."""
+"""Words are aligned with their word-pieces by character offsets."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def tokenizer():
 
 
 def pieces(tokenizer, text, *words, second=None, part=0, max_length=64):
-    """The word-pieces that the first occurrences of the words became."""
+    """Return the word-pieces of the first occurrence of each word."""
     encoded, alignment = encode_words(tokenizer, [text], None if second is None else [second], max_length)
     searched = second if part else text
     spans = [(searched.index(word), searched.index(word) + len(word)) for word in words]
@@ -33,7 +33,7 @@ def test_a_word_is_all_its_pieces(tokenizer):
 
 def test_a_contraction_is_found_by_place(tokenizer):
     text = "The cat don't sat"
-    assert pieces(tokenizer, text, "n't") == ["don", "'", "t"]  # the piece `don` holds the n of n't
+    assert pieces(tokenizer, text, "n't") == ["don", "'", "t"]  # the piece `don` contains the n of n't
     assert pieces(tokenizer, text, "do") == ["don"]
     assert pieces(tokenizer, text, "sat") == ["sat"]
 

@@ -1,4 +1,4 @@
-"""Streamed attention equals what transformers gives for one example alone, and its canaries fire when it would not."""
+"""Streamed attention equals that of transformers for single examples; sanity checks detect wrong attention."""
 
 from dataclasses import replace
 
@@ -18,12 +18,16 @@ SEGMENTED = {"bert", "electra", "albert"}
 
 
 def inputs_for(name, examples=7, **more):
-    """Inputs a family can take: token types where it knows them; no special id twice where that would confuse it."""
+    """Return inputs for a model family, with token types if it supports them."""
     return some_inputs(examples, segments=name in SEGMENTED, **more)
 
 
 def special_naively(model, inputs, ids):
-    """[CLS] and [SEP] attention by loops: mean over rows of a column, the largest and the sum over [SEP]s."""
+    """Compute attention to special tokens with loops.
+
+    Each column is averaged over rows. Of several [SEP]s, the largest value and the sum are returned. `brightest` is
+    whether a special token has the largest value of all tokens.
+    """
     measures = {kind: np.zeros((len(inputs), *SHAPE)) for kind in ("cls", "sep", "sep_sum", "brightest")}
     for i, row in enumerate(inputs.input_ids):
         maps = plain_maps(model, inputs, i).double().numpy()
@@ -97,7 +101,7 @@ def test_equal_maps_have_a_cosine_of_exactly_1_and_slight_changes_are_not_roundi
 
 
 def test_the_padded_form_is_the_notebooks():
-    """Every example padded to 200 tokens and the whole 200 x 200 map flattened, rows of padding tokens included."""
+    """Pad every example to 200 tokens and flatten the whole 200 x 200 map, including the rows of padding tokens."""
     one, other, inputs, width = family("bert", 0), family("bert", 1), inputs_for("bert", 5), 200
     observer = CosineObserver(len(inputs), *SHAPE)
     Pass(opened(one), opened(other), padded_to=width).feed(inputs, [observer])
@@ -141,7 +145,7 @@ def test_a_pass_needs_an_observer():
         Pass(opened(family("bert"))).feed(inputs_for("bert"), [])
 
 
-# ---------------------------------------------------------------------- canaries
+# ---------------------------------------------------------------------- sanity checks
 
 
 def padded_batch():
@@ -164,7 +168,7 @@ def test_a_lost_mask_is_detected():
 
 
 def corrupt(model, layer, change):
-    """A model whose layer reports other weights than it computes with."""
+    """Make a layer report different attention weights from those that it uses."""
     module = model.bert.encoder.layer[layer].attention.self
     module.register_forward_hook(lambda _module, _inputs, output: (output[0], change(output[1])))
     return model
@@ -182,7 +186,7 @@ def test_weights_that_do_not_sum_to_1_are_detected(change, message):
     model = family("bert")
     tap = Tap(model, LAYERS)
     corrupt(model, 1, change)
-    tap.modules = [layer.attention.self for layer in model.bert.encoder.layer]  # hooks run after the spoiling one
+    tap.modules = [layer.attention.self for layer in model.bert.encoder.layer]  # so that its hooks run last
     with pytest.raises(UserError, match=message):
         tap.run(padded_batch(), lambda *_: None)
 

@@ -1,4 +1,4 @@
-"""Batches: every example once, bounded, padded on the right, and the original order restored."""
+"""Encoding of texts, and batches: every example once, within the token budget, padded on the right."""
 
 import json
 import string
@@ -34,7 +34,7 @@ lengths = st.lists(st.integers(1, 40), min_size=1, max_size=50)
 
 
 def encoded(sizes) -> Encoded:
-    """Examples of given lengths; example i is made of the number i + 1."""
+    """Return examples of the given lengths; example i repeats the token id i + 1."""
     return Encoded([[i + 1] * size for i, size in enumerate(sizes)], None, 0)
 
 
@@ -103,7 +103,7 @@ def test_a_cased_copy_keeps_capitals_and_the_vocabulary(tiny_vocabulary):
     assert tiny_vocabulary.tokenize("Sold keys") == ["sold", "keys"]
     assert other.tokenize("Sold keys") == ["[UNK]", "keys"]
     assert other.get_vocab() == tiny_vocabulary.get_vocab()
-    assert tiny_vocabulary.tokenize("Sold") == ["sold"]  # the original is as it was
+    assert tiny_vocabulary.tokenize("Sold") == ["sold"]  # the original is unchanged
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_special_token_in_a_text_is_text(made, second, tmp_path):
         offsets = alignment.offsets[i][marks[i]]
         assert (offsets[:, 0].min(), offsets[:, 1].max()) in {(place, place + 4), (place - 1, place + 4)}
     after = json.loads(tokenizer.backend_tokenizer.to_str())
-    assert after | {"truncation": None} == before  # so a checkpoint's tokenizer is saved as it was
+    assert after | {"truncation": None} == before  # so the tokenizer is saved unchanged with a checkpoint
 
 
 def test_a_typed_separator_is_not_counted_as_one(tiny_vocabulary):
@@ -202,7 +202,7 @@ def test_a_logit_that_is_not_finite_is_one_line(value):
 
 
 def test_rows_are_encoded_once_by_equal_tokenizers(tmp_path, monkeypatch):
-    """And again for other rows, another length, or a tokenizer that differs in anything."""
+    """Other rows, another length or a tokenizer with any difference are encoded again."""
     tokenizer = save_tokenizer(tmp_path)
     calls = []
     whole = encoding.tokenize

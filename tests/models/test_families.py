@@ -1,4 +1,4 @@
-"""Every architecture family against a plain reference, one example at a time, that shares no code with the suite."""
+"""Every architecture family, compared on single examples with a plain reference that shares no code with the suite."""
 
 import functools
 import shutil
@@ -39,7 +39,7 @@ WITHOUT_ANSWERS = {
     "convbert": "padding behind them",
 }
 WITH_MAPS = [family for family in FAMILIES if family not in {**WITHOUT_MAPS, **WITHOUT_ANSWERS}]
-THROUGH_THE_INTERFACE = {"modernbert", "eurobert", "nomic_bert", "gpt2", "llama", "qwen2"}  # causal, windows, fused
+THROUGH_THE_INTERFACE = {"modernbert", "eurobert", "nomic_bert", "gpt2", "llama", "qwen2"}  # causal, windowed, fused
 REPRESENTATIVE = ("bert", "albert", "distilbert", "mpnet", "deberta", "modernbert", "gpt2")
 EACH_WITH_MAPS = pytest.mark.parametrize("family", fast_tier(WITH_MAPS, *REPRESENTATIVE))
 EACH_THAT_ANSWERS = pytest.mark.parametrize("family", fast_tier([*WITH_MAPS, *WITHOUT_MAPS], *REPRESENTATIVE, "t5"))
@@ -110,7 +110,7 @@ def test_any_heads_disabled_equal_the_plain_way(classifier, encoded, family):
 @pytest.mark.parametrize("family", fast_tier(["gpt2", "qwen2"], "gpt2"))
 def test_the_token_that_ends_a_text_stands_before_the_first_and_between_two(folders, family, tmp_path):
     folder = shutil.copytree(folders(family), tmp_path / family)
-    for _ in range(2):  # also of a tokenizer that was saved with it
+    for _ in range(2):  # the second time with a saved tokenizer
         tokenizer = open_tokenizer(locate(str(folder)))
         end = tokenizer.eos_token_id
         one, two = (tokenizer(*texts)["input_ids"] for texts in (["No ."], ["No .", "He was late ."]))

@@ -1,4 +1,4 @@
-"""Training: the same weights for the same seed, a falling loss, and a folder that plain transformers opens."""
+"""Training is reproducible by seed, reduces the loss and writes a folder that plain transformers can open."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_layers_that_share_their_weights_have_no_last_two(initialisation, tiny_g
 
 @pytest.mark.parametrize("precision", fast_tier(["float32", "bfloat16"], "float32"))
 def test_a_classifier_can_read_the_token_that_ends_an_input(tiny_bert, tiny_glue, tmp_path, precision):
-    """In training, and where its checkpoint is opened again: the plain model, read by hand, says the same."""
+    """Compare the checkpoint's predictions with pooler and classifier applied to the last token of a plain model."""
     facts, _ = train(tiny_bert, tiny_glue, tmp_path / "x", "from-sep", precision=precision)
     assert facts["precision"] == precision
     opened = open_checkpoint(tmp_path / "x", task("rte"))
@@ -151,7 +151,7 @@ def test_an_absent_device_is_one_line(name):
 
 
 def test_attention_on_a_gpu_uses_the_memory_efficient_kernel(monkeypatch):
-    monkeypatch.setattr(torch, "empty", lambda *_, device: None)  # any device is available
+    monkeypatch.setattr(torch, "empty", lambda *_, device: None)  # pretend that every device is available
     switches = {"flash": torch.backends.cuda.flash_sdp_enabled, "cudnn": torch.backends.cuda.cudnn_sdp_enabled}
     before = {name: enabled() for name, enabled in switches.items()}
     try:

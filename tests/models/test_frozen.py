@@ -1,4 +1,4 @@
-"""A frozen encoder reads each text once; what the classifier then learns is what it learns from the whole model."""
+"""A frozen encoder encodes each text once; the classifier learns the same as with the whole model at every step."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def opened(tiny_vocabulary):
-    """A function that opens a tiny model with a frozen encoder, each time with the same weights."""
+    """Return a function that opens a tiny model with a frozen encoder, always with the same weights."""
 
     def open_frozen(name):
         classifier = open_family(name, tiny_vocabulary)
@@ -80,7 +80,7 @@ def test_every_family_encodes_each_text_once(opened, tiny_glue, monkeypatch, nam
 
 
 def test_the_token_that_is_read_is_probed_on_texts_of_all_lengths(opened):
-    """In texts of one token the first is the last: GPT-2's classifier reads the last."""
+    """GPT-2's classifier reads the last token, which in one-token texts is also the first."""
     classifier = opened("gpt2")
     encoded = Encoded([[5]] * 300 + [[5, 6, 7]] * 3, None, 0)
     texts = EncodedTexts.of(classifier.model, encoded, CPU, half=False)

@@ -1,4 +1,4 @@
-"""Locating models: packages (MPNet is joined from five of them), folders, and the hub."""
+"""Locating models: packages (MPNet is assembled from five), folders and the hub."""
 
 import importlib
 import io
@@ -28,7 +28,7 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config
 
 @pytest.fixture
 def assets(tmp_path, monkeypatch) -> Path:
-    """Where the hub's library keeps what others derive from downloads."""
+    """The hub library's cache folder for files derived from downloads."""
     folder = tmp_path / "assets"
     monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(folder))
     return folder
@@ -36,7 +36,7 @@ def assets(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def site(assets, tmp_path, tiny_bert, monkeypatch) -> Path:
-    """Five installed packages that hold the tiny BERT's files as the real ones hold MPNet's."""
+    """Five installed packages that contain the tiny BERT's files in the format of the real MPNet packages."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name in (*FILES, "README.md"):
@@ -132,7 +132,7 @@ def test_an_unknown_model_names_near_matches_and_alternatives(name, hint):
 
 def test_an_unreachable_model_names_alternatives():
     with pytest.raises(UserError, match="google-bert/bert-base-uncased at revision 86b5e0934494bd15") as error:
-        open_config(locate("bert-base-uncased"))  # the hub library itself is offline here
+        open_config(locate("bert-base-uncased"))  # the hub library is in offline mode here
     assert "--model minilm" in one_line(error)
     assert "FOLDER" in one_line(error)
 

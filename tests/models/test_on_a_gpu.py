@@ -1,6 +1,6 @@
-"""What is true on a CPU is true on a GPU: maps, ablation, memory, training. `make gpu` runs these there.
+"""Maps, ablation, memory and training on a GPU match those on a CPU. `make gpu` runs these tests on a GPU.
 
-The tests also run on the CPU, so that they themselves are tested without a GPU.
+The tests also run on the CPU, so that the tests themselves are checked without a GPU.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Opening models: what is refused with which message, and what is opened exactly as it was saved."""
+"""Opening models: invalid models are refused with a clear message, and valid ones are opened exactly as saved."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def one_line(error) -> str:
 
 
 def checkpoint(folder, base, labels=("entailment", "not_entailment"), seed=3):
-    """A classifier with named classes and the base model's tokenizer."""
+    """Save a classifier with named classes and the base model's tokenizer."""
     shutil.copytree(base, folder)
     names = dict(enumerate(labels))
     torch.manual_seed(seed)
@@ -141,7 +141,7 @@ def test_classes_in_another_order_are_mapped_by_name(tiny_bert, tmp_path, tiny_g
     turned = open_checkpoint(checkpoint(tmp_path / "turned", tiny_bert, ("Not-Entailment", "ENTAILMENT")), task("rte"))
     encoded = encode(load_folder(tiny_glue, task("rte"), "dev"), usual.tokenizer, 64)
     one, other = predict(usual.model, encoded), predict(turned.model, encoded)
-    np.testing.assert_allclose(one, other[:, ::-1], atol=1e-6)  # same weights, so the names alone turn them
+    np.testing.assert_allclose(one, other[:, ::-1], atol=1e-6)  # same weights, so only the class names swap the columns
 
 
 def test_loaded_tensors_equal_the_files(tiny_bert):
@@ -191,7 +191,7 @@ def test_a_model_opened_with_sdpa_has_no_readable_attention():
         attention_modules(model)
 
 
-# ---------------------------------------------------------------------- what config.json and the weights disagree on
+# ---------------------------------------------------------------------- config.json and weights that disagree
 
 
 def test_special_tokens_by_role():
@@ -297,7 +297,7 @@ def test_running_out_of_memory_while_opening_is_one_line(own_bert, monkeypatch, 
     one_line(error)
 
 
-# ---------------------------------------------------------------------- tokenizers that do not fit
+# ---------------------------------------------------------------------- unsuitable tokenizers
 
 
 def test_a_tokenizer_of_special_tokens_only_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""A training that was killed goes on from its last saved state, and ends with the weights of one that was not."""
+"""A killed training resumes from its last saved state and ends with the weights of an uninterrupted one."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
-STEPS, PER_EPOCH = 15, 5  # 64 examples in batches of 13, three times
+STEPS, PER_EPOCH = 15, 5  # 64 examples in batches of 13, three epochs
 SETTINGS = FINETUNE.model_copy(update={"batch_size": 13, "epochs": 3, "save_every": 1e-9})
 
 
@@ -43,7 +43,7 @@ def die(*_args, **_more):
 
 
 def run_killed(place, step, words, params, errors):
-    """Run the command in a process of its own, with a state saved after every step, and kill it at a place.
+    """Run the command in a subprocess, save a state after every step, and kill the process at a given place.
 
     `step`: before this step; `saving`: while its state is written; `cleaning`: before older states are removed; `end`:
     never.
@@ -69,7 +69,7 @@ def run_killed(place, step, words, params, errors):
 
 
 def trained(params, model, glue, store, *kills):
-    """What the runs wrote to standard error; all but the last are killed."""
+    """Run the training, kill all runs but the last, and return what they wrote to standard error."""
     command = [*("finetune", "--task", "rte", "--model", model, "--glue", glue, "--store", store)]
     words = [str(word) for word in (*command, "--device", "cpu", "--offline", "--allow-unofficial-data")]
     errors = store.with_name(f"{store.name}-errors")
@@ -83,7 +83,7 @@ def trained(params, model, glue, store, *kills):
 
 
 def result(store):
-    """The bytes of every file of the checkpoint but its manifest, and what that says of the training."""
+    """Return the contents of all checkpoint files but the manifest, and its training facts without the duration."""
     [folder] = [path for path in (store / "checkpoints").iterdir() if path.is_dir() and not path.name.startswith(".")]
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "manifest.json"}
     training = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["training"]
@@ -112,11 +112,11 @@ def test_a_killed_training_equals_an_uninterrupted_one(params, tiny_bert, tiny_g
 
 
 class Stop(Exception):
-    """The end of a run that is not to be finished."""
+    """Raised to stop a run early."""
 
 
 def run(model, glue, folder, states, monkeypatch, stop=None, initialisation="pretrained", **changes):
-    """A training's facts, with a state saved after every step; ended before step `stop`."""
+    """Train, save a state after every step, stop before step `stop` if given, and return the training's facts."""
     take_step = module.Training.take_step
 
     def step_or_stop(self):
@@ -137,7 +137,7 @@ def run(model, glue, folder, states, monkeypatch, stop=None, initialisation="pre
 
 @pytest.fixture(scope="module")
 def room(tiny_bert, tiny_glue, tmp_path_factory):
-    """A training that has ended before step 5, and an uninterrupted one that saves nothing."""
+    """A folder with a training stopped before step 5 and an uninterrupted one that saves no states."""
     room = tmp_path_factory.mktemp("trainings")
     with pytest.MonkeyPatch.context() as patch:
         with pytest.raises(Stop):
@@ -149,7 +149,7 @@ def room(tiny_bert, tiny_glue, tmp_path_factory):
 
 @pytest.fixture
 def begun(room, tmp_path):
-    """The folder of states of a training that has ended before step 5."""
+    """The saved states of a training stopped before step 5."""
     return shutil.copytree(room / "key", tmp_path / "states" / "key")
 
 
@@ -161,7 +161,7 @@ def whole(room):
 def test_only_the_newest_state_is_kept(begun):
     assert [path.name for path in begun.iterdir()] == ["step-000000005"]
     names = {path.name for path in (begun / "step-000000005").iterdir()}
-    assert {path.rsplit(".", 1)[1] for path in names} == {"safetensors", "json"}  # nothing that could run code
+    assert {path.rsplit(".", 1)[1] for path in names} == {"safetensors", "json"}  # no format that can execute code
 
 
 def test_a_damaged_state_is_ignored_with_a_line(begun, whole, tiny_bert, tiny_glue, tmp_path, monkeypatch, capsys):
@@ -259,7 +259,7 @@ def test_saving_takes_at_most_its_share_of_the_time(tiny_bert, tiny_glue, tmp_pa
         settings=SETTINGS.model_copy(update={"save_every": 2.0}), initialisation="pretrained", seed=1,
         device=torch.device("cpu"), states=tmp_path / "states",
     )  # fmt: skip
-    assert saves == [2, 11]  # after two minutes; then 10 seconds are 2 % of 500
+    assert saves == [2, 11]  # after 2 minutes, then after 500 s: saving takes 10 s, at most 2 % of the time
 
 
 def test_a_diverged_training_names_step_and_rate_and_leaves_no_state(tiny_bert, tiny_glue, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Dropping the weights of stored checkpoints: what remains, and what other processes use stays."""
+"""Dropping the weights of stored checkpoints: everything else remains, and weights in use are kept."""
 
 import json
 import shutil
@@ -79,7 +79,7 @@ def read(place, begun) -> None:
 
 @pytest.fixture
 def reader(entry):
-    """Another process that reads the checkpoint until it is killed."""
+    """A subprocess that reads the checkpoint until it is killed."""
     begun = PROCESSES.Event()
     process = PROCESSES.Process(target=read, args=(entry, begun))
     process.start()
@@ -106,7 +106,7 @@ def test_weights_that_another_process_makes_stay(entry):
     assert drop(entry) > 0
 
 
-# ---------------------------------------------------------------------- a store that exists
+# ---------------------------------------------------------------------- garbage collection
 
 
 def test_gc_lists_weights_and_deletes_them_on_request(entry, record, capsys):

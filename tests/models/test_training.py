@@ -1,4 +1,4 @@
-"""The training loop: transformers' Trainer bit for bit in float32, close to it in bfloat16."""
+"""The training loop equals transformers' Trainer bit for bit in float32; losses in bfloat16 are close."""
 
 import copy
 import math
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 
 def both_ways(opened, split, tmp_path, initialisation="pretrained", seed=1, **changes):
-    """The losses and weights of the suite's training and of the Trainer's, of two models with the same weights."""
+    """Return losses and model of the suite's training and of the Trainer's, starting from the same weights."""
     settings = FINETUNE.model_copy(update=changes)
     ours = opened()
     (tmp_path / "ours").mkdir()
@@ -33,7 +33,7 @@ def both_ways(opened, split, tmp_path, initialisation="pretrained", seed=1, **ch
     )
     theirs = opened()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the Trainer's own
+        warnings.simplefilter("ignore")  # warnings of the Trainer itself
         losses, model = train_with_trainer(
             theirs, split, tmp_path / "theirs", settings=settings, initialisation=initialisation, seed=seed
         )
@@ -159,7 +159,7 @@ def test_too_little_memory_for_training_is_refused_before_the_first_step(tiny_be
     free = memory.available_bytes()
     monkeypatch.setattr(memory, "available_bytes", lambda: free)
     train(tiny_bert, split.head(6), tmp_path / "fits")
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)  # enough for opening
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)  # enough for opening the model
     with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory, 1 MB are free: lower f"):
         train(tiny_bert, split, tmp_path / "x", batch_size=64)
     assert not list((tmp_path / "x").iterdir())

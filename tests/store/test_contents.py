@@ -30,7 +30,7 @@ def make(folder: Path, **facts):
 
 
 def key(kind: str, code: str | None = None, **inputs) -> Key:
-    """A key as it would be today; made by other code if that is given."""
+    """Return a key with the current code, or with `code` if given."""
     own = made_by(TRAINING, None) if kind == "checkpoints" else get_measure("head-ablation").made_by(None)
     return Key(inputs, own | ({"code": code} if code else {}))
 
@@ -50,7 +50,7 @@ def grid(root: Path, code: str | None = None, **inputs) -> Path:
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with one sound thing of every kind."""
+    """A store with one undamaged item of every kind."""
     root = tmp_path / "runs"
     entry(root, "checkpoints")
     entry(root, "measurements")
@@ -134,7 +134,7 @@ def test_gc_keeps_everything_that_is_needed(capsys, store):
 
 
 def unneeded(root: Path) -> dict[str, Path]:
-    """One of everything that `gc` removes, by the reason that it gives."""
+    """Add one item of every kind that `gc` deletes, and return them by the reason that it states."""
     of_older = entry(root, "checkpoints", code="other")
     earlier = root / "measurements" / "scores-m-0123456789ab"
     shutil.copytree(entry(root, "measurements"), earlier)

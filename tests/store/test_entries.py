@@ -116,7 +116,7 @@ def test_an_entry_of_another_device_is_used_only_with_accept_older(tmp_path):
     assert accepting.find("checkpoints", Key({"seed": 2, "device": "cpu"}, {})) is None
     assert accepting.find("checkpoints", Key({"seed": 1}, {})) is None
     older, _ = Store(tmp_path).get_or_make("checkpoints", "name", Key(here, {"device": "older CPU"}), maker())
-    assert accepting.find("checkpoints", wanted) == older  # rather than another type of device
+    assert accepting.find("checkpoints", wanted) == older  # preferred to another type of device
 
 
 def dated(entry, made):

@@ -1,4 +1,4 @@
-"""Files and folders appear complete or not at all, nothing of the user is lost, and a failure gives one line."""
+"""Files and folders are written atomically, the user's files are never lost, and failures give one line."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded
 
 @contextmanager
 def limited_files(size: int):
-    """Let no file grow beyond a size, which stands in for a full disk: writing fails half-way."""
+    """Fake a full disk with a limit on file sizes, so that writes fail halfway."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -33,7 +33,7 @@ def test_a_full_disk_gives_one_line_and_keeps_the_old_file(tmp_path):
     file.write_text("old")
     with limited_files(1000), pytest.raises(UserError, match=f"^cannot write {file}: ") as error:
         write_whole(file, "x" * 100_000)
-    assert "--store" not in str(error.value)  # which is not where it was to go
+    assert "--store" not in str(error.value)  # the file is not in the store
     assert "\n" not in str(error.value)
     assert file.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
@@ -165,7 +165,7 @@ def test_an_impossible_path_gives_one_line(path, tmp_path, monkeypatch):
 
 def test_a_digest_changes_with_the_content_of_a_file(tmp_path):
     (tmp_path / "x").write_text("abc")
-    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # of "abc", from the standard
+    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # of "abc", as published in the standard
     assert file_sha256(tmp_path / "x") == known
     (tmp_path / "x").write_text("abcd")
     assert file_sha256(tmp_path / "x") != known

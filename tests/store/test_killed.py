@@ -1,4 +1,4 @@
-"""A process killed before any file operation leaves nothing half written, and the next run deletes its leftovers."""
+"""A process killed at any file operation leaves no partial results, and the next run deletes its leftovers."""
 
 import shutil
 
@@ -11,7 +11,7 @@ from bertsecrets.store.files import copy_whole, whole_folder, write_whole
 
 
 def package(folder, text):
-    """A folder as the store hands it to `copy_whole`."""
+    """Return a store entry, to be exported by `copy_whole`."""
 
     def make(temporary):
         (temporary / "sub").mkdir()

@@ -1,4 +1,4 @@
-"""Locks exclude other processes, waiting is reported, and marks of use end with their process."""
+"""Locks exclude other processes, waiting is reported, and in-use marks end with their process."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ HOLDS = """
 
 @pytest.fixture
 def holder(request, tmp_path):
-    """Another process that holds the lock, or has marked the folder, until it is killed."""
+    """A subprocess that holds the lock, or marks the folder as in use, until it is killed."""
     process = started(HOLDS.format(call=request.param), PLACE=str(tmp_path / "x"))
     assert process.stdout.readline() == "begun\n"
     yield process
@@ -85,7 +85,7 @@ def test_a_lock_file_with_foreign_content_names_no_process(tmp_path, monkeypatch
 def test_a_folder_is_in_use_until_the_process_that_uses_it_ends(holder, tmp_path):
     with unused(tmp_path) as free:
         assert not free
-    with in_use(tmp_path) as there:  # several may use it
+    with in_use(tmp_path) as there:  # several processes may use it
         assert there
     holder.kill()
     holder.wait()

@@ -1,4 +1,4 @@
-"""Measurements saved by `measure --save`: one folder per model and checkpoint, every byte checked."""
+"""Measurements saved by `measure --save` have one folder per model and checkpoint, and changed bytes are detected."""
 
 import shutil
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Bad inputs around settings, claims, sets of heads, attention maps and their labels, and the pattern classifier."""
+"""Bad settings, claims, sets of heads, attention maps, labels of maps, and weights of the pattern classifier."""
 
 import functools
 import io
@@ -133,7 +133,7 @@ MAPS = [
 
 
 def rewritten_maps(change, room):
-    """Write the maps' arrays after a change in place, or the bytes that the change returns."""
+    """Save a set of maps after `change` has modified its arrays in place, or with the bytes that `change` returns."""
     save_set(pattern_set(10), room.folder / "set")
     path = room.folder / "set" / "maps-0001.npz"
     with np.load(path) as file:
@@ -161,7 +161,7 @@ NPZ = {
 
 
 def bomb(room):
-    """A set whose values unpack to 513 MiB of zeros."""
+    """Save a set whose values unpack to 513 MiB of zeros."""
     save_set(pattern_set(10), room.folder / "set")
     with zipfile.ZipFile(room.folder / "set" / "maps-0001.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("values.npy", "w", force_zip64=True) as member:
@@ -185,7 +185,7 @@ SETS.append(BadInput("maps: a bomb", SHEETS, "values.npy unpacks to more than 51
 
 
 def corrupted(change, room):
-    """Write maps to classify; change the classifier's tensors or facts, and let the report name the changed file."""
+    """Write maps to classify and a classifier with changed tensors or facts, and update the digest in its report."""
     room.file("maps.npz", npz({"maps": SQUARE[None], "lengths": np.array([3]), "boundary": np.array([2])}))
     folder = room.folder / "classifier"
     shutil.copytree(SHIPPED, folder)

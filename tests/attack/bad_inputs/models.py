@@ -1,4 +1,4 @@
-"""Bad inputs around models and options: configurations, tokenizers, manifests, weights, words."""
+"""Bad models and options: configurations, tokenizers, manifests, weights, option values and output paths."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Bad inputs around options: the environment, `pyproject.toml`, `params.yaml`, outputs, pins and saved measurements."""
+"""Bad options: the environment, `pyproject.toml`, `params.yaml`, option values, outputs, and files to compare."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Bad inputs around texts: GLUE's files, frame sentences, FrameNet's XML, archives, the treebank."""
+"""Bad texts: GLUE files, frame sentences, FrameNet folders, archives and treebanks."""
 
 import functools
 
@@ -74,7 +74,7 @@ ONE = {
     "treebank/wsj_1.mrg": TREES.partition("\n( (S (NP-SBJ (PRP He")[0],
     "dependency_treebank/wsj_1.dp": HEADS.partition("\n\n")[0],
 }
-TREEBANK = {  # by name: what differs from two good files, a part of the line
+TREEBANK = {  # by name: files to change or delete (...), and part of the error message
     "nothing": (dict.fromkeys(BANK, ...), "no treebank.zip in"),
     "no common file": ({"treebank/wsj_1.mrg": ..., "treebank/wsj_2.mrg": TREES}, "no file is in both"),
     "a bracket too many": (trees(TREES + ")"), "brackets that do not match"),
