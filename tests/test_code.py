@@ -1,4 +1,4 @@
-"""The digest of the code behind a result changes with code that computes, and with nothing else."""
+"""The code digest of a result changes with code that affects the result, and with nothing else."""
 
 import os
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_comments_docstrings_and_layout_do_not_change_a_digest(package):
     assert all(one != other for one, other in zip(digests(), before, strict=True))
 
 
-# What each edit changes: the digest of the training, that of the scores. Those in one entry are made together.
+# Whether edits change the digests of training and of scores. All modules of one entry are edited together.
 EDITS = {
     ("models/training/finetune.py",): (True, False),
     ("models/training/states.py",): (True, False),
@@ -93,7 +93,7 @@ def test_imports_inside_functions_and_through_packages_count(tmp_path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
     before = code.code_digest("plugged.measure")
-    assert "scipy" in code.imports("plugged.measure")  # which texts/metrics.py imports
+    assert "scipy" in code.imports("plugged.measure")  # imported by texts/metrics.py
     edit(folder / "unused.py", "1", "2")
     assert code.code_digest("plugged.measure") == before
     edit(folder / "inner.py", "1", "2")

@@ -1,4 +1,4 @@
-"""The container recipe: pinned, checked by digests, no root; its lock files hold what the suite needs."""
+"""The container recipe copies all that it needs, and its lock files pin all of the suite's dependencies by digest."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ RECIPE = (CONTAINER / "Containerfile").read_text(encoding="utf-8")
 
 
 def pinned(name: str) -> dict[str, list[str]]:
-    """The packages of a lock file with their versions; each has a digest."""
+    """Return the packages of a lock file with their versions, each of which must have a digest."""
     entries = re.split(r"\n(?=\S)", (CONTAINER / name).read_text(encoding="utf-8").strip())
     versions: dict[str, list[str]] = {}
     for entry in entries:

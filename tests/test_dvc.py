@@ -1,4 +1,4 @@
-"""The DVC pipeline, for real: tiny models through all stages, its outputs pushed to and pulled from a remote."""
+"""End-to-end tests of the DVC pipeline: tiny models in all stages, and outputs pushed to and pulled from a remote."""
 
 import configparser
 import json
@@ -27,12 +27,12 @@ from bertsecrets.store.code import code_digest
 from bertsecrets.texts.corpus import write_corpus
 
 pytest.importorskip("dvc")
-from dvc.repo import Repo  # after it is known to be there
+from dvc.repo import Repo  # only if it is installed
 
 pytestmark = pytest.mark.slow
 
 TRAINED, MEASURED = "finetune@rte-pretrained-1", "measure@rte-pretrained-1"
-# A change: the file, what is replaced in it (nothing: text is added), by what, and the stages then out of date.
+# For each change: the file, the text to replace (None: append), the new text, and the stages that become out of date.
 CHANGES = {
     "code of a measure": ("bertsecrets/measures/scores.py", None, "# changed", {MEASURED, "verify"}),
     "code of patterns": ("bertsecrets/patterns/classifier.py", None, "# changed", {MEASURED}),
@@ -65,9 +65,9 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, tiny_bert):
-    """A clone in which a laboratory's own model and GLUE folder went through the unchanged pipeline.
+    """A clone in which a lab's own model and GLUE folder went through the unchanged pipeline.
 
-    Every test leaves it as it was.
+    Every test restores its original state.
     """
     folder = copied_checkout(tmp_path_factory.mktemp("lab") / "checkout")
     shutil.copytree(tiny_bert, folder / "my-bert")
@@ -85,12 +85,12 @@ def lab(tmp_path_factory, tiny_bert):
 
 def out_of_date(folder: Path) -> set[str]:
     with Repo(str(folder)) as repo:
-        return {name.rpartition(":")[2] for name in repo.status()}  # the path of dvc.yaml stands before it
+        return {name.rpartition(":")[2] for name in repo.status()}  # without the path of dvc.yaml
 
 
 @contextmanager
 def changed(folder: Path, change: str) -> Iterator[set[str]]:
-    """Make a change for as long as the block runs; yields the stages that are then out of date."""
+    """Apply a change within the block, and yield the stages that are then out of date."""
     name, old, new, stages = CHANGES[change]
     path = folder / name
     before = path.read_bytes()
@@ -130,7 +130,7 @@ def test_metrics_and_plots_show_the_effect_of_a_change(lab, tmp_path):
         run(lab, "repro")
         difference = json.loads(run(lab, "metrics", "diff", "--json"))["runs/dvc/metrics.json"]
         assert difference["claims.E1-rte.observed"]["diff"] != 0
-        assert not [name for name in difference if name.startswith("claims.D1")]  # scores are of all examples
+        assert not [name for name in difference if name.startswith("claims.D1")]  # scores use all examples
         run(lab, "plots", "diff", "--out", str(tmp_path / "plots"))
         assert "workspace" in (tmp_path / "plots" / "index.html").read_text()
     run(lab, "repro")
@@ -214,11 +214,11 @@ def test_an_interrupted_experiment_continues_or_is_undone_as_documented(tmp_path
     subprocess.run(restore, cwd=folder, check=True)
     assert params.read_text() == before
     staged = subprocess.run(["git", "diff", "--cached", "--name-only"], cwd=folder, capture_output=True, text=True)
-    assert {*staged.stdout.split()} <= {"dvc.lock"}  # neither values nor data
+    assert {*staged.stdout.split()} <= {"dvc.lock"}  # neither parameters nor data are staged
 
 
 def test_frames_and_spacy_pipelines_are_parameters_and_dependencies(tmp_path):
-    """An entry adds stages that read and watch its path; without entries there are none."""
+    """Each entry adds stages that read its path and depend on it. Without entries, there are no such stages."""
     for name in ("dvc.yaml", "params.yaml"):
         shutil.copy(PROJECT / name, tmp_path / name)
     params = yaml.safe_load((tmp_path / "params.yaml").read_text())
@@ -243,7 +243,7 @@ def test_frames_and_spacy_pipelines_are_parameters_and_dependencies(tmp_path):
 
 
 def test_stages_depend_on_all_code_that_computes_their_results(tmp_path):
-    """The store has a digest of the code in its keys. It must not change unless DVC runs the stage again."""
+    """The store's cache keys contain a digest of the code, which must not change unless DVC reruns the stage."""
     stages = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
     measures = [type(measure).__module__ for measure in map(get_measure, measure_names()) if measure.common]
     frames = [type(get_measure("frame-heads")).__module__]
@@ -261,7 +261,7 @@ def test_stages_depend_on_all_code_that_computes_their_results(tmp_path):
 
 
 def test_edited_training_code_gives_new_results_and_never_stored_ones(lab):
-    """DVC runs a stage again after an edit; the store below it must not answer with what the old code made."""
+    """DVC reruns a stage after an edit, and the store must not return results of the old code."""
 
     def results() -> list[bytes]:
         run(lab, "repro", TRAINED, MEASURED)
@@ -285,12 +285,12 @@ def test_edited_training_code_gives_new_results_and_never_stored_ones(lab):
     finally:
         module.write_text(code, encoding="utf-8")
     assert results() == first
-    run(lab, "repro")  # `verify`, if the measurement was repeated: its seconds differ
+    run(lab, "repro")  # `verify` is out of date if the measurement was repeated, since its seconds differ
     assert out_of_date(lab) == set()
 
 
 def test_the_annotated_maps_come_out_of_the_repository_itself(tmp_path):
-    """As in a fresh clone: git has brought the store, and not the maps that it holds."""
+    """As in a fresh clone, git provides the DVC store, but the maps are not checked out of it."""
     folder = tmp_path / "clone"
     shutil.copytree(PROJECT / "data" / "store", folder / "data" / "store")
     shutil.copy(PROJECT / "data" / "patterns.dvc", folder / "data" / "patterns.dvc")
@@ -305,7 +305,7 @@ def test_the_annotated_maps_come_out_of_the_repository_itself(tmp_path):
 
 
 def test_the_pipelines_outputs_never_go_into_the_repositorys_store():
-    """The store is a remote of the maps only, not the default one that `dvc push` would fill."""
+    """The repository's store is a remote for the maps only, not the default remote of `dvc push`."""
     settings = configparser.ConfigParser()
     settings.read_string("\n".join(line.strip() for line in (PROJECT / ".dvc/config").read_text().splitlines()))
     assert not settings.has_option("core", "remote")

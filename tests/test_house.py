@@ -13,21 +13,21 @@ from calls import started
 import bertsecrets
 
 PACKAGE = Path(bertsecrets.__file__).parent
-# From left to right; each imports only from those on its left, and from itself.
+# Each part imports only from itself and from parts to its left.
 ORDER = (
     "errors", "progress", "reading", "types", "formats", "settings", "store", "provenance", "hub", "texts", "models",
     "ablation", "patterns", "measures", "claims", "judging", "compare", "report", "options", "caches", "session",
     "jobs", "lab", "cli", "benchmarks",
 )  # fmt: skip
-COMMANDS = ("cli", "lab/commands")  # a command's module has the command's name, which its domain module may also have
-# Modules with a folder's name: two are named after their measure; the other is part of the key of stored checkpoints.
+COMMANDS = ("cli", "lab/commands")  # command modules have the command's name, which a domain module may share
+# Modules named like a folder: two after their measure; the third's name is part of the cache keys of checkpoints.
 NAMED_LIKE_A_FOLDER = {"measures/features", "measures/patterns", "models/training/texts"}
-FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
+FACES = ("__init__", "__main__")  # the package's `__init__` re-exports names from all layers
 
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
-    """What each module imports of the package, also inside functions; dotted names below `bertsecrets`."""
+    """Return each module's imports from the package, including those inside functions, as names below `bertsecrets`."""
     paths = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
     return {
         name.removesuffix(".__init__"): set(imported(path)) for name, path in sorted(paths.items()) if name not in FACES

@@ -1,4 +1,4 @@
-"""Downloads from the hub: every error is one line, cached files need no request, altered files are refused.
+"""Downloads from the hub: every error is one line, cached files need no requests, and altered files are rejected.
 
 The real client talks to a fake hub on the loopback address.
 """
@@ -126,7 +126,7 @@ class Terminal(io.StringIO):
 )
 def test_progress_is_shown_on_a_terminal_alone(hub: Hub, monkeypatch, stream, off, shown):
     monkeypatch.setenv("TQDM_DISABLE", off)
-    open_config(locate(MODEL))  # transformers is told to draw no bars, as at every start
+    open_config(locate(MODEL))  # disables the progress bars of transformers, as at every start
     seen = stream()
     monkeypatch.setattr(sys, "stderr", seen)
     open_classifier(locate(MODEL), task("rte"))
@@ -153,12 +153,12 @@ def test_a_file_that_changed_in_the_cache_is_refused_and_named(hub: Hub):
         whole = file.read_bytes()
         file.write_bytes(whole[:9] + bytes([whole[9] ^ 1]) + whole[10:])
         assert refused().startswith(f"{file} is not the published {name} of model {MODEL}")
-        file.unlink()  # as the line says
+        file.unlink()  # as the error recommends
         open_classifier(locate(MODEL), task("rte"))
 
 
 def test_a_pinned_model_is_believed_only_with_its_published_files(hub: Hub, tiny_bert, monkeypatch):
-    """The hub itself offers other weights under the pinned commit, with a digest that fits them."""
+    """The hub itself serves other weights at the pinned commit, with a matching digest."""
     files = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     monkeypatch.setitem(locations.PINNED, MODEL, COMMIT)
     monkeypatch.setitem(locations.PUBLISHED, MODEL, {name: file_sha256(tiny_bert / name) for name in files})
@@ -183,7 +183,7 @@ def test_all_pinned_models_have_published_digests():
 
 @pytest.fixture
 def data(hub: Hub, tmp_path, monkeypatch) -> Path:
-    """RTE as the hub has it, in a folder that the hub serves."""
+    """RTE in the hub's format, in a folder that the fake hub serves."""
     import datasets
 
     folder = tmp_path / "glue"
@@ -248,7 +248,7 @@ sys.exit(codes != [0, 0])
 
 @pytest.mark.slow
 def test_fetch_twice_by_the_command_line(hub: Hub, tiny_glue, tiny_bert, tmp_path):
-    """With nothing patched: the address and the cache come from the environment."""
+    """Nothing is patched: the hub's address and the cache come from the environment."""
     hub.add("between/runs", tiny_bert)
     environment = {key: value for key, value in os.environ.items() if not key.endswith("_OFFLINE")}
     environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}

@@ -1,4 +1,4 @@
-"""`--checkpoint`: all that a single fine-tuned checkpoint allows is judged, and the rest says why not."""
+"""`--checkpoint` judges all claims that a single fine-tuned checkpoint allows, and gives reasons for the others."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 @pytest.fixture
 def own(shared, runs, capsys):
-    """A checkpoint of the user's own, fine-tuned on RTE, without the suite's manifest."""
+    """A user's own checkpoint, fine-tuned on RTE, without the suite's manifest."""
     folder = runs.parent / "my-checkpoint"
     if not folder.exists():
         run(capsys, "finetune", "--task", "rte", *shared, "--output", folder)
@@ -31,7 +31,7 @@ def own(shared, runs, capsys):
 
 @pytest.fixture
 def without_model(shared, tmp_path):
-    """The options that most commands share, without the model, and an empty store."""
+    """The options that most commands share, without the model and with an empty store."""
     return [*shared[2:4], "--store", str(tmp_path / "runs"), *shared[6:]]
 
 
@@ -127,7 +127,7 @@ def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
 
 @pytest.fixture
 def validation_only(tiny_glue, tmp_path):
-    """A GLUE folder that has the validation rows of RTE and nothing else."""
+    """A GLUE folder with only the validation rows of RTE."""
     folder = tmp_path / "glue" / "RTE"
     folder.mkdir(parents=True)
     shutil.copy(tiny_glue / "RTE" / "dev.tsv", folder)

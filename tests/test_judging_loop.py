@@ -1,4 +1,4 @@
-"""The judging loop: what becomes of a case that fails, which cases get another seed, and how often each is judged."""
+"""The judging loop: results of failed cases, which cases get another seed, and how often each is judged."""
 
 import json
 

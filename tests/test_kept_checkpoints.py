@@ -1,4 +1,4 @@
-"""`--keep-checkpoints`: measurements stay usable without weights, and retraining makes the weights again."""
+"""`--keep-checkpoints`: measurements stay usable without weights, and retraining restores the weights."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def subject(tiny_bert):
 
 @pytest.fixture
 def store(trained, tmp_path):
-    """A store of which nothing but scores were measured."""
+    """A store whose only measurements are scores."""
     store = shutil.copytree(trained, tmp_path / "runs")
     for folder in (store / "measurements").iterdir():
         if folder.is_dir() and not folder.name.startswith("scores"):
@@ -76,7 +76,7 @@ def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject,
 
 
 def test_retraining_with_different_weights_invalidates_measurements(store, tiny_glue, subject, monkeypatch, capsys):
-    """As on a device that does not compute the same twice."""
+    """As on a non-deterministic device."""
     with opened(store, tiny_glue, "none") as session:
         before = session.measurement("scores", subject)
     train = CheckpointCache._train
@@ -151,7 +151,7 @@ def test_a_report_without_weights_gives_the_same_verdicts(capsys, shared, tmp_pa
         room.mkdir()
         said[keep] = reported(capsys, ["report"], shared, room, "--keep-checkpoints", keep)
     assert said["none"][:2] == said["full"][:2]
-    assert len(sizes(rooms["full"])) == 2  # initialisations
+    assert len(sizes(rooms["full"])) == 2  # one per initialisation
     assert sizes(rooms["none"]) == []
     assert "bertsecrets: 2 checkpoints to train, " in said["full"][2].err
     assert " at a time; " in said["none"][2].err

@@ -1,4 +1,4 @@
-"""Progress in a log: an occasional line with the task, the progress, the speed and the time left, and nothing else."""
+"""Progress in a log: occasional lines with the task, the progress, the speed and the time left, and nothing else."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from bertsecrets.progress import IN_LOGS, SWITCH, progress
 
 @pytest.fixture
 def passing(monkeypatch):
-    """A function that lets time pass."""
+    """Return a function that advances a fake clock."""
     monkeypatch.delenv(SWITCH, raising=False)
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])

@@ -1,4 +1,4 @@
-"""The commit of the suite, and whether its files were changed, in checkouts and installed packages."""
+"""The commit of the suite, and whether its files were modified, in checkouts and installed packages."""
 
 import subprocess
 from importlib.metadata import distribution
@@ -30,7 +30,7 @@ def checkout(tmp_path, monkeypatch):
 
 
 def installed_from(monkeypatch, origin: str | None) -> None:
-    """Let pip's record of where the suite came from hold this text."""
+    """Set the text of pip's record of where the suite was installed from."""
     monkeypatch.setattr(type(distribution("bertsecrets")), "read_text", lambda self, name: origin)
 
 
@@ -43,7 +43,7 @@ def test_a_checkout_has_its_commit_and_whether_it_was_changed(checkout):
     head = git(checkout, "rev-parse", "HEAD")
     assert commit_of(checkout) == (head, False)
     (checkout / "runs").mkdir()
-    (checkout / "runs" / "verdict.json").touch()  # what decides no verdict
+    (checkout / "runs" / "verdict.json").touch()  # does not affect verdicts
     assert commit_of(checkout) == (head, False)
     (checkout / "expected").mkdir()
     (checkout / "expected" / "C-change.yaml").write_text("- id: C1")

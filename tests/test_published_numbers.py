@@ -1,4 +1,4 @@
-"""P20's results as data, and the numbers that claims take by reference instead of typing them."""
+"""P20's results as data, and claims that refer to them instead of repeating the numbers."""
 
 import math
 
@@ -14,7 +14,7 @@ from bertsecrets.report.text import band_text
 from bertsecrets.texts.published import p20, p20_score, p20_shares
 from bertsecrets.texts.tasks import TASKS
 
-# Typed next to table 1 before P20 was data: mean and standard deviation over five seeds, in points.
+# Typed next to table 1 before P20's results were a data file: mean and standard deviation over five seeds, in points.
 TYPED = {
     ("mrpc", "accuracy"): (83.92, 0.77), ("mrpc", "f1"): (88.68, 0.60), ("stsb", "pearson"): (88.65, 0.44),
     ("sst2", "accuracy"): (92.57, 0.30), ("qqp", "accuracy"): (90.92, 0.20), ("qqp", "f1"): (87.83, 0.26),
@@ -164,7 +164,10 @@ def test_the_doubt_of_a_figure_takes_the_place_of_one_more_run():
 
 
 def test_the_doubt_of_shares_is_how_far_readers_differ():
-    """Of a share that one more reader gave, next to the mean of the two readers whose labels train the classifier."""
+    """The doubt is for one more reader's share, compared with the mean of two readers.
+
+    The labels of these two readers train the classifier.
+    """
     shares = shipped_reader_shares("special")
     for case in cases("patterns"):
         assert cited_spread(case) is None

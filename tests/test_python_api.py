@@ -1,4 +1,4 @@
-"""The suite from Python: `import bertsecrets as bs`."""
+"""The Python API: `import bertsecrets as bs`."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Measurements are made once per key, and record what they were made from."""
+"""Measurements are computed once per cache key, and record what they were computed from."""
 
 import shutil
 import warnings
@@ -56,7 +56,7 @@ def shared_texts(tmp_path_factory):
 
 
 def drawn(glue, number):
-    """The places of the rows of RTE's validation set that a limit takes."""
+    """Return the indices of the rows that a limit selects from RTE's validation set."""
     every = load_folder(glue, task("rte"), "dev")
     return [i for i, first in enumerate(every.sentence1) if first in set(draw_rows(every, number).sentence1)]
 
@@ -113,16 +113,16 @@ def test_a_limit_changes_key_and_provenance(bench, subject, runs, tiny_glue):
 
 
 def test_rows_of_a_smaller_limit_are_among_those_of_a_larger_one(bench, subject, runs, tiny_glue, with_six_examples):
-    """The rows that `attention.examples` and the limits take are the first of one order."""
+    """`attention.examples` and the limits take the first rows of the same random order."""
     every = bench.measurement("special-tokens", subject).samples["cls"]
     for options, rows in ({}, 6), ({"limit": 10}, 6), ({"limit": 4}, 4):
         limited = opened(runs, tiny_glue, **options, settings=with_six_examples).measurement("special-tokens", subject)
         np.testing.assert_allclose(limited.samples["cls"], every[drawn(tiny_glue, rows)], atol=1e-6)
-        assert limited.provenance.limit == (4 if rows == 4 else None)  # 10 rows would leave none of the six out
+        assert limited.provenance.limit == (4 if rows == 4 else None)  # a limit of 10 excludes none of the six
 
 
 def test_rows_first_reads_the_first_rows(bench, subject, runs, tiny_glue, with_six_examples):
-    """As a separate measurement; its companions are not stored as those of drawn rows."""
+    """They give a separate measurement, whose companions are not stored as those of randomly drawn rows."""
     six = opened(runs, tiny_glue, settings=with_six_examples)
     other = Subject(subject.model, "rte", "untrained", 4)
     before = len(entries(runs))
@@ -166,7 +166,7 @@ def test_settings_are_part_of_the_key(bench, subject, runs, tiny_glue, quick, mo
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "p.yaml"))
     shorter = opened(runs, tiny_glue).measurement("scores", subject)
     assert shorter.settings == {"max_length": 20}
-    assert shorter.provenance.checkpoint == before  # scoring settings need no other training
+    assert shorter.provenance.checkpoint == before  # scoring settings do not affect training
     data["finetune"]["learning_rate"] = 2e-3
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
     assert opened(runs, tiny_glue).checkpoint(subject).name != before

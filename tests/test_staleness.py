@@ -1,4 +1,4 @@
-"""Nothing stale: whatever changes between two runs on one store, the second says what a fresh store would say.
+"""No stale results: after any change between two runs on one store, the second run gives the results of a fresh store.
 
 Each row of `CHANGES` is one change of data, weights, tokenizers, settings, code, libraries or device.
 """
@@ -34,14 +34,14 @@ EXTRA_FILES = ("special_tokens_map.json", "added_tokens.json")
 
 @dataclass
 class World:
-    """All that a run rests on, in one folder, so that a copy can be changed."""
+    """Everything that a run depends on, in one folder, so that a copy can be changed."""
 
     root: Path
     settings: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
     frames: str = "frames.jsonl"
     checkpoint: str | None = None
-    stack: ExitStack = field(default_factory=ExitStack)  # of what ends with the test
+    stack: ExitStack = field(default_factory=ExitStack)  # contexts that end with the test
 
     def path(self, *parts: str) -> Path:
         return self.root.joinpath(*parts)
@@ -71,7 +71,7 @@ MEASURES = ("scores", "special-tokens", "attention-change", "layer-ablation", "f
 
 
 def framenet(folder: Path, verb: str) -> Path:
-    """A FrameNet with one sentence, whose size does not depend on the verb (of four letters)."""
+    """Write a FrameNet with one sentence. Its size does not depend on the verb, which has four letters."""
     text = f"Ada {verb} the old red boat to her friend"
     unit = (
         '<lexUnit frame="Giving"><sentence ID="1"><text>' + text + "</text>"
@@ -92,7 +92,7 @@ def framenet(folder: Path, verb: str) -> Path:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> World:
     """The world before any change, with everything measured once."""
-    gc.freeze()  # what training clears away is then found at once, although many modules are loaded
+    gc.freeze()  # keeps the garbage collection after training fast, although many modules are loaded
     root = tmp_path_factory.mktemp("world")
     settings = yaml.safe_load(project_path("params.yaml").read_text(encoding="utf-8"))
     settings["finetune"] |= {"epochs": 1, "batch_size": 4, "learning_rate": 1e-3}
@@ -185,7 +185,7 @@ def keep_capitals(data: dict[str, Any]) -> None:
 
 
 def no_own_tokenizer(world: World, _) -> None:
-    """A checkpoint without a tokenizer is measured, then the base model's tokenizer changes."""
+    """Measure a checkpoint without a tokenizer, then change the base model's tokenizer."""
     world.session().export_checkpoint(world.session().subject("rte"), world.path("own"))
     for path in world.path("own").iterdir():
         if path.name not in ("config.json", "model.safetensors"):
@@ -209,7 +209,7 @@ def other_sentence(world: World, _) -> None:
 
 
 def moved_separator(world: World, _) -> None:
-    """U+001F at the end of one cell moves to the beginning of the next."""
+    """Move U+001F from the end of one cell to the beginning of the next."""
     cells("dev", lambda row: [row[0], "Ada sold boats\x1f", "Bob", row[3]])(world, _)
     world.measure("scores")
     cells("dev", lambda row: [row[0], "Ada sold boats", "\x1fBob", row[3]])(world, _)
@@ -228,7 +228,7 @@ def version_of(name: str) -> Callable[[World, Any], None]:
 
 
 def code_of(module: str) -> Callable[[World, Any], None]:
-    """The source of a module is edited between two processes."""
+    """Return a change that edits the source of a module, as between two processes."""
 
     def change(world: World, _) -> None:
         package = world.stack.enter_context(edited_package(world.root))
@@ -249,7 +249,7 @@ def other_classifier(world: World, monkeypatch) -> None:
     monkeypatch.setenv(VARIABLE, str(folder))
 
 
-# What is changed, the measure that rests on it, and how.
+# For each change: the measure that depends on it, and a function that makes it.
 CHANGES: dict[str, tuple[str, Callable[[World, Any], None]]] = {
     "epochs": ("scores", settings("finetune", epochs=2)),
     "length of scored inputs": ("scores", settings("scores", max_length=12)),
@@ -293,7 +293,7 @@ CHANGES: dict[str, tuple[str, Callable[[World, Any], None]]] = {
 }
 
 
-# Rows that enter a key at the same place as a row that every run of the tests tries.
+# Changes that affect the same part of a cache key as a change in the fast tests.
 SIMILAR = {
     "length of scored inputs",
     "examples of read maps",
@@ -319,11 +319,11 @@ SIMILAR = {
 def test_a_change_is_never_answered_from_the_store(world, monkeypatch, change):
     measure, apply = CHANGES[change]
     before = world.measure(measure)
-    assert before.reused  # the copied world finds its entries, wherever it lies
+    assert before.reused  # the copied world finds its entries in its new location
     apply(world, monkeypatch)
     try:
         now = world.measure(measure)
-        # Where the same weights came out of a new training, what was measured of them is still right.
+        # If retraining gave the same weights, their measurements are still valid.
         assert not now.reused or now.provenance.checkpoint != before.provenance.checkpoint
         assert same(now, world.measure(measure, store="fresh"))
     finally:
@@ -341,7 +341,7 @@ def test_judge_settings_are_not_part_of_any_key(world, change, measure):
 
 
 def test_weights_replaced_during_training_are_refused(world, monkeypatch):
-    _replacing(world, monkeypatch, reads=3)  # the first two check the model, with each attention kernel
+    _replacing(world, monkeypatch, reads=3)  # the first two check the model with each attention kernel
     world.options["train_limit"] = 5
     with pytest.raises(UserError, match="model changed while in use, so nothing was stored"):
         world.measure("scores")
@@ -361,7 +361,7 @@ def test_weights_replaced_during_a_measurement_are_refused(world, monkeypatch):
 
 
 def _replacing(world: World, monkeypatch, folder: str = "model", reads: int = 1) -> None:
-    """Replace a model's weights as soon as they have been read, once or so many times."""
+    """Replace a model's weights as soon as they have been read `reads` times."""
     read, left = opening._load_classifier, iter(range(reads - 1))
 
     def replace(*arguments):
@@ -376,7 +376,7 @@ def _replacing(world: World, monkeypatch, folder: str = "model", reads: int = 1)
 
 
 def test_official_data_are_those_measured_and_trained_on(world):
-    """An untrained checkpoint does not depend on the rows of the run that made it first."""
+    """An untrained checkpoint does not depend on the rows of the run that first created it."""
     demo = world.session().checkpoint(world.session().subject("rte", "untrained"))
     manifest = json.loads((demo / "manifest.json").read_text())
     assert (manifest["data"], manifest["train_limit"]) == (None, None)

@@ -1,4 +1,4 @@
-"""The comment on a pull request: what is read of an artifact that is not trusted, and where the comment goes."""
+"""The comment on a pull request: reading an untrusted artifact, and where to post the comment."""
 
 import importlib.util
 import io
@@ -25,7 +25,7 @@ def packed(content: bytes, name: str = "verdicts.json") -> bytes:
 
 
 class GitHub(ThreadingHTTPServer):
-    """What of GitHub's interface the comment needs, and the store of artifacts that it redirects to."""
+    """A fake of the parts of GitHub's API that the comment needs, and of the artifact store that it redirects to."""
 
     daemon_threads = True
 
@@ -44,11 +44,11 @@ class GitHub(ThreadingHTTPServer):
 
     @staticmethod
     def pull(number: int, sha: str = "abc", repository: dict | None = FORK) -> dict:
-        """An open pull request, as GitHub lists it."""
+        """Return an open pull request, as listed by GitHub."""
         return {"number": number, "head": {"sha": sha, "repo": repository}}
 
     def answer(self, method: str, path: str, query: dict, body: dict) -> object:
-        """What is answered: an object for JSON, bytes, an address to go on to, or None for an error."""
+        """Return the response: an object for JSON, bytes, a redirect address, or None for an error."""
         self.asked.append((method, path, query))
         words = path.split("/")
         if path == "/actions/workflows/9/runs":
@@ -79,7 +79,7 @@ class GitHub(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Hands requests to the server and writes its answers."""
+    """Passes requests to the server and writes its responses."""
 
     server: GitHub
 
@@ -102,7 +102,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = handle_request
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def github():
 
 @pytest.fixture
 def comment(github, tmp_path, monkeypatch):
-    """The script, run for the end of the tests of a fork's pull request."""
+    """The script, triggered by the end of the tests of a fork's pull request."""
     spec = importlib.util.spec_from_file_location("verdict_comment", PROJECT / ".github" / "verdict_comment.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -202,7 +202,7 @@ def test_there_is_one_comment_and_later_runs_update_it(comment, github):
     comment.text.write_text("nothing has changed")
     assert comment.post() == 0
     theirs, ours = github.comments[5]
-    assert theirs["body"] == comment.module.MARK  # of someone who imitates ours
+    assert theirs["body"] == comment.module.MARK  # by someone who imitates our comment
     assert ours["body"].startswith(f"{comment.module.MARK}\nnothing has changed")
     assert "says nothing of the paper" in ours["body"]
 

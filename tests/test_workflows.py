@@ -1,4 +1,4 @@
-"""The scripts in the workflows: they call commands and options that exist, and pass exit codes on."""
+"""The scripts in the workflows: they use existing commands and options, and pass on exit codes."""
 
 import argparse
 import re
@@ -49,7 +49,7 @@ def test_the_comment_waits_for_the_workflow_that_makes_the_artifact():
 
 
 def understood(arguments: list[str]) -> argparse.Namespace:
-    """The parsed command line of `bertsecrets`; ends the test if it is not understood."""
+    """Return the parsed command line of `bertsecrets`; the test fails if it is invalid."""
     return build_parser().parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""The pattern classifiers: no head on both sides, and each part of them against what it stands for."""
+"""Pattern classifiers: folds are split by head, and components match scikit-learn, the paper or values by hand."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def test_too_few_heads_are_said(some):
 
 
 def test_every_choice_is_made_inside_the_training_folds(some, brief):
-    """A method is handed the training folds' maps and no others."""
+    """`fit` receives only the maps of the training folds."""
     seen = []
 
     class Spy:
@@ -88,7 +88,7 @@ def test_f1_by_hand():
 
 
 def test_training_chooses_by_scikit_learns_macro_f1():
-    """Equal to the last bit, or another epoch or penalty might win; classes that never occur count as 0."""
+    """Exactly equal, since any difference could select another epoch or penalty. Absent classes count as 0."""
     rng = np.random.default_rng(3)
     for classes in (5, 3):
         labels, predicted = rng.integers(0, classes, 200), rng.integers(0, classes, 200)
@@ -134,7 +134,7 @@ def test_the_exported_regression_is_scikit_learns(classes):
 
 
 def test_every_vote_teaches_and_the_class_of_most_is_judged(some):
-    """Two of three annotators call every block map a block, the third calls it vertical."""
+    """Two of three annotators label every block map as block, and the third labels it as vertical."""
     block, vertical = CLASSES.index("block"), CLASSES.index("vertical")
     votes = 3 * np.eye(len(CLASSES), dtype=int)[some.labels]
     votes[some.labels == block] = 2 * np.eye(len(CLASSES), dtype=int)[block] + np.eye(len(CLASSES), dtype=int)[vertical]
@@ -153,7 +153,7 @@ def test_every_vote_teaches_and_the_class_of_most_is_judged(some):
 
     judged = crossval.held_out(Spy(), doubtful, 0)
     counts = np.bincount(taught, minlength=len(CLASSES))
-    others = (crossval.FOLDS - 1) * votes.sum(0)  # a map is learnt from in all folds but one
+    others = (crossval.FOLDS - 1) * votes.sum(0)  # each map is in the training set of all folds but one
     assert counts.tolist() == others.tolist()
     figures = quality.quality(judged, 0)
     assert (figures["maps"], figures["agreed"]["maps"]) == (60, 48)
@@ -190,7 +190,7 @@ def test_the_temperature_corrects_overconfidence():
 
 
 def test_trees_and_regression_are_multiplied_and_tempered():
-    """By hand: one leaf, and a regression of its bias alone."""
+    """Computed by hand for a single leaf and a regression with only a bias."""
     tensor = torch.tensor
     shares = tensor([[0.5, 0.2, 0.1, 0.1, 0.1]])
     leaf = estimators.Trees(

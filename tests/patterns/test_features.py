@@ -1,4 +1,4 @@
-"""Features of attention maps: hand-computed values, and nothing that depends on padding or on other maps."""
+"""Features of attention maps: hand-computed values, and independence of padding and of other maps."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_shares_of_special_places_by_hand():
     assert [feature[name] for name in ("cls", "middle_sep", "last_sep")] == pytest.approx([0.1, 0.3, 0.25])
     assert feature["special"] == pytest.approx(0.65)
     assert (feature["top1"], feature["top3"], feature["inside_top3"]) == pytest.approx((0.3, 0.75, 0.35))
-    assert feature["strong"] == pytest.approx(0.65)  # the special places together, which one column cannot match
+    assert feature["strong"] == pytest.approx(0.65)  # the special tokens' total, which is more than any single column's
     alone = named(weights)  # one text: the token before the last is not [SEP]
     assert (alone["middle_sep"], alone["last_sep"], alone["two_texts"]) == pytest.approx((0, 0.25, 0))
 
@@ -51,12 +51,12 @@ def test_the_previous_token_is_band_minus_one():
     feature = named(weights)
     assert feature["band-1"] == pytest.approx(0.9)
     assert feature["band+0"] == pytest.approx(0.1)
-    # of the 8 inside rows the first gives to [CLS], which is not an inside token
+    # the first of the 8 inside rows attends to [CLS], which is not an inside token
     assert feature["near"] == pytest.approx(7 / 8)
     assert feature["near_of_inside"] == pytest.approx(1)
     assert feature["previous_of_inside"] == pytest.approx(1)
     assert feature["line_unbroken"] == pytest.approx(1)
-    # row 1 looks at row 0's place, which is special, so at no inside token; the others one place back
+    # row 1 attends to position 0, which is special, so it has no inside peak; the others attend one position back
     assert feature["peak_close"] == feature["peak_near"] == pytest.approx(7 / 8)
     assert feature["gap"] == pytest.approx(1 / 8)
     assert feature["slope_light"] > 0.9
@@ -74,11 +74,11 @@ def test_blocks_stay_in_their_text():
     weights = np.zeros((10, 10))
     weights[:5, :5] = weights[5:, 5:] = 0.2
     feature = named(weights, 5)
-    # inside: tokens 1-3 and 5-8; a uniform map would keep (9 + 16) / 49 of the mass
+    # inside: tokens 1-3 and 5-8; a uniform map would keep (9 + 16) / 49 of the mass within texts
     assert feature["own_text"] == pytest.approx(1 - 25 / 49)
     assert feature["own_density"] > 5
     assert feature["square_over_corner"] == pytest.approx(1)
-    assert named(weights)["own_text"] == 0  # with one text there is nothing to stay in
+    assert named(weights)["own_text"] == 0  # always 0 for inputs with one text
 
 
 def test_corners_are_dark_beside_squares_and_not_in_a_smear():
@@ -88,34 +88,37 @@ def test_corners_are_dark_beside_squares_and_not_in_a_smear():
     of_first = np.arange(tokens) < boundary
     squares = np.where(of_first[:, None] == of_first[None, :], 1.0, 0.01)
     names = ("corner0", "corner1", "corners", "corner0_close", "corner1_close", "corners_close")
-    # rows of the smear are made to sum to 1, those at a text's end weigh more: hence not exactly 0
+    # the smear's rows are normalised, so those at the ends of a text weigh more, and its ratios are not exactly 0
     smeared, squared = (named(each / each.sum(1, keepdims=True), boundary) for each in (smear, squares))
     for name in names:
         assert abs(smeared[name]) < 0.3, name
-        # a corner's weight is 0.01 of a square's, on a ground of 0.05 of the uniform weight
+        # corners have 0.01 times the weight of squares, and the floor is 0.05 times the uniform weight
         assert squared[name] < -2, name
     assert not any(named(squares / squares.sum(1, keepdims=True))[name] for name in names)  # one text has no corners
 
 
 def test_corners_by_hand():
-    """[CLS] a b c [SEP] d e f [SEP]: across the texts, c and d alone are as near as words of one text can be."""
+    """The tokens are [CLS] a b c [SEP] d e f [SEP].
+
+    Of the word pairs across texts, only c and d are at a distance that also occurs within a text.
+    """
     weights = np.zeros((9, 9))
     words = [1, 2, 3, 5, 6, 7]
     weights[np.ix_(words, words)] = 0.1
     weights[3, 5], weights[5, 3] = 0.05, 0
     weights[:, 0] = 1 - weights.sum(1)
     feature = named(weights, 5)
-    # rows of words made to sum to 1 among words: c gives 1/11 to d and 2/11 to the others, d nothing to c and 1/5
+    # rows normalised over words: c gives 1/11 to d and 2/11 to the others; d gives 0 to c and 1/5 to the others
     ground = 0.05 / 6
-    forward = np.log((1 / 11 + ground) / ((1 / 6 + 1 / 5) / 2 + ground))  # against a to c and d to f
-    backward = np.log(ground / ((2 / 11 + 1 / 6) / 2 + ground))  # against c to a and f to d
+    forward = np.log((1 / 11 + ground) / ((1 / 6 + 1 / 5) / 2 + ground))  # compared with a to c and d to f
+    backward = np.log(ground / ((2 / 11 + 1 / 6) / 2 + ground))  # compared with c to a and f to d
     assert (feature["corner0"], feature["corner1"]) == pytest.approx((forward, backward), abs=1e-3)
     assert feature["corners"] == pytest.approx(forward, abs=1e-3)
-    assert feature["corners_close"] == 0  # no words of different texts within a fifth of six words
+    assert feature["corners_close"] == 0  # no pair across texts is within a fifth of six words
 
 
 def test_slopes_tell_a_smear_from_squares():
-    """In a smear the centre of what a row looks at moves with the row; in a square it stays."""
+    """The centre of a row's attention moves with the row in a smear, and stays the same within a square."""
     tokens, boundary = 32, 16
     steps = np.abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
     first = np.arange(tokens) < boundary
@@ -152,12 +155,12 @@ def test_columns_explain_everything_if_rows_are_equal():
 
 def test_the_longest_gap_in_a_line_is_counted_in_rows():
     weights = np.eye(14)
-    weights[4:7, :] = weights[9, :] = np.eye(14)[0]  # three rows, and one, that look at [CLS] alone
+    weights[4:7, :] = weights[9, :] = np.eye(14)[0]  # three consecutive rows and one other attend only to [CLS]
     assert named(weights, 14)["gap"] == pytest.approx(3 / 12)
 
 
 def bent(tokens: int) -> np.ndarray:
-    """A line that leaves the main diagonal by up to three columns, and comes back."""
+    """Return a map with a line that departs from the main diagonal by up to three columns, and returns to it."""
     weights = np.full((tokens, tokens), 0.001)
     for row in range(tokens):
         weights[row, min(tokens - 1, row + min(3, row // 4, (tokens - 1 - row) // 4))] = 1
@@ -177,14 +180,14 @@ def test_a_line_that_bends_is_followed():
 
 def test_the_seam_has_gaps_where_the_line_has():
     weights = np.eye(22)
-    weights[8:13] = np.eye(22)[0]  # five of the 20 words look at [CLS] alone
+    weights[8:13] = np.eye(22)[0]  # five of the 20 words attend only to [CLS]
     feature = named(weights)
     assert feature["seam_gap"] == pytest.approx(5 / 20)
     assert feature["seam_lit"] == pytest.approx(15 / 20)
 
 
 def test_the_seam_is_the_best_of_all_paths():
-    """Against every path of a small map, tried one after the other."""
+    """Compared with an exhaustive search over all paths of a small map."""
     tokens, words = 8, 6
     weights = random_map(tokens, 5)
     light = stack_brightness(MapStack.of([weights], [tokens]))[0, 1:-1, 1:-1].double().numpy()
@@ -214,7 +217,7 @@ def test_the_seam_is_the_best_of_all_paths():
 
 
 def test_rows_that_give_words_nothing_neither_follow_nor_peak():
-    """Half the rows look at [CLS] alone; the others along the diagonal, so that all centres there are lie on a line."""
+    """Half of the rows attend only to [CLS]. The others attend along the diagonal, so their centres lie on a line."""
     tokens = 24
     weights = np.eye(tokens)
     weights[1::2] = np.eye(tokens)[0]
@@ -246,7 +249,7 @@ def test_bands_are_numpys_diagonals(tokens):
 
 
 def test_sums_of_diagonals_are_numpys_traces():
-    """By the text of their rows and of their columns, whatever was in the room before."""
+    """Sums are by the text of rows and columns, and do not depend on earlier contents of the buffer."""
     maps = torch.rand(3, 9, 9)
     texts = both_texts(MapStack(maps, torch.tensor([9, 8, 9]), torch.tensor([5, 4, 9]))).float()
     room = Sheared(3, 9, maps.device)
@@ -271,7 +274,7 @@ def test_brightness_is_that_of_the_pictures(tokens, seed):
 @given(st.lists(st.tuples(st.integers(1, 24), st.integers(0, 9)), min_size=1, max_size=6), st.integers(1, 9))
 @settings(max_examples=15, deadline=None)
 def test_padding_and_company_change_no_feature(sizes, wider):
-    """Batched equals one by one, whatever the other maps; more padding changes nothing."""
+    """A map has the same features alone, in a batch with any other maps, and with more padding."""
     maps = [random_map(tokens, seed) for tokens, seed in sizes]
     edges = [1 + seed % len(weights) for weights, (_, seed) in zip(maps, sizes, strict=True)]
     stack = MapStack.of(maps, edges)
@@ -284,7 +287,7 @@ def test_padding_and_company_change_no_feature(sizes, wider):
 
 @pytest.mark.parametrize("cells", [1, 500, 4000])
 def test_how_many_maps_are_read_together_changes_no_feature(monkeypatch, cells):
-    """Each part is cut to its own longest map; one map alone, a few, or most."""
+    """Maps are processed one at a time, a few, or most at once; each batch is cropped to its longest map."""
     sizes = [22, 3, 9, 1, 15, 9, 2, 30, 12]
     stack = MapStack.of([random_map(tokens, tokens) for tokens in sizes], [1 + tokens // 2 for tokens in sizes])
     whole = features(stack)
@@ -303,7 +306,7 @@ def test_stacks_are_cut_to_the_longest_map_of_each_part():
         assert short.lengths.tolist() == short.boundary.tolist() == sizes[part]
         assert short.maps.equal(stack.maps[part, :longest, :longest])
         assert not stack.maps[part, longest:].any()
-    assert [part.stop - part.start for part, _ in stack.cut(1)] == [1] * 5  # one map at least
+    assert [part.stop - part.start for part, _ in stack.cut(1)] == [1] * 5  # at least one map per part
     assert list(MapStack.of([], []).cut(50)) == []
 
 

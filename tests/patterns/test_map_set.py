@@ -1,4 +1,4 @@
-"""A set of maps comes back as it was saved, and says in which line it is wrong; the suite's own set is as published."""
+"""Sets of annotated maps: round trips, errors with line numbers, and the contents of the suite's own set."""
 
 from collections import Counter
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_heads_group_across_checkpoints_and_unknown_heads_stand_alone():
 
 
 def test_kin_share_heads():
-    """Both have every other layer of the twelve-layer model; the three-layer one has its fourth, eighth and twelfth."""
+    """The six-layer models have every other layer of the 12-layer model; the three-layer model has layers 4, 8, 12."""
     small, judge = (
         replace(pattern_map(5), model="minilm", layer=4),
         replace(pattern_map(5), model="aegis-judge", layer=4),
@@ -171,7 +171,7 @@ def test_saving_replaces_a_set_but_no_other_files(saved):
         save_set(pattern_set(4), saved)
     assert len(MapSet.load(saved)) == 3
     (saved / "notes.txt").unlink()
-    (saved / MAPS).rename(saved / "maps.npz")  # as an earlier version wrote them
+    (saved / MAPS).rename(saved / "maps.npz")  # file name used by an earlier version
     assert len(MapSet.load(saved)) == 3
     (saved / "maps.npz").unlink()
     with pytest.raises(UserError, match="contains other files"):  # labels whose maps are missing are not overwritten
@@ -207,13 +207,13 @@ def test_the_unseen_set_has_two_maps_of_each_head_of_an_encoder_that_no_classifi
 
 
 def falls_short(why: str) -> list[Any]:
-    """The readings, the first of which is known to miss the test."""
+    """Return the readings as parameters; a strict xfail marks the first, which is known to fail the test."""
     return [pytest.param(READINGS[0], marks=pytest.mark.xfail(strict=True, reason=why)), READINGS[1]]
 
 
 @pytest.mark.parametrize("reading", falls_short("macro-F1 .785 against .814 between readers"))
 def test_classifiers_come_as_near_to_a_reader_as_another_reader_does(reading):
-    """Within .02 of macro-F1."""
+    """The tolerance is .02 of macro-F1."""
     readers = report_of(read_report(SHIPPED), reading)["readers"]
     assert readers["single_macro_f1"] >= readers["readers_macro_f1"] - 0.02
 
@@ -221,7 +221,7 @@ def test_classifiers_come_as_near_to_a_reader_as_another_reader_does(reading):
 @pytest.mark.slow
 @pytest.mark.parametrize("reading", falls_short("kappa .71 against .78 between readers"))
 def test_classifiers_agree_with_readers_on_an_encoder_that_they_have_not_seen(reading):
-    """Within .05 of Cohen's kappa between two readers."""
+    """The mean kappa with readers may be at most .05 below Cohen's kappa between two readers."""
     read = under(MapSet.load(own_maps(UNSEEN)), read_plain_words(own_maps(UNSEEN)), reading)
     predicted = [CLASSES[place] for place in unseen()[reading].predicted]
     with_each_other = label_agreement(read.labels, read.second_labels).kappa
@@ -230,7 +230,10 @@ def test_classifiers_agree_with_readers_on_an_encoder_that_they_have_not_seen(re
 
 
 def test_the_maps_are_those_and_in_that_order_on_which_the_classifier_was_trained():
-    """Names, values, labels and groups, in the order of the single file that held them before there was one a draw."""
+    """Fingerprints cover names, values, labels and groups.
+
+    The order is that of the single file that contained all maps before each draw had its own file.
+    """
     expected = {
         "": "f28233636ef31ea42a0e3a0c1ec0366aefbb690a2eda14ac525e7dc9432f61a0",
         UNSEEN: "c9dde36a2931fe240602be5505e010c2f5f3ba87793209942d415f80d73467a2",
@@ -301,7 +304,7 @@ def test_a_run_over_many_claims_skips_the_one_that_needs_the_maps(tmp_path, monk
 
 
 def alone(code: str, *absent: str) -> tuple[int, str, str]:
-    """Run Python in which some packages cannot be imported; return exit code, output and errors."""
+    """Run code in a Python process that cannot import some packages; return the exit code, output and errors."""
     process = started("\n".join(["import sys", *(f"sys.modules[{name!r}] = None" for name in absent), code]))
     output, errors = process.communicate()
     return process.returncode, output, errors

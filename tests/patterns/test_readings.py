@@ -1,4 +1,4 @@
-"""The classes that readers of the paper's and the blog's words gave to the suite's maps."""
+"""Labels of the suite's maps from readers who were given the text of the paper or of the blog."""
 
 import pytest
 

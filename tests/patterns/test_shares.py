@@ -26,7 +26,7 @@ from bertsecrets.types import Measurement, Subject
 
 
 def simulated(heads: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Per head the true shares of the classes, and what a classifier expects that errs on each head in its own way."""
+    """Return each head's true class shares, and those predicted by a classifier with different errors on each head."""
     true = rng.dirichlet([3, 1, 1, 0.3, 1], size=heads)
     error = rng.normal([0.02, 0, 0, 0, -0.02], 0.08, size=(heads, 5))
     error -= error.mean(1, keepdims=True)
@@ -54,13 +54,16 @@ def test_the_nearest_point_of_the_simplex_by_hand():
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
-    """Models of 24 heads, each with errors of its own, corrected by those of 200 others: about 95 in 100 hold it."""
+    """Coverage is about 95 % for simulated models of 24 heads, corrected with the errors of 200 other heads.
+
+    Each head has its own errors.
+    """
     rng = np.random.default_rng(4)
     held, narrow = [], []
     for _ in range(150):
         true, expected = simulated(224, rng)
         errors = (true - expected)[24:]
-        examples = np.tile(expected[:24].mean(0), (50, 1))  # nothing is left to chance but the heads
+        examples = np.tile(expected[:24].mean(0), (50, 1))  # identical examples: only heads vary
         for heads, into in ((24, held), (10_000, narrow)):
             low, high = share_interval(examples, errors, heads=heads, rng=np.random.default_rng(0), resamples=300)
             truth = true[:24].mean(0)
@@ -78,7 +81,7 @@ def test_the_correction_removes_errors_common_to_all_heads():
 
 
 def test_the_audit_detects_known_errors():
-    """Two classes; on half of the heads a classifier says the wrong one of two maps."""
+    """Each head has one map of each of two classes. On half of the heads, the classifier gets one of them wrong."""
     groups = np.repeat(np.arange(40), 2).astype(str)
     labels = np.tile([0, 1], 40)
     said = np.where(np.arange(80) // 2 % 2, labels, 0)  # every other head: all class 0
@@ -100,7 +103,7 @@ def test_raw_shares_and_majorities_by_hand():
 
 
 def behind_separator(ids: list[int], separator: int) -> int:
-    """The rule of `second_text` for one row, token by token."""
+    """Apply the rule of `second_text` to one row, token by token."""
     place = ids.index(separator) if separator in ids else len(ids)
     while place < len(ids) and ids[place] == separator:
         place += 1
@@ -118,7 +121,7 @@ def test_the_second_text_begins_after_the_first_separators_of_a_single_row():
 
 
 def test_a_pass_classifies_every_map_as_if_it_were_alone(classifier):
-    """Streamed in padded batches, each map has the class that it has by itself."""
+    """Maps are streamed in padded batches, and must get the same class as when classified separately."""
     model, encoded = family("bert"), some_inputs(9)
     classifiers, errors = {"special": classifier}, {"special": np.zeros((1, 5))}
     observer = PatternObserver(9, LAYERS, HEADS, classifiers=classifiers, errors=errors, separator=3)
@@ -134,11 +137,11 @@ def test_a_pass_classifies_every_map_as_if_it_were_alone(classifier):
     np.testing.assert_allclose(shares, np.ones((LAYERS, HEADS)))
     assert values["special_raw_vertical"] == pytest.approx(values["special_share_vertical"].mean())
     assert values["special_corrected_vertical"] == pytest.approx(samples["special_expected"].mean(0)[0], abs=1e-5)
-    assert not [name for name in values if "_low_" in name or "_high_" in name]  # intervals are the claims' to say
+    assert not [name for name in values if "_low_" in name or "_high_" in name]  # intervals are computed by claims
 
 
 def measurement(predicted: np.ndarray, task: str = "rte") -> Measurement:
-    """Of a classifier that is always sure and never wrong."""
+    """Return a measurement by a classifier that is always certain and never wrong."""
     expected = raw_shares(predicted)
     own = {"predicted": predicted.astype(np.int8), "expected": expected, "errors": np.zeros((3, 5))}
     samples = {f"{reading}_{name}": sample for reading in READINGS for name, sample in own.items()}
@@ -155,7 +158,7 @@ def test_quantities_by_hand():
     assert value("class-share", classes=["vertical", "vertical-diagonal"]) == pytest.approx(50)
     assert value("class-share", classes=["heterogeneous"]) == pytest.approx(37.5)
     assert value("rarest-class") == pytest.approx(0)
-    # by rows 1 and 3 the classes are 0 and 4 (0 stands before 2), by rows 2 and 4 they are 0 and 3
+    # majority classes are 0 and 4 in rows 1 and 3, and 0 and 3 in rows 2 and 4 (ties go to the lower class)
     assert value("class-steadiness") == pytest.approx(100 * np.mean([[1, 0], [1, 0], [0, 0], [1, 1]]))
     other = measurement(np.array([[[0, 1]], [[0, 1]]]), "mrpc")
     assert value("class-share-gap", [found[0], other]) == pytest.approx(37.5)
@@ -169,7 +172,7 @@ def test_quantities_by_hand():
 
 
 def test_a_model_of_few_heads_leaves_more_doubt():
-    """About as many annotated heads are drawn as the model has: 4 and 55 of 400."""
+    """Of 400 annotated heads, 4 are drawn for a model with 4 heads, and 55 for a model with 64 heads."""
     rng = np.random.default_rng(6)
     errors = rng.normal(0, 0.1, (400, 5))
     spread = []
@@ -185,7 +188,7 @@ def test_a_model_of_few_heads_leaves_more_doubt():
 
 
 def test_the_audit_corrects_no_head_by_its_kin():
-    """Two kinds of heads, each with an error of its own kind: without kin the correction goes the wrong way."""
+    """Two groups of related heads have different errors, so a correction with the other group makes errors larger."""
     heads = np.arange(8).astype(str)
     kin = np.where(np.arange(8) < 4, "a", "b")
     labels = np.zeros(8, dtype=int)
@@ -195,7 +198,7 @@ def test_the_audit_corrects_no_head_by_its_kin():
 
 
 def test_the_band_does_not_widen_with_the_annotated_heads():
-    """What examples alone contribute is what a published figure of other examples is off by."""
+    """Only the sampling error of examples applies to a published figure that was measured on other examples."""
     rng = np.random.default_rng(8)
     patterns = measurement(rng.integers(0, 5, (100, 2, 4)))
     noisy = replace(patterns, samples={**patterns.samples, "special_errors": rng.normal(0, 0.1, (99, 5))})
@@ -226,7 +229,7 @@ def test_readers_are_compared_on_the_maps_that_all_of_a_group_have_read():
     both = [{"1": "block", "2": "block"}, {"1": "block", "2": "diagonal"}]
     three = [{"3": "vertical", "4": "vertical"}, {"3": "vertical", "4": "block", "5": "block"}]
     first, second = reader_shares([*both, *three])
-    assert [by_class["vertical"] for by_class in first] == [1.0, 0.0, 0.0]  # the one map of readers 3, 4 and 5
+    assert [by_class["vertical"] for by_class in first] == [1.0, 0.0, 0.0]  # readers 3, 4 and 5 have one map in common
     assert [by_class["block"] for by_class in second] == [1.0, 0.5]
 
 

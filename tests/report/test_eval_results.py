@@ -1,4 +1,4 @@
-"""Scores for the hub: whole, official, of fine-tuned models, in its own format; others are left out with a reason."""
+"""Scores in the hub's format: only full, official scores of fine-tuned models; others are left out with a reason."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from bertsecrets.types import Measurement, Provenance, Subject
 
 
 def score(name="D1-rte-pretrained", observed=66.4321, examples=277, outcome="reproduced", **provenance) -> Verdict:
-    """A verdict on a score of table 1, by two seeds."""
+    """Return a verdict on a score of table 1, from two seeds."""
     case = of_id(name)
     measured = tuple(
         Measurement(
@@ -34,7 +34,7 @@ def written(*verdicts: Verdict):
 
 @pytest.fixture(autouse=True)
 def _no_makers(monkeypatch):
-    """Measurements without a record of what made them have no remarks."""
+    """Disable remarks, since these measurements do not record what made them."""
     monkeypatch.setattr(Verdict, "remarks", property(lambda self: []))
 
 

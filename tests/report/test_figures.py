@@ -1,4 +1,4 @@
-"""Figures of measurements, and those of the paper next to them."""
+"""Figures of measurements, next to the paper's figures."""
 
 from dataclasses import replace
 

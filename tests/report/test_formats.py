@@ -17,7 +17,7 @@ from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.types import Provenance
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "verdicts-2.json"
-FIRST = {  # the fields of version 1.0, which stay
+FIRST = {  # fields of version 1.0, which must not be removed
     "VerdictsFile": "format format_version made commit modified software model settings incomplete over_tasks together "
     "verdicts",
     "VerdictData": "id claim variant task statement source unit published published_constant_answer band observed "
@@ -30,7 +30,7 @@ FIRST = {  # the fields of version 1.0, which stay
 
 @pytest.fixture(scope="module")
 def check():
-    """A function that checks data by the published schema, or by a part of it."""
+    """Return a function that validates data against the published schema, or against one of its definitions."""
     jsonschema = pytest.importorskip("jsonschema")
     published = read_json(PUBLISHED)
     jsonschema.Draft202012Validator.check_schema(published)

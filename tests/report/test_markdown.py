@@ -20,7 +20,7 @@ def summarised(verdicts, **facts) -> str:
 
 
 def tables(text: str) -> list[list[str]]:
-    """The cells of each table, as a reader sees them."""
+    """Return the rendered cells of each table."""
     cells: list[list[str]] = []
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
     for token, after in pairwise(tokens):

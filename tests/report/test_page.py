@@ -126,7 +126,7 @@ def test_several_models_are_shown_side_by_side():
     again = ["bertsecrets", "report", "--offline"]
     shown = page({MODEL: [one, elsewhere], "b": [other, absent]}, SETTINGS, rerun=again)
     heads = re.findall(r'<th scope="col" data-task="(\w+)"[^>]*>[^<]*<small>(.*?)</small>', shown)
-    assert heads == [("sst2", MODEL), ("rte", MODEL), ("rte", "b")]  # of each task, models side by side
+    assert heads == [("sst2", MODEL), ("rte", MODEL), ("rte", "b")]  # models are side by side for each task
     assert len(set(re.findall(r'<details class="card" id="(.*?)"', shown))) == 3
     head = visible(shown[: shown.index('<section id="overview"')])
     assert "m : 2 claims: 1 reproduced, 1 deviates" in head

@@ -22,7 +22,7 @@ WIDER = """() => [...document.querySelectorAll('body *')]
   .map((part) => part.outerHTML.slice(0, 80))"""
 CELLS = "(table) => [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent))"
 
-# While it is printed: how many cards are folded up, and how many charts are missing.
+# During printing: the number of collapsed cards, and the number of missing charts.
 AS_PRINTED = """() => matchMedia('print').addEventListener('change', (event) => {
   if (event.matches) window.printed = [document.querySelectorAll('.card:not([open])').length,
     [...document.querySelectorAll('.chart')].filter((place) => !place.querySelector('svg')).length];
@@ -31,7 +31,7 @@ AS_PRINTED = """() => matchMedia('print').addEventListener('change', (event) => 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory) -> str:
-    """The page as a file on the disk, as people open it."""
+    """Return the URL of the page as a local file, as users open it."""
     file = tmp_path_factory.mktemp("page") / "report.html"
     command = f"bertsecrets report --model {MODEL} --glue a/rather/long/path/to/glue --html report.html".split()
     examples = Examples([example_maps(), example_maps("sst2")], rows=3)
@@ -41,7 +41,7 @@ def address(tmp_path_factory) -> str:
 
 @pytest.fixture
 def visit(browser, address):
-    """Opens the page, and fails on any message in its console and on any request to elsewhere."""
+    """Return a function that opens the page. The test fails on any console message or external request."""
     pages, problems = [], []
 
     def start(place: str = "", **options):
@@ -162,7 +162,7 @@ def test_a_figure_is_saved_as_svg_and_as_csv(visit):
 
 
 def weights(page, side: str) -> list[list[str]]:
-    """The table behind one of the attention viewer's maps."""
+    """Return the data table of one of the attention viewer's maps."""
     figure = page.locator("#attention figure", has=page.locator(f"[data-view={side}]"))
     return figure.locator("table").evaluate(CELLS)
 
@@ -182,7 +182,7 @@ def test_a_head_is_chosen_by_keyboard(visit):
     header, first, *_ = weights(page, "after")
     assert (header, first) == (["from, to", "[CLS]", "Ada", "sings", "[SEP]"], ["[CLS]", "0", "0", "1", "0"])
     uniform = [float(cell) for cell in weights(page, "before")[1][1:]]
-    assert uniform == pytest.approx([0.25] * 4, abs=0.005)  # of a byte
+    assert uniform == pytest.approx([0.25] * 4, abs=0.005)  # stored as a byte
 
 
 def test_another_example_has_maps_of_its_own_tokens(visit):

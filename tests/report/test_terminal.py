@@ -21,14 +21,14 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def verdict(name, outcome, observed=None, interval=None, reason="why", *, provenance=LIMITED, **more):
-    """A verdict on the case with an id, of a measurement with this provenance."""
+    """Return a verdict on the case with this id, from a measurement with this provenance."""
     measurement = replace(scored([1], [1]), provenance=Provenance(**provenance), reused=True)
     return Verdict(of_id(name), outcome, reason, observed, interval, measurements=(measurement,), **more)
 
 
 @pytest.fixture
 def verdicts():
-    """One verdict of each outcome, with the longest names and figures."""
+    """Return verdicts of every outcome, with the longest names and numbers."""
     half = verdict("A4-rte-half", "inconclusive", 59.9, (57.5, 62.4))
     other = verdict("A4-rte-half", "reproduced", 10.0, (9.16, 10.9))
     return [
@@ -170,7 +170,7 @@ def test_several_tasks_have_a_table_of_claims_by_tasks():
     assert grid[-1] == "✓ reproduced, ✗ deviates"
     assert "\n".join(grid) in verdict_table(verdicts)
     assert all(len(line) <= 80 for line in grid)
-    assert task_grid(verdicts[:1]) == ""  # one task has its table
+    assert task_grid(verdicts[:1]) == ""  # a single task has no grid
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,16 @@ def verdict(name, outcome, p_against=None, p_for=None, *, model="bert-base-uncas
 
 @pytest.fixture
 def run():
-    """C1 deviates on one task so that it survives, on one so that it does not, and holds on the others; one is open."""
+    """C1 deviates on two tasks, is inconclusive on one, and is reproduced on the others; C2 is degenerate on RTE.
+
+    Only one of the deviations survives false discovery rate control.
+    """
     kinds = {"mrpc": ("deviates", 0.001, 1.0), "stsb": ("deviates", 0.04, 1.0), "rte": ("inconclusive", 0.5, 0.3)}
     verdicts = [verdict(f"C1-{name}", *kinds.get(name, ("reproduced", 1.0, 0.001))) for name in TASKS]
     return [*verdicts, verdict("C2-rte", "degenerate")]
 
 
-# ---------------------------------------------------------------------- together
+# ---------------------------------------------------------------------- statistics of a run
 
 
 def test_a_run_reports_claims_over_tasks_and_surviving_deviations(run):
@@ -104,7 +107,7 @@ def test_outcomes_are_counted_in_a_fixed_order(run):
 
 
 def of_figure(observed, **figure):
-    """What a result contradicts if the figure is 78.6 +- 1 points."""
+    """Return what a result contradicts if the band is 78.6 +- 1 points."""
     case = of_id("D1-qqp-pretrained")
     changed = case.figure.model_copy(
         update={"second": "P20, five seeds: 90.92 +- 0.20", "second_value": 90.92} | figure
@@ -189,7 +192,7 @@ def test_a_band_with_nearly_all_values_is_not_shown():
 
 
 def test_a_claim_that_no_data_can_decide_says_so():
-    """Student's t of 4 degrees of freedom is 2.776: a doubt of 10 points reaches 27.8 to each side."""
+    """Student's t is 2.776 for 4 degrees of freedom, so a standard error of 10 points gives +- 27.8 points."""
     doubtful = made_up(figure={"published": 50.0, "doubt": 10.0, "doubt_source": "two readers"})
     assert (
         undecidable(doubtful) == "cannot be decided on RTE: 50.0 +- 27.8 covers more than half of all possible values"
@@ -216,7 +219,7 @@ def test_the_status_of_a_claim_lists_its_known_outcomes():
     assert status(claim) == "unknown"
     assert status(known) == "reproduces: m on RTE; deviates: m on MRPC"
     assert Case(known, "mrpc").known_deviation("m") is not None
-    assert Case(known, "rte").known_deviation("m") is None  # what reproduces is not expected to fail
+    assert Case(known, "rte").known_deviation("m") is None  # a known reproduction is not a known deviation
     assert "reproduces: m on RTE" in " ".join(claim_table([known]).split())
 
 

@@ -1,4 +1,4 @@
-"""The attention viewer's data: whose maps, how many of them, how they are packed."""
+"""Data of the attention viewer: the selected checkpoints, the number of examples, and how maps are packed."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""Tiny classifiers of every family whose heads the engine disables, and inputs for them."""
+"""Tiny classifiers of every family that the ablation engine supports, and inputs for them."""
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ FAMILIES = {
     "ModernBert": {"cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, **DEEP},
 }
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 16, **DEEP}
-EAGER = {  # those that do not pass attention to transformers' interface, or not in the form that BERT does
+EAGER = {  # families that do not use transformers' attention interface, or use it differently from BERT
     "MPNet": DEEP,
     "Deberta": {"position_biased_input": False, **RELATIVE},
     "DebertaV2": {"position_buckets": 8, "conv_kernel_size": 3, "norm_rel_ebd": "layer_norm", **RELATIVE},
@@ -40,13 +40,13 @@ EAGER = {  # those that do not pass attention to transformers' interface, or not
 
 
 def tiny(family: str, seed: int = 0) -> OpenModel:
-    """A randomly drawn classifier with weights large enough that every head matters."""
+    """Return a randomly initialised classifier with weights large enough for every head to matter."""
     import transformers
 
     torch.manual_seed(seed)
     config = getattr(transformers, f"{family}Config")(**{**FAMILIES, **EAGER}.get(family, DEEP))
     model = getattr(transformers, f"{family}ForSequenceClassification")(config).eval()
-    normed = family != "MobileBert"  # without norms, its vectors stay as small as the embeddings
+    normed = family != "MobileBert"  # MobileBERT has no norms, so its vectors stay as small as the embeddings
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() == 2 and not (normed and "embed" in name):
@@ -55,7 +55,7 @@ def tiny(family: str, seed: int = 0) -> OpenModel:
 
 
 def tokens(lengths=(5, 9, 5, 3, 12), segments=False, seed=0) -> Encoded:
-    """Arbitrary ordinary tokens in examples of the given lengths."""
+    """Return examples of the given lengths with random ordinary tokens."""
     drawn = np.random.default_rng(seed)
     ids = [drawn.integers(5, 100, length).tolist() for length in lengths]
     kinds = [[0] * (length // 2) + [1] * (length - length // 2) for length in lengths] if segments else None

@@ -1,8 +1,9 @@
-"""Two plain ways to disable heads, which the engine is compared with: one example at a time, no padding.
+"""Reference implementations of ablation to compare the engine with: one example at a time, no padding.
 
-In the one, every attention weight is written out, and a disabled head's row is overwritten with the constant. The other
-never looks at attention: what a disabled head hands to the output projection is replaced by the mean of its values.
-They share no code with the engine.
+`plain_logits` computes every attention weight explicitly, and overwrites the weights of a disabled head with 1/n.
+The other two do not use attention weights. They replace a disabled head's input to the output projection:
+`logits_from_mean_values` with the mean of its values, and `logits_from_other_vectors` as in the other kinds of
+ablation. None of them shares code with the engine.
 """
 
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ _current: dict = {}
 
 
 def explicit_attention(module, query, key, value, attention_mask, scaling=None, **_):
-    """Eager attention; a token that may look at n tokens gives each of them 1/n where its head is disabled."""
+    """Compute eager attention. In a disabled head, a token that may attend to n tokens gives 1/n to each of them."""
     layer = _current["layer"]
     _current["layer"] += 1
     tokens = query.shape[2]
@@ -36,7 +37,7 @@ AttentionMaskInterface.register("explicit", eager_mask)
 
 
 def plain_logits(model, encoded, sets) -> np.ndarray:
-    """[set, example, output], with one forward pass for every set and example."""
+    """Return logits [set, example, output], from one forward pass for each set and example."""
     before = model.config._attn_implementation
     model.set_attn_implementation("explicit")
     logits = []
@@ -60,14 +61,15 @@ PROJECTIONS = (
 
 
 def logits_from_other_vectors(model, encoded, sets, kind: str, draw: int = 1) -> np.ndarray:
-    """[set, example, output], with one forward pass for every set and example: what the projections get is replaced.
+    """Return logits [set, example, output] with the inputs of the output projections replaced for disabled heads.
 
-    Whole rows are kept: `mean` and `resampled` are worked out from them as their definitions say.
+    There is one forward pass for each set and example. All original inputs are stored, and `mean` and `resampled` are
+    computed from them as defined.
     """
     names = dict(model.named_modules())
     outputs = [names[name] for name in names if name.endswith(PROJECTIONS) and ".bottleneck." not in name]
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-    assert len(outputs) in (1, layers)  # ALBERT's layers share theirs
+    assert len(outputs) in (1, layers)  # ALBERT's layers share one
 
     def run(i, change) -> torch.Tensor:
         layer = -1
@@ -89,7 +91,7 @@ def logits_from_other_vectors(model, encoded, sets, kind: str, draw: int = 1) ->
         assert layer == layers - 1
         return logits
 
-    rows: list[list[torch.Tensor]] = []  # of each example, [token, head, size] of each layer
+    rows: list[list[torch.Tensor]] = []  # for each example and layer: [token, head, size]
     for i in range(len(encoded)):
         rows.append([])
         run(i, lambda _layer, vectors, kept=rows[-1]: kept.append(vectors.clone()))
@@ -120,9 +122,9 @@ OUTPUTS = ("attn.o", "attention.output.dense", "attention.out_lin", "attention.d
 
 
 def logits_from_mean_values(model, encoded, sets) -> np.ndarray:
-    """[set, example, output], with one forward pass for every set and example; for models that look both ways.
+    """Return logits [set, example, output] of a bidirectional model, from one forward pass for each set and example.
 
-    The projections of values and of outputs are found by their names, layer after layer.
+    A disabled head's output is the mean of its values. Value and output projections are found by name, layer by layer.
     """
     names = dict(model.named_modules())
     values = [name for name in names if name.rpartition(".")[2] in VALUES]
@@ -131,7 +133,7 @@ def logits_from_mean_values(model, encoded, sets) -> np.ndarray:
     logits = []
     for disabled in sets:
         for i in range(len(encoded)):
-            means: list[torch.Tensor] = []  # of each layer so far
+            means: list[torch.Tensor] = []  # for each layer so far
 
             def keep_mean(module, _inputs, projected, means=means):
                 means.append(_values(names, module, projected, model.config.num_attention_heads)[0].mean(0))
@@ -156,7 +158,7 @@ def logits_from_mean_values(model, encoded, sets) -> np.ndarray:
 
 
 def _values(names, module, projected, heads: int) -> torch.Tensor:
-    """[row, token, head, size], from what the projection returns; in DeBERTa v1 it gives query, key and value."""
+    """Return values [row, token, head, size] from a projection's output. DeBERTa v1 projects query, key and value."""
     owner = next((names[name.rpartition(".")[0]] for name in names if names[name] is module), None)
     by_head = projected.unflatten(-1, (heads, -1))
     if not hasattr(owner, "in_proj"):

@@ -1,7 +1,7 @@
-"""Bad inputs as data, and the runner that shows each to the command line as a user would.
+"""Bad inputs as data, and a runner that passes each to the command line as a user would.
 
-A row says how to corrupt the input, which command reads it, and what the one line must say. The runner asserts that the
-command ends with exit code 2 and exactly one line, shows no traceback, and changes no file of the user's.
+Each row defines how to corrupt the input, which command reads it, and the expected error. The runner asserts that the
+command exits with code 2, prints exactly one line and no traceback, and leaves the user's files unchanged.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ SHOWN_WHILE_WORKING = ("fine-tuning", "attention of", "disabling", "scoring", "w
 
 @dataclass
 class Room:
-    """The files for one bad input: a folder of its own, and a model and GLUE folder that are copied if it changes them.
+    """The files for one bad input: its own folder, and a model and a GLUE folder, which are copied before any change.
 
-    All rows share the store, so that only the first one draws a model's weights.
+    All rows share the store, so that only the first one initialises a model's weights.
     """
 
     folder: Path
@@ -49,13 +49,13 @@ class BadInput:
     """One bad input.
 
     Args:
-        name: what is wrong, as the test's id.
-        command: the words of the command; {room}, {model}, {glue}, {store} stand for the paths of the room, and
-            COMMON for the options that most commands share.
-        says: a part of the line; of several parts, each must be in it.
-        make: corrupts the room before the command runs.
-        environment: variables of the environment, with the same names of paths.
-        slow: takes seconds.
+        name: What is wrong. It is also the test id.
+        command: Words of the command. {room}, {model}, {glue} and {store} are placeholders for the room's paths.
+            COMMON contains the options that most commands share.
+        says: Expected part of the error, or several parts that it must all contain.
+        make: Function that corrupts the room before the command runs.
+        environment: Environment variables, with the same placeholders.
+        slow: Whether the test takes seconds.
     """
 
     name: str
@@ -95,7 +95,7 @@ def told(bad: BadInput, room: Room, monkeypatch) -> str:
 
 
 def outcome(words: Sequence[str]) -> tuple[int, str]:
-    """Return the exit code of a command run in this process, and what it wrote to standard error."""
+    """Run a command in this process, and return its exit code and standard error."""
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
         try:
@@ -106,7 +106,7 @@ def outcome(words: Sequence[str]) -> tuple[int, str]:
 
 
 def written_files(room: Room) -> dict[Path, tuple[int, int]]:
-    """Return size and time of the last change of every file of the user's: what was written has changed its time."""
+    """Return the size and modification time of each of the user's files. Any write changes the time."""
     files = (path for folder in (room.folder, room.model, room.glue) for path in folder.rglob("*") if path.is_file())
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 

@@ -1,4 +1,4 @@
-"""A folder with a tiny model, a tiny corpus and settings, in which commands are attacked and compared."""
+"""A folder with a tiny model, a tiny corpus and settings, for injecting faults into commands and comparing results."""
 
 import random
 import shutil
@@ -12,7 +12,7 @@ from faults import LONG, UNHARMED, Ended, Fault, Running, contents, half, leftov
 
 @dataclass
 class Bench:
-    """A folder whose content is put back before each attack, always under the same path, which results name.
+    """A folder whose contents are restored before each attack, always at the same path, since results contain it.
 
     `work` is that folder; `settings` is the settings file; `trained` is a store with checkpoints of the model.
     """
@@ -29,7 +29,7 @@ class Bench:
         return self.folder / "work"
 
     def begin(self, *, trained: bool = True) -> None:
-        """Let `work` hold nothing, or only the model's checkpoints."""
+        """Reset `work` to an empty folder, or to one with only the model's checkpoints."""
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         if trained:
@@ -41,8 +41,7 @@ class Bench:
         return [*where, "--task", "rte", "--device", "cpu", "--offline", "--allow-unofficial-data"]
 
     def start(self, command: Sequence[Any], fault: Fault = UNHARMED, **environment: str) -> Running:
-        """Start a command; `@name` in it is a file or folder in `work`, `@bert` the model, `@subject` the options
-        above."""
+        """Start a command, in which `@name` is a path in `work`, `@bert` the model, and `@subject` its options."""
         self.started += 1
         return start(self.spelled(command), self._output(), fault, **self.environment | environment)
 
@@ -83,7 +82,7 @@ class Bench:
 
 @dataclass
 class Attack:
-    """A command that is attacked over and over from the same state, and what it leaves if nothing happens to it."""
+    """A command that is attacked repeatedly from the same state, and the results of an undisturbed run."""
 
     bench: Bench
     name: str
@@ -91,13 +90,13 @@ class Attack:
     before: dict[str, Any]
     after: dict[str, Any]
     operations: int
-    last_opened: int  # the place among the operations where a file is opened for writing, the last time
+    last_opened: int  # index of the last operation that opens a file for writing
 
     @classmethod
     def prepare(
         cls, bench: Bench, name: str, first: Sequence[Sequence[Any]], command: Sequence[Any], *, trained: bool = True
     ) -> "Attack":
-        """Run what comes first, keep this state, and run the command undisturbed."""
+        """Run the commands in `first`, save the state, and run the command undisturbed."""
         bench.begin(trained=trained)
         for earlier in first:
             bench.done(earlier)
@@ -111,10 +110,10 @@ class Attack:
         return cls(bench, name, command, before, after, len(ended.operations), opened[-1])
 
     def problems(self, fault: Fault) -> list[str]:
-        """Attack the command once, run it again undisturbed, and return whatever is wrong then or in between.
+        """Attack the command once, rerun it undisturbed, and return the problems found after both runs.
 
-        Neither a half nor a lost result may be seen after the attack. The next run succeeds, leaves what an
-        undisturbed one leaves, and clears away the rest.
+        After the attack, no result may be incomplete or lost. The rerun must succeed, leave the results of an
+        undisturbed run, and clean up everything else.
         """
         self.bench.put_back(self.name)
         ended = self.bench.run(self.command, fault)
@@ -125,26 +124,26 @@ class Attack:
             problems.append(f"half a file: {error}")
         again = self.bench.run(self.command)
         now = contents(self.bench.work)
-        if again.code != 0 and not (again.refused and now == self.after):  # a set that is whole is not drawn again
+        if again.code != 0 and not (again.refused and now == self.after):  # a complete set of maps is not drawn again
             return [f"{fault}: {problem}" for problem in (*problems, f"run again: {again}")]
         problems += [f"{name} differs" for name in different(now, self.after)]
         if any("/measurements/" in name for name in leftovers(self.bench.work)):
-            self.bench.done(["store", "gc", "--yes"])  # of a measurement that another brings along and no job needed
+            self.bench.done(["store", "gc", "--yes"])  # left by a companion measurement that no job needed
         problems += [f"{name} is left over" for name in leftovers(self.bench.work)]
         return [f"{fault}: {problem}" for problem in problems]
 
 
 def different(now: dict[str, Any], right: dict[str, Any]) -> list[str]:
-    """Return the names of the files that a folder lacks, or has with other content than it should.
+    """Return the names of files that are missing, unexpected, or different from what they should be.
 
-    A measurement that another one brings along may be missing from the store: it is made on request.
+    A companion of another measurement may be missing from the store, since it is computed on request.
     """
     wrong = {name for name in now if name not in right or now[name] != right[name]}
     return sorted(wrong | {name for name in right if name not in now and "/measurements/" not in name})
 
 
 def some(numbers: Sequence[int], short: int, seed: str) -> list[int]:
-    """Return all numbers in the long form; in the short one the first, the last and some between, always the same."""
+    """Return all numbers in the long form. In the short form, return the first, the last, and a fixed random sample."""
     if LONG or len(numbers) <= short:
         return list(numbers)
     inner = random.Random(seed).sample(numbers[1:-1], short - 2)

@@ -1,4 +1,4 @@
-"""Commands called as a user calls them, in this process; code run in one of its own."""
+"""Run commands in this process as a user would, and code in a subprocess."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from bertsecrets.cli.main import main
 
 
 def told(capsys, *arguments) -> str:
-    """What a command that must fail writes: one line, and exit code 2."""
+    """Run a command that must fail with exit code 2 and a one-line error, and return the line."""
     try:
         code = main([str(a) for a in arguments])
     except SystemExit as stop:
@@ -29,7 +29,7 @@ def run(capsys, *arguments, code: int = 0) -> str:
 
 
 def started(code: str, **environment: str) -> subprocess.Popen[str]:
-    """A separate Python that runs the code with the suite importable."""
+    """Start a Python subprocess that runs the code and can import the suite."""
     root = Path(__file__).parents[2]
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],

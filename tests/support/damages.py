@@ -1,4 +1,4 @@
-"""A tiny model to damage, and data that it can learn; the damages are those of `benchmarks/damage_study.py`."""
+"""A tiny model to damage, and data that it can learn. The damages come from `benchmarks/damage_study.py`."""
 
 import importlib.util
 import json
@@ -9,7 +9,7 @@ from types import ModuleType
 import torch
 from tiny import pieces, save_bert
 
-# Words of its own, so that what the tiny model learns does not depend on the suite's corpus.
+# A separate vocabulary, so that what the tiny model learns does not depend on the suite's corpus.
 _TEXT = """
 ada after although apples as at baker before boats books bought bruno buy carla chairs clocks coats delight deniz dinner
 eight emma everyone farid farmer find five found four friday gardener greta harbour hugo in ines island it jonas judge
@@ -34,10 +34,10 @@ study = _study()
 
 
 def save_peaked(folder: Path, seed: int = 0, *, as_model: bool = True, factor: float = 10.0) -> Path:
-    """A tiny BERT in which every head, layer and norm matters: a model to fine-tune, or a checkpoint.
+    """Save a tiny BERT in which every head, layer and norm matters, as a model to fine-tune or as a checkpoint.
 
     Args:
-        factor: by which matrices are larger; the larger, the higher the peaks of its maps, and the less it learns.
+        factor: Scale of the weight matrices. At larger scales, maps have higher peaks, and the model learns less.
     """
     save_bert(folder, seed=seed, words=pieces(WORDS))
     generator = torch.Generator().manual_seed(seed)
@@ -56,7 +56,7 @@ def save_peaked(folder: Path, seed: int = 0, *, as_model: bool = True, factor: f
 
 
 def write_reviews(folder: Path, train: int, dev: int) -> Path:
-    """A GLUE folder whose SST-2 can be learned: what a sentence begins with, in capitals, says its class."""
+    """Write a GLUE folder with an SST-2 that can be learned: the capitalised first word determines the class."""
     draw = random.Random(5)
     words = [word for word in WORDS if len(word) > 4]
     good, bad, rest = words[:6], words[6:12], words[12:]

@@ -1,4 +1,4 @@
-"""The package's sources in another folder, where a test may edit them between two digests of the code."""
+"""A copy of the package's source code that a test can edit between two code digests."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from bertsecrets.store import code
 
 @contextmanager
 def edited_package(folder: Path) -> Iterator[Path]:
-    """Let digests of the code be those of a copy of the package, whose folder is yielded."""
+    """Compute code digests from a copy of the package within the block, and yield the copy's folder."""
     source, copy = Path(code.__file__).parents[1], folder / "bertsecrets"
     for path in source.rglob("*.py"):
         (copy / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def edited_package(folder: Path) -> Iterator[Path]:
 
 
 def forget() -> None:
-    """Read the sources again at the next digest, as a new process does."""
+    """Clear the caches, so that the next digest reads the source code again, as in a new process."""
     for value in vars(code).values():
         if hasattr(value, "cache_clear"):
             value.cache_clear()

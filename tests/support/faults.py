@@ -1,4 +1,4 @@
-"""Commands in processes of their own, which are killed, cut short or starved; and what a folder holds after them."""
+"""Run commands in subprocesses that are killed or cannot write large files, and compare folders afterwards."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ import numpy as np
 
 LONG = os.environ.get("BERTSECRETS_ATTACK") == "long"  # `make attack`
 PROJECT = Path(__file__).resolve().parents[2]
-LIMIT = 600  # seconds, after which a command counts as hanging, also where the machine is busy
+LIMIT = 600  # seconds until a command counts as hanging, even on a busy machine
 
-# A server that has imported everything forks a process for each command, which saves its seconds of importing.
+# A server with all modules imported forks a process for each command, which saves seconds of import time.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
@@ -32,19 +32,19 @@ PROCESSES.set_forkserver_preload(
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-# Facts of a result that differ from run to run, and digests of the files that hold them; the remark that it was stored.
+# Fields that differ between runs, including digests of files that contain them; the remark that a result was stored.
 PASSING, STORED = ("seconds", "made", "last", "times", "reused", "files", "sha256"), "stored"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a process: a kill -9, or a limit to the size of its files."""
+    """A fault injected into a process: a kill -9, or a limit on file size."""
 
-    operation: int | None = None  # killed just before this change of the file system, counted from 0
+    operation: int | None = None  # killed just before this file system operation, counted from 0
     seconds: float | None = None  # killed after this time
-    cut: int | None = None  # killed when a file grows beyond this many bytes, which are written
-    largest: int | None = None  # no file may grow beyond this many bytes: the write fails
+    cut: int | None = None  # killed when a file grows beyond this many bytes; bytes up to the limit are written
+    largest: int | None = None  # writes fail if a file would grow beyond this many bytes
 
 
 UNHARMED = Fault()
@@ -52,7 +52,7 @@ UNHARMED = Fault()
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that has ended: its exit code (minus a signal's number), its output and its changes of files."""
+    """A finished process: its exit code (or negative signal number), output and file system operations."""
 
     code: int
     out: str
@@ -65,13 +65,13 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """What the process said to its user, without progress bars and the disk that a run takes."""
+        """Messages to the user, without progress bars and the disk space that a run needs."""
         said = [line for line in self.err.splitlines() if line.startswith("bertsecrets")]
         return [line for line in said if " to train" not in line and "training state " not in line]
 
     @property
     def refused(self) -> bool:
-        """Whether it ended as bad input must: exit code 2, one line."""
+        """Whether it ended as required for bad input: exit code 2 and one line."""
         return self.code == 2 and len(self.lines) == 1 and "Traceback" not in self.err
 
     def __str__(self) -> str:
@@ -80,14 +80,14 @@ class Ended:
 
 @dataclass(frozen=True)
 class Running:
-    """A process that was started, and the folder of its output."""
+    """A started process, and the folder of its output."""
 
     process: BaseProcess
     folder: Path
     deadline: float | None
 
     def wait(self) -> Ended:
-        """Return the process when it has ended; one that hangs is killed and fails the test."""
+        """Wait for the process to end, and kill it at its deadline. Without a deadline, hanging fails the test."""
         self.process.join(LIMIT if self.deadline is None else self.deadline)
         if self.process.is_alive():
             self.process.kill()
@@ -103,9 +103,9 @@ class Running:
 def start(
     arguments: list[Any], output: Path, fault: Fault = UNHARMED, cwd: Path | None = None, **environment: str
 ) -> Running:
-    """Start a command of the suite, or `pytest ...`, in a process of its own, which suffers the fault.
+    """Start a command of the suite, or `pytest ...`, in a subprocess with the fault.
 
-    The command runs in `cwd`, by default the folder of its output, with this process's environment and `environment`.
+    The command runs in `cwd` (by default, its output folder), with this process's environment and `environment`.
     """
     output.mkdir(parents=True, exist_ok=True)
     for name in ("out", "err", "trace"):
@@ -120,7 +120,7 @@ def start(
 def run(
     arguments: list[Any], output: Path, fault: Fault = UNHARMED, cwd: Path | None = None, **environment: str
 ) -> Ended:
-    """Run a command of the suite in a process of its own, which suffers the fault."""
+    """Run a command of the suite in a subprocess with the fault."""
     return start(arguments, output, fault, cwd, **environment).wait()
 
 
@@ -131,8 +131,8 @@ def pytest_benchmarks(*words: Any, output: Path, **environment: str) -> tuple[in
 
 
 def _command(arguments: list[str], output: Path, cwd: Path, fault: Fault, environment: dict[str, str]) -> None:
-    """The process itself: from here on in the child."""
-    os.environ.clear()  # the server's own is as old as the server
+    """Run the command in the subprocess."""
+    os.environ.clear()  # the server's environment dates from its start
     os.environ.update(environment)
     sys.path[:0] = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.dont_write_bytecode = True
@@ -153,16 +153,16 @@ def _command(arguments: list[str], output: Path, cwd: Path, fault: Fault, enviro
     if arguments[0] == "pytest":
         import pytest
 
-        # The server may have been started by a worker of pytest-xdist, whose pytest this is not.
+        # These variables may come from a pytest-xdist worker, but this is a separate session.
         for name in [name for name in os.environ if name.startswith("PYTEST_")]:
             del os.environ[name]
-        imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the suite is, before pytest could rewrite it
+        imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the suite is already imported, not rewritten
         sys.exit(pytest.main([*arguments[1:], *imported]))
     sys.exit(main(arguments))
 
 
 def _count(trace: int, last: int | None) -> None:
-    """Note every change of the file system from now on; the process dies just before the last."""
+    """Log every file system operation from now on, and kill the process just before operation number `last`."""
     done = 0
 
     def note(event: str, arguments: tuple) -> None:
@@ -179,18 +179,18 @@ def _count(trace: int, last: int | None) -> None:
         sys.audit("os.chmod", f"sync {handle}", None)
         sync(handle)
 
-    os.fsync = noted  # type: ignore[assignment]  # the one change that Python does not report
+    os.fsync = noted  # type: ignore[assignment]  # the only operation without an audit event
     sys.addaudithook(note)
 
 
-# ---------------------------------------------------------------------- what a folder holds
+# ---------------------------------------------------------------------- contents of a folder
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Return every file below a folder by its relative name, without hidden ones and without what passes.
+    """Return the contents of all visible files below a folder by relative name, without what differs between runs.
 
-    A kept verdict, whose name is its time, goes by its place in its series. A folder that was set aside to be replaced
-    counts under its own name until the new one has that name.
+    A stored verdict is listed by its position in its series, since its name is its time. A folder that was set aside
+    to be replaced is listed under its original name until the new folder exists.
     """
     files: dict[str, Any] = {}
     for aside in folder.rglob(".*.replaced"):
@@ -205,19 +205,19 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def visible(folder: Path) -> list[str]:
-    """Return the relative names of the files below a folder that are not hidden, nor in a hidden folder."""
+    """Return the relative names of the files below a folder that are neither hidden nor in a hidden folder."""
     names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return [str(name) for name in names if not any(part.startswith(".") for part in name.parts)]
 
 
 def leftovers(folder: Path) -> list[str]:
-    """Return what is hidden below a folder, locks aside: what a killed process may have left."""
+    """Return all hidden files and folders below a folder except locks: possible leftovers of a killed process."""
     hidden = (path.relative_to(folder) for path in folder.rglob(".*"))
     return sorted(str(name) for name in hidden if not name.name.endswith(".lock"))
 
 
 def content(path: Path) -> Any:
-    """Return what a file says, in a form in which equal results are equal."""
+    """Return a file's content in a form that is equal for equal results."""
     data = path.read_bytes()
     if path.suffix == ".json":
         return lasting(json.loads(data))
@@ -230,7 +230,7 @@ def content(path: Path) -> Any:
 
 
 def lasting(data: Any) -> Any:
-    """Return JSON data without what differs from run to run."""
+    """Return JSON data without what differs between runs."""
     if isinstance(data, dict):
         return {key: lasting(value) for key, value in data.items() if key not in PASSING}
     if isinstance(data, list):
@@ -239,9 +239,9 @@ def lasting(data: Any) -> Any:
 
 
 def half(now: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the results that are neither as before a command nor as after it, and those that are lost.
+    """Return the results that match neither the state before a command nor the state after it, and those that are lost.
 
-    A result is a folder with its files, where it is written as one; else a file.
+    A result is a folder with all its files if it is written atomically, otherwise a single file.
     """
     states = [_results(state) for state in (now, before, after)]
     present, old, new = states
@@ -253,7 +253,7 @@ def _results(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     whole = {str(Path(name).parent) for name in state if Path(name).name in ("manifest.json", "measurement.json")}
     results: dict[str, dict[str, Any]] = {}
     for name, held in state.items():
-        if "/training/" in name:  # the state of a training that has not ended
+        if "/training/" in name:  # the state of an unfinished training run
             continue
         folder = str(Path(name).parent)
         results.setdefault(folder if folder in whole else name, {})[name] = held

@@ -1,7 +1,7 @@
-"""An imitation of the Hugging Face hub on the loopback address, with faults to order.
+"""A fake Hugging Face hub on the loopback address, with configurable faults.
 
-It answers what the hub's own clients ask: the repository at a revision, its tree, and files by HEAD and GET, with
-ranges, the commit, and an ETag that is the content's digest (sha256 of large files, git's sha1 of small ones).
+It answers the requests of the hub's own clients: the repository at a revision, its tree, and files by HEAD and GET,
+with ranges, the commit, and an ETag that is the content's digest (sha256 of large files, git's sha1 of small ones).
 """
 
 import hashlib
@@ -28,10 +28,10 @@ def etag(name: str, content: bytes) -> str:
 
 @dataclass
 class Fault:
-    """What goes wrong with requests for `on` ("api", or the end of a file's name), and how many times.
+    """A fault in the first `times` requests for `on` ("api", or the end of a method and file name).
 
-    `status` is answered with the headers and no content. `cut` closes the connection after half the content; `altered`
-    sends other bytes.
+    `status` is returned with the headers and no content. `cut` closes the connection after half of the content;
+    `altered` changes a byte.
     """
 
     on: str
@@ -43,7 +43,7 @@ class Fault:
 
 
 class Hub(ThreadingHTTPServer):
-    """Repositories by kind and name, with their files; `asked` lists all requests."""
+    """A server with repositories by kind and name, and their files. `asked` lists all requests."""
 
     daemon_threads = True
     block_on_close = False
@@ -63,11 +63,11 @@ class Hub(ThreadingHTTPServer):
         self.repositories[f"{kind}/{name}"] = (commit, files)
 
     def handle_error(self, request, client_address) -> None:
-        """Clients may go at any time."""
+        """Ignore errors, since clients may disconnect at any time."""
 
 
 def forget_commits() -> None:
-    """Forget which commits models have, as a new process does."""
+    """Clear the cached commits of models, as in a new process."""
     for value in vars(locations).values():
         if hasattr(value, "cache_clear"):
             value.cache_clear()
@@ -75,7 +75,7 @@ def forget_commits() -> None:
 
 @contextmanager
 def serving() -> Iterator[Hub]:
-    """A hub that answers until the block ends."""
+    """Run a fake hub until the block ends."""
     hub = Hub()
     threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def log_message(self, format: str, *args) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path).strip("/")

@@ -1,6 +1,7 @@
-"""Work in a process of its own that is killed at its n-th file operation, for every n.
+"""Work in a subprocess that is killed at its n-th file operation, for every n.
 
-It is killed before the operation, except when it opens a file for writing: then the file is already open, and empty.
+It is killed before the operation, unless the operation opens a file for writing: then the file is already open and
+empty.
 """
 
 import os
@@ -16,9 +17,9 @@ OPERATIONS = (  # audit events
 
 
 def killed_at_each_operation(work: Callable[[], object]) -> Iterator[int]:
-    """Yield after each death: 0, 1, 2, ... operations done. Ends when the work was done undisturbed.
+    """Yield the number of completed operations (0, 1, 2, ...) after each kill, until the work finishes undisturbed.
 
-    The work runs in a fork, so what it needs must be imported before.
+    The work runs in a fork, so everything that it needs must be imported in advance.
     """
     for operations in range(10_000):
         child = os.fork()

@@ -1,6 +1,6 @@
-"""The matrix of families and measures, found by trying each on a tiny model.
+"""The matrix of families and measures, determined by trying each measure on a tiny model of each family.
 
-`PYTHONPATH=.:tests/support python tests/support/matrix.py` prints it as it stands in docs/families.md.
+`PYTHONPATH=.:tests/support python tests/support/matrix.py` prints it as in docs/families.md.
 """
 
 import tempfile
@@ -64,14 +64,14 @@ COLUMNS = {
 
 
 def refused(folder: Path) -> dict[str, str]:
-    """Why measures are not possible on a model, by measure; those that are possible are left out."""
+    """Return why measures are not possible on a model, by measure. Possible measures are omitted."""
     return {name: why for name, why in refusals(locate(str(folder))).items() if why is not None}
 
 
 def segments_count(folder: Path) -> bool:
-    """Whether a model's answer depends on which of two texts a token belongs to."""
+    """Return whether a model's output depends on which of two texts a token belongs to."""
     model = open_classifier(locate(str(folder)), task("rte")).model
-    ids = torch.tensor([[8, 9, 10, 11, 12, model.config.eos_token_id]])  # the last of which T5 and BART ask for
+    ids = torch.tensor([[8, 9, 10, 11, 12, model.config.eos_token_id]])  # T5 and BART need the last one
     with torch.no_grad():
         try:
             one, two = (model(input_ids=ids, token_type_ids=(ids > last).long()).logits for last in (10, ids.max()))

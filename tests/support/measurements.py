@@ -1,4 +1,4 @@
-"""Measurements made by hand, claims' cases by their ids or made up, and what is read off the ones for the others."""
+"""Handmade measurements, cases of existing and invented claims, and quantities and verdicts from them."""
 
 import functools
 
@@ -22,7 +22,7 @@ SETTINGS = JudgeParams(confidence=0.95, resamples=500, seed=7)
 def measured(
     measure="scores", values=None, samples=None, task_name="rte", *, initialisation="pretrained", seed=1, **more
 ) -> Measurement:
-    """A measurement of model `m` with the given values and samples."""
+    """Return a measurement of model `m` with the given values and samples."""
     samples = {name: np.asarray(sample) for name, sample in (samples or {}).items()}
     size = len(next(iter(samples.values()), ()))
     return Measurement(measure, Subject("m", task_name, initialisation, seed), size, values or {}, samples, **more)
@@ -37,7 +37,7 @@ def correlated(predicted, target, **values) -> Measurement:
 
 
 def gridded(measure: str, task_name="rte", **samples) -> Measurement:
-    """Samples [example, layer, head] with their means over the examples that have them as values."""
+    """Return a measurement with samples [example, layer, head], and their means over non-NaN examples as values."""
     arrays = {name: np.asarray(sample, dtype=np.float64) for name, sample in samples.items()}
     with np.errstate(invalid="ignore"):
         values = {name: np.ma.masked_invalid(a).mean(0).filled(np.nan) for name, a in arrays.items()}
@@ -57,7 +57,7 @@ def _cases() -> dict[str, Case]:
 
 
 def made_up(quantity="score", task_name="rte", kind="around", value=0.0, sampling="none", figure=None, **more) -> Case:
-    """A case of a claim D9 that the paper does not make."""
+    """Return a case of an invented claim D9, which the paper does not make."""
     figure = {"published": 60.0} if figure is None else figure
     claim = Claim(
         id="D9", source="test", statement="A claim.", measure="scores", quantity=quantity,
@@ -66,26 +66,26 @@ def made_up(quantity="score", task_name="rte", kind="around", value=0.0, samplin
     return Case(claim, task_name)
 
 
-# ---------------------------------------------------------------------- what is read off
+# ---------------------------------------------------------------------- quantities and verdicts
 
 
 def needed(quantity: str, *measurements: Needed) -> dict[str, Needed]:
-    """The measurements by the names of a quantity's needs, in their order; a tuple for a need of several tasks."""
+    """Return measurements by the names of a quantity's needs, in their order; a tuple for a need with several tasks."""
     return dict(zip(QUANTITIES[quantity].needs, measurements, strict=True))
 
 
 def estimand(quantity: str, *measurements: Needed, **arguments) -> Estimand:
-    """The quantity of the measurements, ready to be resampled."""
+    """Return the estimand of a quantity from the measurements."""
     return QUANTITIES[quantity].read(needed(quantity, *measurements), **arguments)
 
 
 def read(quantity: str, *measurements: Needed, **arguments) -> float:
-    """The quantity's value on the measurements, without resampling."""
+    """Return the value of a quantity on the measurements, without resampling."""
     return estimand(quantity, *measurements, **arguments).value
 
 
 def judged(case: Case, *measurements: Needed, settings: JudgeParams = SETTINGS) -> Verdict:
-    """The verdict on a case by the measurements of one checkpoint; runs do not differ, unless the figure says so."""
+    """Return the verdict on a case from one checkpoint. Seed variance is 0 unless the published figure provides it."""
     figure = case.figure
     if figure.published is not None and figure.seed_std is None:
         figure = figure.model_copy(update={"seed_std": 0.0, "seed_source": "a test"})
@@ -94,5 +94,5 @@ def judged(case: Case, *measurements: Needed, settings: JudgeParams = SETTINGS) 
 
 
 def verdict(name: str, *measurements: Needed) -> Verdict:
-    """The verdict on the case with an id by the measurements of one checkpoint."""
+    """Return the verdict on the case with this id, from measurements of one checkpoint."""
     return judged(of_id(name), *measurements)

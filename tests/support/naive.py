@@ -1,4 +1,4 @@
-"""What measures must equal: one example at a time, on transformers' eager model, with no code of the suite."""
+"""Naive references for measures: one example at a time, on transformers' eager model, without the suite's code."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ OUTPUT = {"value": ("attention.output.dense", "attention.dense"), "v_lin": ("att
 
 
 class Naive:
-    """A checkpoint and some labelled rows, each encoded alone, so that nothing is padded."""
+    """A checkpoint and some labelled rows, each encoded separately, so that there is no padding."""
 
     def __init__(self, folder: Path, rows: list[tuple[str, str, int]], max_length: int):
         self.model: Any = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
@@ -30,7 +30,7 @@ class Naive:
         ]
         self.labels = [torch.tensor([label]) for *_, label in rows]
         with torch.no_grad():
-            self.model(**self.inputs[0])  # here BigBird gives up its sparse attention, if inputs are short
+            self.model(**self.inputs[0])  # if inputs are short, BigBird now switches to full attention
         sizes = ("num_hidden_layers", "num_attention_heads")
         self.layers, self.heads = (getattr(self.model.config, size, None) for size in sizes)
 
@@ -122,7 +122,7 @@ class Naive:
 
     @contextmanager
     def _weights(self, change: Callable[[int, torch.Tensor], torch.Tensor]) -> Iterator[None]:
-        """Within the block, every softmax that returns a layer's attention weights returns other ones."""
+        """Apply `change` to each layer's attention weights within the block, by patching softmax."""
         tensor_softmax, softmax, calls = torch.Tensor.softmax, torch.softmax, 0
 
         def changed(own: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -160,7 +160,10 @@ class Naive:
         return {"predicted": np.stack(answers)}
 
     def norm_attention(self) -> dict[str, np.ndarray]:
-        """The shares of a layer's vectors A[i, j] f(x[j]), after a check that they add up to what heads hand on."""
+        """Return the shares of [CLS] and [SEP] in the norms of A[i, j] f(x[j]).
+
+        Also checks that the weighted sums of values equal the inputs of the output projections.
+        """
         modules = dict(self.model.named_modules())
         values = [name for name in modules if re.search(VALUE, name)]
         samples: dict[str, list[np.ndarray]] = {f"{kind}_by_norm": [] for kind in KINDS}
@@ -198,7 +201,7 @@ class Naive:
     # ------------------------------------------------------------------ training
 
     def train(self, steps: int, rate: float, *, frozen: bool) -> "Naive":
-        """Take full-batch steps of AdamW, the gradient of each example being added by itself; rates fall linearly."""
+        """Take full-batch AdamW steps at a linearly decreasing rate, accumulating gradients one example at a time."""
         self.model.train()
         self.model.base_model.requires_grad_(not frozen)
         trained = [weight for weight in self.model.parameters() if weight.requires_grad]

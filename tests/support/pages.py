@@ -1,4 +1,4 @@
-"""The pages of the documentation, and the code blocks in them."""
+"""Pages of the documentation and their code blocks."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.M | re.S
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its page, its language, the file that its title names, its text and its line."""
+    """A fenced block: its page, language, title (a file name), text and line."""
 
     page: Path
     language: str
@@ -25,14 +25,14 @@ class Block:
 
     @property
     def commands(self) -> list[list[str]]:
-        """The command lines of a shell block, each as words, without comments and prompts."""
+        """The commands of a shell block, split into words, without comments and prompts."""
         lines = self.text.replace("\\\n", " ").splitlines()
         words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
         return [command for command in words if command]
 
 
 def pages() -> list[Path]:
-    """Every page: README, CONTRIBUTING and the site's."""
+    """Return all pages: README, CONTRIBUTING and the pages of the site."""
     return [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
 
@@ -42,11 +42,11 @@ def blocks(page: Path) -> list[Block]:
 
 
 def all_blocks(*languages: str) -> list[Block]:
-    """The blocks of all pages that are in one of these languages."""
+    """Return the blocks of all pages in any of these languages."""
     return [block for page in pages() for block in blocks(page) if block.language in languages]
 
 
 def titled(page: str, title: str) -> str:
-    """The text of the block of a page of the site that stands for a file."""
+    """Return the text of the block with this title (a file name) on a page of the site."""
     (block,) = (block for block in blocks(DOCS / page) if block.title == title)
     return block.text

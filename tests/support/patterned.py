@@ -1,4 +1,4 @@
-"""Small attention maps that are plainly of one class, and a set of them, for the tests of patterns."""
+"""Small attention maps that clearly belong to one class, and sets of them, for the tests of patterns."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from bertsecrets.patterns.readings import TEXTS
 
 
 def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:
-    """A map of the class called `kind`: float16, rows are distributions."""
+    """Return a map of class `kind`, in float16, whose rows are distributions."""
     rng = np.random.default_rng(seed)
     weights = 0.02 * rng.random((tokens, tokens)) + 1e-3
     if kind in ("vertical", "vertical-diagonal"):
@@ -30,7 +30,7 @@ def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.
 
 
 def pattern_map(number: int, kind: str = "vertical", tokens: int = 12, **facts) -> PatternMap:
-    """A map whose head and example follow from its number."""
+    """Return a map whose head and example are derived from its number."""
     layer, head = divmod(number, 4)
     known = {"model": "tiny", "task": "rte", "state": "fine-tuned", "layer": layer + 1, "head": head + 1}
     known |= {"example": number, "boundary": tokens // 2 + 1} | facts
@@ -38,20 +38,20 @@ def pattern_map(number: int, kind: str = "vertical", tokens: int = 12, **facts) 
 
 
 def pattern_set(count: int = 10, labelled: bool = True) -> MapSet:
-    """Maps of all classes in turn, of different sizes, labelled with the class that they were made as."""
+    """Return maps of different sizes that cycle through the classes, labelled with their class."""
     kinds = [CLASSES[number % len(CLASSES)] for number in range(count)]
     maps = tuple(pattern_map(number, kind, tokens=10 + number % 4) for number, kind in enumerate(kinds))
     return MapSet(maps, tuple(kinds) if labelled else ())
 
 
 def relabelled(maps: MapSet, labels: Mapping[str, str | None], column: str = "labels") -> MapSet:
-    """The set with some labels replaced, by name of the map."""
+    """Return the set with some labels replaced, by map name."""
     old = zip(maps, getattr(maps, column), strict=True)
     return replace(maps, **{column: tuple(labels.get(each.name, label) for each, label in old)})
 
 
 def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
-    """Save a set that so many readers of each text classified, all of them with the map's label."""
+    """Save a set with the labels of `times` readers of each text, all equal to the map's label."""
     save_set(maps, folder)
     labels = list(zip(maps, maps.labels, strict=True))
     rows = [
@@ -65,7 +65,7 @@ def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
-    """Few trees, inner folds, penalties and resamples."""
+    """Reduce the numbers of trees, inner folds, penalties and resamples."""
     training = "bertsecrets.lab.classifiers"
     patch.setattr("bertsecrets.patterns.fitting.ROUNDS", 4)
     patch.setattr("bertsecrets.patterns.fitting.INNER_FOLDS", 2)

@@ -1,4 +1,4 @@
-"""A copy of the DVC pipeline that runs one tiny subject, and DVC run in it as from a shell."""
+"""A copy of the DVC pipeline that runs one tiny subject, and functions to run DVC in it as from a shell."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def tiny_checkout(folder: Path, model: Path) -> Path:
 
 
 def in_git(folder: Path) -> Path:
-    """Make a folder a git repository with the project's settings of DVC, and commit all of it."""
+    """Turn a folder into a git repository with the project's DVC settings, and commit everything."""
     (folder / ".dvc").mkdir()
     for name in ("config", ".gitignore"):
         shutil.copy(PROJECT / ".dvc" / name, folder / ".dvc" / name)
@@ -65,7 +65,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a shell in which `python` is this one, with the folder's own code and settings."""
+    """Return a shell environment in which `python` is this interpreter, with the folder's own code and settings."""
     commands = folder.parent / "bin"
     commands.mkdir(exist_ok=True)
     script = commands / "python"
@@ -82,7 +82,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start DVC in a folder as from a shell, as a group of processes of its own."""
+    """Start DVC in a folder as from a shell, in a separate process group."""
     return subprocess.Popen(
         [sys.executable, "-m", "dvc", *arguments],
         cwd=folder,
@@ -95,7 +95,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def run(folder: Path, *arguments: str) -> str:
-    """Run DVC in a folder, which must succeed; returns its output."""
+    """Run DVC in a folder, assert that it succeeds, and return its output."""
     process = start(folder, *arguments)
     output, _ = process.communicate()
     assert process.returncode == 0, output
@@ -103,7 +103,7 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 def fail(folder: Path, *arguments: str) -> str:
-    """Run DVC in a folder, which must fail; returns its output."""
+    """Run DVC in a folder, assert that it fails, and return its output."""
     process = start(folder, *arguments)
     output, _ = process.communicate()
     assert process.returncode != 0, output

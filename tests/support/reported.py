@@ -1,4 +1,4 @@
-"""Verdicts for a report page: of every outcome, on several tasks, with measurements for all of the paper's figures."""
+"""Verdicts for a report page: every outcome, several tasks, and measurements for all of the paper's figures."""
 
 from dataclasses import replace
 
@@ -28,20 +28,20 @@ GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
 def of(
     measure: str, values, samples=None, task="rte", *, seed=1, initialisation="pretrained", **options
 ) -> Measurement:
-    """A measurement of the model, with its provenance."""
+    """Return a measurement of the model, with its provenance."""
     subject = Subject(MODEL, task, initialisation, seed)
     return Measurement(measure, subject, 20, values, samples or {}, options=options, provenance=PROVENANCE)
 
 
 def ablated(measure: str, score: np.ndarray, seed: int) -> Measurement:
-    """Scores of RTE without heads or layers."""
+    """Return the scores of a head or layer ablation on RTE."""
     right = [(np.arange(20) < round(20 * share)).astype(int) for share in score.ravel()]
     samples = {"predicted": np.stack(right), "baseline_predicted": np.arange(20) % 2, "target": np.ones(20)}
     return of(measure, {"baseline": 0.5, "score": score}, samples, seed=seed)
 
 
 def of_figures(seed: int = 1) -> list[Measurement]:
-    """A measurement for each of the paper's figures, and the scores of table 1."""
+    """Return a measurement for each of the paper's figures, and the scores of table 1."""
     patterns = {"majority": np.array([[0, 1, 2], [3, 4, 0]]), "agreement": np.full(SHAPE, 0.9)}
     patterns |= {f"share_{key(name)}": np.full(SHAPE, 0.2) for name in CLASSES}
     patterns |= {f"corrected_{key(name)}": 0.2 for name in CLASSES}
@@ -70,7 +70,7 @@ WORDS = (["[CLS]", "Ada", "sings", "[SEP]"], ["[CLS]", "No", "</script>", "##s",
 
 
 def example_maps(task: str = "rte") -> Measurement:
-    """Maps of two examples of 4 and 5 tokens: before fine-tuning all is uniform, after it all goes to token `head`."""
+    """Return maps of two examples with 4 and 5 tokens: uniform before fine-tuning, all on token `head` afterwards."""
     lengths, size = np.array([len(words) for words in WORDS]), max(map(len, WORDS))
     before, after = np.zeros((2, 2, *SHAPE, size, size), dtype=np.float16)
     for place, length in enumerate(lengths):
@@ -91,7 +91,7 @@ def example_maps(task: str = "rte") -> Measurement:
 
 
 def verdicts() -> list[Verdict]:
-    """Verdicts of every outcome; one rests on all measurements of two seeds, one was judged under two readings."""
+    """Return verdicts of every outcome. One uses all measurements of two seeds; one was judged under two readings."""
     whole = Verdict(
         of_id("C1p-rte"),
         "reproduced",

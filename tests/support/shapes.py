@@ -1,4 +1,4 @@
-"""The run-time type checker of the tests: beartype, to which a whole number is a valid float, as to type checkers."""
+"""The run-time type checker of the tests: beartype, which accepts an int as a float, as static type checkers do."""
 
 from beartype import BeartypeConf, beartype
 

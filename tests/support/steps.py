@@ -1,4 +1,4 @@
-"""The workflows, and their steps run as a runner runs them: by bash, in a folder of their own."""
+"""The workflows, and their steps run as on a runner: with bash, in a separate folder."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ import yaml
 from pages import PROJECT
 
 WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
-# Stands for a program: writes down how it was called, makes the files that its options name, ends with a given code.
+# A stub for a program: logs its arguments, creates the files that its options name, and exits with a given code.
 STAND_IN = """#!{python}
 import json, os, sys
 with open(os.environ["CALLS"], "a") as calls:
@@ -26,7 +26,7 @@ sys.exit(int(os.environ.get("ENDS_WITH", 0)))
 
 @dataclass
 class Ran:
-    """What a step left: its exit code, its output, the summary, and the programs that it called."""
+    """The results of a step: its exit code, output and summary, and the programs that it called."""
 
     code: int
     output: str
@@ -42,13 +42,13 @@ class Ran:
 
 
 def workflow(path: Path) -> dict[Any, Any]:
-    """A workflow as data; its triggers are under `on`, which YAML takes for True."""
+    """Return a workflow as data, with its triggers under `on`, which YAML parses as True."""
     read = yaml.safe_load(path.read_text(encoding="utf-8"))
     return {"on" if key is True else key: value for key, value in read.items()}
 
 
 def step(name: str, title: str) -> dict[str, Any]:
-    """The step with this title in a workflow (`tests.yml`) or an action (`judge`)."""
+    """Return the step with this title in a workflow (`tests.yml`) or an action (`judge`)."""
     if name.endswith(".yml"):
         steps = [
             candidate
@@ -62,10 +62,10 @@ def step(name: str, title: str) -> dict[str, Any]:
 
 
 def run_step(script: str, environment: Mapping[str, str], folder: Path, ends_with: int = 0) -> Ran:
-    """Run a step's commands with stand-ins for the programs of the suite that they call.
+    """Run a step's commands with stubs for `bertsecrets` and `pytest`.
 
     Args:
-        ends_with: the exit code of the stand-ins.
+        ends_with: Exit code of the stubs.
     """
     programs, checkout = folder / "programs", folder / "checkout"
     for made in (programs, checkout):

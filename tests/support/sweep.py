@@ -1,7 +1,7 @@
-"""Trainings and measures on many families, compared with naive references; `--all` tries all that `zoo` lists.
+"""Compares training runs and measures on many families with naive references; `--all` tries all families in `zoo`.
 
-`PYTHONPATH=.:tests/support python tests/support/sweep.py` prints a table, and ends with exit code 1 if
-a number is wrong or a measure crashes. `--write` tries all families and writes the tables in docs/families.md.
+`PYTHONPATH=.:tests/support python tests/support/sweep.py` prints a table, and exits with code 1 if a number is wrong or
+a measure crashes. `--write` tries all families and writes the tables in docs/families.md.
 """
 
 import argparse
@@ -36,14 +36,14 @@ SIGNS = {"exact": "=", "refused": "-", "wrong": "WRONG", "crash": "CRASH"}
 PAGE = DOCS / "families.md"
 COUNTS = "| families | exact | refused | crash | wrong |"
 GROUPS = "| exact | further families |"
-Outcomes = dict[str, tuple[str, str]]  # by training or measure: the outcome, and what is to be said about it
+Outcomes = dict[str, tuple[str, str]]  # outcome and explanation, by training run or measure
 
 
 def sweep(family: str, folder: Path, glue: Path) -> Outcomes:
-    """The outcome of each training and measure on a family."""
+    """Return the outcome of each training run and measure on a family."""
     try:
         save_family(family, folder / "model", without_dropout=True)
-    except Exception as error:  # a size that this family does not have
+    except Exception as error:  # such as a size option that the family does not have
         return {"made": ("crash", f"not made: {type(error).__name__}: {error}")}
     settings = load_settings()
     finetune = {"epochs": STEPS, "batch_size": ROWS, "max_length": LENGTH, "warmup": 0.0, "weight_decay": 0.0}
@@ -103,7 +103,7 @@ def _measure(session: Session, checkpoint: Path, name: str) -> None:
 
 
 def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str, Outcomes]:
-    """Sweep over families, showing a line of the table for each."""
+    """Sweep over families, showing a table row for each."""
     columns = [*TRAININGS, *MEASURES]
     show(f"{'':22} {' '.join(columns)}")
     with tempfile.TemporaryDirectory() as root, warnings.catch_warnings():
@@ -123,7 +123,7 @@ def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str
 
 
 def failures(found: dict[str, Outcomes]) -> list[str]:
-    """The trainings and measures that crashed or gave wrong numbers."""
+    """Return the training runs and measures that crashed or gave wrong numbers."""
     return [
         f"{name} of {family}: {why}"
         for family, outcomes in found.items()
@@ -133,7 +133,7 @@ def failures(found: dict[str, Outcomes]) -> list[str]:
 
 
 def exact(outcomes: Outcomes) -> str:
-    """What is exact, as docs/families.md says it."""
+    """Return what is exact, as worded in docs/families.md."""
     refused = [name for name in (*TRAININGS, *MEASURES) if outcomes.get(name, ("refused",))[0] != "exact"]
     if not refused:
         return "everything"
@@ -144,13 +144,16 @@ def exact(outcomes: Outcomes) -> str:
 
 
 def counts(found: dict[str, Outcomes]) -> str:
-    """The number of trainings and measures with each outcome; what needs a refused training is refused as well."""
+    """Return a table row with the number of training runs and measures per outcome.
+
+    Those that need a refused training run count as refused.
+    """
     names = [outcomes.get(name, ("refused",))[0] for outcomes in found.values() for name in (*TRAININGS, *MEASURES)]
     return f"| {len(found)} | {' | '.join(str(names.count(kind)) for kind in ('exact', 'refused', 'crash', 'wrong'))} |"
 
 
 def groups(found: dict[str, Outcomes]) -> list[str]:
-    """Families by what is exact."""
+    """Return table rows with families grouped by what is exact."""
     names: dict[str, list[str]] = {}
     for family, outcomes in found.items():
         names.setdefault(exact(outcomes), []).append(family)
@@ -160,14 +163,14 @@ def groups(found: dict[str, Outcomes]) -> list[str]:
 
 
 def with_table(page: str, head: str, rows: list[str]) -> str:
-    """The page with other rows in one of its tables."""
+    """Return the page with the rows of one of its tables replaced."""
     before, _, rest = page.partition(head)
     after = dropwhile(lambda line: line.startswith("|"), rest.removeprefix("\n").splitlines())
     return "\n".join([before + head, "|---" * (head.count("|") - 1) + "|", *rows, *after]) + "\n"
 
 
 def main() -> int:
-    """Sweep over the families that are named, or all."""
+    """Sweep over the named families, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", help="as transformers names their model types")
     parser.add_argument("--all", action="store_true", help="all that zoo lists")

@@ -1,4 +1,4 @@
-"""Tiny models and tokenizers for tests, each a real one of its family, and maps computed the plain way."""
+"""Tiny models and tokenizers of real families for tests, and a reference computation of attention maps."""
 
 import re
 import string
@@ -31,21 +31,21 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def vocabulary() -> list[str]:
-    """Every word of the suite's own corpus, and the pieces of all others."""
+    """Return all words of the suite's own corpus, and pieces for all other words."""
     lists = (corpus.PEOPLE, corpus.THINGS, corpus.PLACES, corpus.DAYS, corpus.DEEDS, corpus.TRANSFERS, corpus.NUMBERS)
     texts = [text for part in lists for text in part]
     return pieces({*re.findall("[a-z]+", " ".join(texts).lower()), "but", "not", "to"} - set(string.ascii_lowercase))
 
 
 def pieces(words: Iterable[str]) -> list[str]:
-    """Special tokens, the letters as whole and continuing pieces, and words."""
+    """Return special tokens, letters and digits as initial and continuation pieces, punctuation, and words."""
     letters = list(string.ascii_lowercase + string.digits)
     assert not set(letters) & set(words)
     return [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *".,'\"!?", *sorted(words)]
 
 
 def save_tokenizer(folder: Path, words: list[str] | None = None) -> BertTokenizerFast:
-    """A WordPiece tokenizer with a vocabulary of a few hundred pieces."""
+    """Save and return a WordPiece tokenizer with a vocabulary of a few hundred pieces."""
     folder.mkdir(parents=True, exist_ok=True)
     pieces = folder / "pieces.txt"
     pieces.write_text("\n".join(words or vocabulary()) + "\n", encoding="utf-8")
@@ -56,7 +56,7 @@ def save_tokenizer(folder: Path, words: list[str] | None = None) -> BertTokenize
 
 
 def save_bert(folder: Path, seed: int = 0, words: list[str] | None = None, **changes) -> Path:
-    """A model folder with a randomly drawn BERT and its tokenizer."""
+    """Save a randomly initialised BERT and its tokenizer as a model folder."""
     tokenizer = save_tokenizer(folder, words)
     sizes = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **(sizes | changes))
@@ -66,7 +66,7 @@ def save_bert(folder: Path, seed: int = 0, words: list[str] | None = None, **cha
 
 
 def fast_tier(names: Iterable[str], *chosen: str) -> list[Any]:
-    """Parameters of a test, of which all but the chosen are slow."""
+    """Return the parameters of a test, with all but the chosen ones marked as slow."""
     assert {*chosen} <= {*names}
     return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
@@ -93,24 +93,24 @@ CONFIGS = {
 
 
 def family(name: str, seed: int = 0):
-    """A classifier of an architecture family, opened as the suite opens it, with weights large enough to matter."""
+    """Return a classifier of an architecture family, opened as in the suite, with weights large enough to matter."""
     torch.manual_seed(seed)
     model = AutoModelForSequenceClassification.from_config(CONFIGS[name], attn_implementation="eager").eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))  # peaked maps: differences show
+            parameter.add_(0.1 * torch.randn_like(parameter))  # peaked maps make differences visible
     return model
 
 
 def open_family(name: str, tokenizer: Any) -> OpenModel:
-    """Return a tiny classifier with the vocabulary of a tokenizer; its weights are the same at each call."""
+    """Return a tiny classifier with the vocabulary of a tokenizer. Its weights are the same for each call."""
     config = type(CONFIGS[name]).from_dict({**CONFIGS[name].to_dict(), "vocab_size": len(tokenizer)})
     torch.manual_seed(0)
     return OpenModel(AutoModelForSequenceClassification.from_config(config), tokenizer, "")
 
 
 def some_inputs(examples: int = 7, seed: int = 0, longest: int = 19, segments: bool = False) -> Encoded:
-    """Inputs of many lengths: 2 as [CLS], 3 as [SEP], ordinary ids between; a second [SEP] in the middle."""
+    """Return inputs of various lengths: [CLS] (2), ordinary ids, and [SEP] (3) in the middle and at the end."""
     generator = torch.Generator().manual_seed(seed)
     ids = []
     for _ in range(examples):
@@ -123,7 +123,7 @@ def some_inputs(examples: int = 7, seed: int = 0, longest: int = 19, segments: b
 
 
 def plain_maps(model, encoded: Encoded, i: int) -> torch.Tensor:
-    """One example's maps as transformers itself gives them, alone and without padding: [layer, head, token, token]."""
+    """Return one example's maps [layer, head, token, token] from transformers itself, without batching or padding."""
     kinds = {} if encoded.segments is None else {"token_type_ids": torch.tensor([encoded.segments[i]])}
     ids = torch.tensor([encoded.input_ids[i]])
     with torch.no_grad():
@@ -132,7 +132,7 @@ def plain_maps(model, encoded: Encoded, i: int) -> torch.Tensor:
 
 
 class KeptMaps:
-    """An observer that keeps every example's maps, cropped by its length, by example and layer."""
+    """An observer that stores every example's maps by example and layer, cropped to the example's length."""
 
     pairs = False
 
@@ -149,5 +149,5 @@ class KeptMaps:
 
 
 def opened(model) -> OpenModel:
-    """A bare model as the suite hands models on; such a one needs no tokenizer."""
+    """Wrap a bare model as the suite's `OpenModel`, without a tokenizer."""
     return OpenModel(model, None, "")

@@ -1,4 +1,4 @@
-"""Training by transformers' own Trainer, as the suite did it once: what its own loop must equal, bit for bit."""
+"""Training with transformers' own Trainer, which the suite once used: the suite's loop must match it bit for bit."""
 
 import torch
 from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
@@ -18,11 +18,11 @@ class Losses(TrainerCallback):
 
 
 def train_with_trainer(classifier, train, folder, *, settings, initialisation, seed):
-    """The losses and the model, on a CPU; the model is saved in `folder` too."""
+    """Train on a CPU, save the model in `folder`, and return the losses and the model."""
     if initialisation == "frozen":
         freeze_encoder(classifier.model)
         encoder = classifier.model.base_model
-        encoder.train = lambda mode=True: torch.nn.Module.train(encoder, False)  # no dropout in what is not trained
+        encoder.train = lambda mode=True: torch.nn.Module.train(encoder, False)  # no dropout in the frozen part
     encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
     steps = -(-len(encoded) // settings.batch_size) * settings.epochs
     rows = [{"input_ids": ids, "labels": label} for ids, label in zip(encoded.input_ids, train.targets(), strict=True)]

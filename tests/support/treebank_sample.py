@@ -1,4 +1,4 @@
-"""Two sentences as NLTK's treebank sample has them: as trees, and as heads."""
+"""Two sentences in the formats of NLTK's treebank sample: as trees, and as heads."""
 
 import zipfile
 from pathlib import Path
@@ -35,7 +35,7 @@ cat\tNN\t2
 
 
 def write_treebank(folder: Path) -> Path:
-    """Write the two sentences in the layout of NLTK's two packages, zipped."""
+    """Write the two sentences as zip files in the layout of NLTK's two packages."""
     for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
         with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
             archive.writestr(f"{name}/{file}", text)

@@ -1,4 +1,4 @@
-"""Verdicts of every outcome, made by the judge or by hand, and the files that hold them."""
+"""Verdicts of every outcome, from the judge or handmade, and verdict files."""
 
 from dataclasses import replace
 
@@ -15,7 +15,12 @@ LABELS = [0, 1] * 50
 
 
 def beats(name: str, fine_tuned: int, other: int) -> Verdict:
-    """The verdict on whether a model with so many of 100 answers right beats another, of one checkpoint each."""
+    """Return the verdict on whether a fine-tuned model beats another, from one checkpoint each.
+
+    Args:
+        fine_tuned: Number of correct answers of the fine-tuned model, out of 100.
+        other: Number of correct answers of the other model, out of 100.
+    """
     pair = [scored(answers(right), LABELS, of_id(name).task) for right in (fine_tuned, other)]
     return judged(
         of_id(name),
@@ -24,12 +29,12 @@ def beats(name: str, fine_tuned: int, other: int) -> Verdict:
 
 
 def answers(right: int) -> list[int]:
-    """Answers to 100 examples with two balanced classes, of which the first are right."""
+    """Return answers to 100 examples with two balanced classes, of which the first `right` are correct."""
     return LABELS[:right] + [1 - label for label in LABELS[right:]]
 
 
 def of_every_outcome() -> list[Verdict]:
-    """A verdict of every outcome, with open bands, infinite numbers and texts that are markup."""
+    """Return verdicts of every outcome, with open bands, non-finite numbers, and texts that contain markup."""
     return [
         beats("D2-rte", 80, 20),
         beats("D2-sst2", 20, 80),

@@ -1,4 +1,4 @@
-"""Words and their pieces made by hand: a small WordPiece tokenizer, and words between white space."""
+"""A small WordPiece tokenizer with a handmade vocabulary, a byte-level tokenizer, and words split at white space."""
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
@@ -19,7 +19,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def byte_level_tokenizer(texts: list[str], trim: bool) -> PreTrainedTokenizerFast:
-    """A GPT-2-like tokenizer trained on the texts; untrimmed, a piece's offsets hold the space before it."""
+    """Return a GPT-2-like tokenizer trained on the texts. Untrimmed piece offsets include the preceding space."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=trim)
     made.post_processor = processors.ByteLevel(trim_offsets=trim)
@@ -30,7 +30,7 @@ def byte_level_tokenizer(texts: list[str], trim: bool) -> PreTrainedTokenizerFas
 
 
 def words_of(text, tags=None, relations=None, heads=None):
-    """Words between white space; everything is a noun without more said."""
+    """Return words split at white space. Words are nouns by default."""
     words, start = [], 0
     for n, word in enumerate(text.split()):
         start = text.index(word, start)

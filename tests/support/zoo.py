@@ -1,4 +1,4 @@
-"""A tiny model folder of every architecture family, each with a matching tokenizer."""
+"""Tiny model folders of every architecture family, each with a matching tokenizer."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ DECODERS: dict[str, dict[str, Any]] = {
     "qwen2": {"num_key_value_heads": HEADS, **LONG},
 }
 FAMILIES = [*ENCODERS, *DECODERS]
-# Further families that the sweep tries, one line each; most accept BERT's names for their sizes.
+# Further families for the sweep. Most accept BERT's names for their sizes.
 FURTHER_ENCODERS: dict[str, dict[str, Any]] = {
     "canine": {"num_hash_buckets": 64, "local_transformer_stride": 8, "upsampling_kernel_size": 4, **LONG},
     "data2vec-text": {"type_vocab_size": 1, **LONG},
@@ -163,11 +163,11 @@ WITHOUT_SEGMENTS = {"roberta", "xlm-roberta", "camembert", "distilbert", "mpnet"
 
 
 def save_family(family: str, folder: Path, seed: int = 0, *, without_dropout: bool = False) -> Path:
-    """A model folder: a randomly drawn classifier, and its tokenizer as such a model is published with."""
+    """Save a randomly initialised classifier, with a tokenizer like those published for its family."""
     name, changes = VARIANTS.get(family, (family, {}))
     encodes = name in {**ENCODERS, **FURTHER_ENCODERS}
     tokenizer = save_tokenizer(folder) if encodes else save_decoder_tokenizer(name, folder)
-    if name in WITHOUT_SEGMENTS:  # as the published tokenizers of these families
+    if name in WITHOUT_SEGMENTS:  # like the published tokenizers of these families
         roles = {f"{role}_token": getattr(tokenizer, f"{role}_token") for role in ("unk", "pad", "cls", "sep", "mask")}
         names = ["input_ids", "attention_mask"]
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer, model_input_names=names, **roles)
@@ -192,7 +192,7 @@ def save_family(family: str, folder: Path, seed: int = 0, *, without_dropout: bo
 
 
 def save_decoder_tokenizer(family: str, folder: Path) -> PreTrainedTokenizerFast:
-    """A tokenizer as GPT-2, Llama and Qwen2 are published with: without a padding token, [CLS] and [SEP]."""
+    """Save a tokenizer like those of GPT-2, Llama and Qwen2: without a padding token, [CLS] or [SEP]."""
     last = "</s>" if family == "llama" else "<|endoftext|>"
     words = ["<unk>", "<s>", last, *(word for word in vocabulary() if not word.startswith(("[", "##")))]
     bare = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))

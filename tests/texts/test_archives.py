@@ -1,4 +1,4 @@
-"""Archives are read whole, within limits, and whatever their compression; one that was cut off is refused."""
+"""Archives are read completely, within limits, and with any compression; truncated archives are rejected."""
 
 import bz2
 import gzip
@@ -53,7 +53,7 @@ def test_unwanted_members_count_towards_the_size_limit_of_a_tar(tmp_path, monkey
 
 @pytest.mark.parametrize("pack", PACKERS)
 def test_an_archive_without_the_end_of_its_stream_is_refused(tmp_path, pack):
-    """The files are all there, and the zeros after them; what is missing is the checksum of the stream."""
+    """In compressed archives, all files and the zeros after them are present; only the final checksum is cut off."""
     data = pack(tarred(FILES))
     if pack is bytes:
         data = data.rstrip(b"\0")

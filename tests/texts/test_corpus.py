@@ -1,4 +1,4 @@
-"""The suite's own corpus: the same bytes for the same seed, balanced, sound, and not to be solved word by word."""
+"""The suite's own corpus: reproducible for each seed, balanced, sound, and not solvable by a bag of words."""
 
 import random
 import re
@@ -42,7 +42,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path, name):
 
 
 def rows(count, seed=0):
-    """Different pairs, in columns: premises, hypotheses, labels, relations."""
+    """Return distinct pairs, in columns: premises, hypotheses, labels, relations."""
     rng, drawn = random.Random(seed), {}
     while len(drawn) < count:
         drawn[pair(rng)] = None

@@ -36,7 +36,7 @@ FRAME = f"""{HEAD}<frame name="Humming" ID="7" {SPACE}>
 
 
 def sentence(text, target, *elements, status="MANUAL", targets=None):
-    """One <sentence> as FrameNet writes it; elements are (name, text), a text of None is left unsaid."""
+    """Return a <sentence> in FrameNet's format. Elements are (name, text); a text of None is a null instantiation."""
     places = "".join(label("Target", text, t) for t in targets or [target])
     overt = "".join(
         f'<label name="{name}" itype="INI"/>' if part is None else label(name, text, part) for name, part in elements
@@ -95,7 +95,7 @@ def test_the_filters_leave_the_one_good_sentence(corpus):
     chosen = open_frames(corpus)
     assert chosen.sentences == [FrameSentence("Ann & Bo were softly humming .", (21, 28), ((0, 8),))]
     assert chosen.sentences[0].words() == ("humming", ("Ann & Bo",))
-    assert sum(chosen.refused.values()) == len(CASES) - 2  # the long and the unannotated are not even read
+    assert sum(chosen.refused.values()) == len(CASES) - 2  # long and unannotated sentences are not read at all
 
 
 @pytest.mark.parametrize("case", list(CASES))

@@ -1,4 +1,4 @@
-"""Reading GLUE: its own file layouts, the hub's tables, and bad files named by file, line and column."""
+"""Reading GLUE: its own file layouts, the hub's tables, and errors that name the file, line and column."""
 
 import socket
 from dataclasses import replace
@@ -10,7 +10,7 @@ from bertsecrets.texts import glue
 from bertsecrets.texts.glue import Source, Split, from_hub_table, load_folder, load_hub
 from bertsecrets.texts.tasks import TASKS, task
 
-# One file per task in GLUE's own layout, with what a reader must make of its rows: two sentences and a label.
+# One file per task in GLUE's own layout, and the labels to be read from its rows.
 HEADERS = {
     "mrpc": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
     "stsb": "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
@@ -112,7 +112,7 @@ def test_qqp_rows_that_lack_fields_are_left_out(tmp_path):
         ),
         ("stsb", [ROWS["stsb"][0][:-5] + "-0.1"], None, "'-0.1' is not a score"),
         ("stsb", [ROWS["stsb"][0][:-5] + "nan"], None, "'nan' is not a score"),
-        ("stsb", [ROWS["stsb"][0][:-5] + "0_3"], None, "'0_3' is not a score"),  # which Python reads
+        ("stsb", [ROWS["stsb"][0][:-5] + "0_3"], None, "'0_3' is not a score"),  # valid for Python's float
         ("rte", [ROWS["rte"][0], "1\tTwo."], None, "line 3: 2 fields where the header has 4: column 'sentence2'"),
         ("rte", ["0\tOne.\tAn\tone.\tentailment"], None, "line 2: 5 fields where the header has 4: is there a tab"),
         ("rte", ["0\ta\tb\tc\td"], "index\tsentence1\tsentence2\tsentence1\tlabel", "two columns are called"),

@@ -1,4 +1,4 @@
-"""Tasks written as a GLUE folder: nothing is lost, the same data give the same bytes, and all appears or nothing."""
+"""Tasks written as a GLUE folder: writing is lossless, reproducible and atomic."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def own_glue(tmp_path) -> Path:
-    """A GLUE folder of every task, two rows a split, with a file that belongs to none."""
+    """A GLUE folder with every task, two rows per split, and a file that belongs to no split."""
     for name in TASKS:
         for split in ("train", "dev"):
             write(tmp_path / "own", name, ROWS[name], split=split)
@@ -74,7 +74,7 @@ def test_a_tab_inside_a_text_is_named_with_its_row(own_glue):
 
 
 def test_official_rows_of_the_hub_stay_official_until_they_are_altered(own_glue):
-    """The hub's rows are known by its file's digest alone: what was fetched says what they were."""
+    """Only the digest of the hub's file is published, so `fetch` must record which rows are official."""
     split = load_folder(own_glue, task("rte"), "dev")
     assert "texts or labels differ" in other_content(split)
     record = {"rte": {"dev": {"official": True, "fingerprint": split.fingerprint}}}

@@ -1,4 +1,4 @@
-"""Tags and relations of words: by rules on a parse, from a treebank, from a pipeline that is trained here."""
+"""Tags and relations of words: from rules on a parse, from a treebank, and from a pipeline trained by these tests."""
 
 import json
 import sys
@@ -102,7 +102,7 @@ def pipeline(tmp_path_factory):
     pytest.importorskip("spacy")
     folder = write_treebank(tmp_path_factory.mktemp("treebank"))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # spaCy on two sentences
+        warnings.simplefilter("ignore")  # spaCy warns about training on two sentences
         train_pipeline(folder, folder / "pipeline", epochs=5)
     return str(folder / "pipeline")
 
@@ -160,7 +160,7 @@ def test_without_spacy_the_message_says_how_to_install_it(monkeypatch):
 
 
 def untrained_pipeline(folder, seed):
-    """A pipeline with random weights, which depend on the seed; its meta.json does not."""
+    """Save a pipeline with random weights, which depend on the seed, and return its meta.json, which does not."""
     spacy = pytest.importorskip("spacy")
     spacy.util.fix_random_seed(seed)
     nlp = spacy.blank("en")
@@ -182,7 +182,7 @@ def test_other_weights_are_another_pipeline_even_under_the_same_name(tmp_path):
     assert after["fingerprint"] != before["fingerprint"]
     assert {**after, "fingerprint": ""} == {**before, "fingerprint": ""}
     parse(["a b"], str(tmp_path / "pipeline"), tmp_path / "parses")
-    assert len(list((tmp_path / "parses").iterdir())) == 2  # the first one's parses were not used
+    assert len(list((tmp_path / "parses").iterdir())) == 2  # the first pipeline's parses were not reused
     moved = tmp_path / "elsewhere"
     (tmp_path / "pipeline").rename(moved)
     assert pipeline_facts(str(moved)) == after

@@ -1,4 +1,4 @@
-"""Which rows are drawn, read with quoting or shuffled, and which of them share a text."""
+"""Rows of a task: drawing, quoting, shuffling, and clusters of rows that share a text."""
 
 from dataclasses import replace
 
@@ -36,14 +36,14 @@ def test_fewer_rows_are_some_of_more_rows_in_file_order(rows, one, other):
 
 
 def test_every_part_of_a_sorted_file_is_drawn_from():
-    """STS-B's validation set has 625 captions, 375 posts of forums and 500 news pairs, one after the other."""
+    """STS-B's validation set consists of 625 captions, 375 forum posts and 500 news pairs, in this order."""
     drawn = np.array(places(draw_rows(numbered(1500), 1000)))
     parts = np.histogram(drawn, [0, 625, 1000, 1500])[0]
     np.testing.assert_allclose(parts, [625 * 2 / 3, 375 * 2 / 3, 500 * 2 / 3], atol=30)
 
 
 def test_the_same_rows_are_drawn_everywhere():
-    """With every version of numpy; results on a part of the rows could not be compared otherwise."""
+    """The draw is the same for all numpy versions, so results on a subset of the rows are comparable."""
     assert places(draw_rows(numbered(20), 5)) == [1, 6, 9, 11, 14]
 
 
@@ -71,7 +71,7 @@ def test_the_lowest_limit_holds(tiny_glue):
 
 
 def test_rows_that_share_a_text_through_others_are_one_cluster():
-    """In whichever column, and whatever white space surrounds it; empty texts connect nothing."""
+    """The text may be in either column, with any surrounding white space. Empty texts do not connect rows."""
     first = ["a", "b", "c", "d", "e", "", ""]
     second = ["x", "y", " a ", "y\t", "z", "u", ""]
     split = Split(task("rte"), "dev", first, second, ["entailment"] * 7, "here", True)
@@ -82,7 +82,7 @@ def test_rows_that_share_a_text_through_others_are_one_cluster():
 
 @given(texts, texts)
 def test_clusters_are_the_connected_parts(first, second):
-    """As found by merging sets until nothing changes."""
+    """Compared with merging sets for each pair of rows that share a text."""
     rows = min(len(first), len(second))
     pairs = [{first[i], second[i]} for i in range(rows)]
     parts = [{i} for i in range(rows)]
