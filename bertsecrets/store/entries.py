@@ -149,18 +149,21 @@ class Store:
     def _older(self, kind: str, key: Key) -> Path | None:
         """Return the newest undamaged entry with the same inputs, if any, preferably from the same type of device."""
         inputs = key.as_json()["inputs"]
-        others = [inputs | {"device": device} for device in DEVICES if device != inputs.get("device")]
-        candidates: list[tuple[str, str, Path]] = []
-        for wanted in [inputs, *(others if "device" in inputs else ())]:
-            for path in self._named(kind, f"{Key(wanted, {}).marks[:12]}-*"):
-                if EntryName.parse(path) and damage(path) is None:
-                    manifest = read_manifest(path)
-                    own = Key.of_manifest(manifest)
-                    if own and own.inputs == wanted:
-                        candidates.append((manifest.get("made", ""), path.name, path))
-            if candidates:
+        others = [device for device in DEVICES if "device" in inputs and device != inputs["device"]]
+        for wanted in (inputs, *(inputs | {"device": device} for device in others)):
+            if candidates := list(self._with_inputs(kind, wanted)):
                 return max(candidates)[-1]
         return None
+
+    def _with_inputs(self, kind: str, inputs: dict[str, Any]) -> Iterator[tuple[str, str, Path]]:
+        """Yield the date, name and path of each undamaged entry with these inputs."""
+        for path in self._named(kind, f"{Key(inputs, {}).marks[:12]}-*"):
+            if EntryName.parse(path) is None or damage(path) is not None:
+                continue
+            manifest = read_manifest(path)
+            own = Key.of_manifest(manifest)
+            if own and own.inputs == inputs:
+                yield manifest.get("made", ""), path.name, path
 
     def _set_aside(self, kind: str, key: Key) -> None:
         """Rename a damaged entry and warn about it."""
