@@ -97,7 +97,7 @@ def disk(
 
 
 def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) -> str:
-    """Return a line about the disk space and the precision of trainings; empty if a plan does not train anything.
+    """Return a line about the disk space and precision of training runs; empty if a plan trains nothing.
 
     Raises:
         RunError: If there is not enough disk space.
