@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bertsecrets.benchmarks.exit_code import OUTCOME
 from bertsecrets.cli.compare_sides import model_side
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.compare.comparison import Compared, Comparison, compare
@@ -22,17 +23,6 @@ from bertsecrets.report.findings import comparison_line, drift_message, drift_ta
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-OUTCOME = "verdict"  # a report property, also written to JUnit XML
-
-
-def judge_against(config: pytest.Config, pin: Path, options: RunOptions) -> None:
-    """Register the plugin that judges drift from a pin.
-
-    Raises:
-        UserError: If the file cannot be read, or is not a pin.
-    """
-    config.pluginmanager.register(Drift(pin, options), "bertsecrets.drift")
-
 
 class Drift:
     """Hooks and fixtures for judging drift from a pin."""
@@ -40,19 +30,15 @@ class Drift:
     def __init__(self, pin: Path, options: RunOptions):
         self.pin, self.options = side_of_pin(pin), options
         self.summary: list[str] = []
-        self._comparison: Comparison | UserError | None = None
+        self.comparison: Comparison | None = None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize `pinned` with every measure on every task of the pin."""
         if "pinned" in metafunc.fixturenames:
             metafunc.parametrize("pinned", [pytest.param(part, id=_name(part.wanted)) for part in self.pin.parts])
 
-    def comparison(self, run: pytest.Session) -> Comparison | UserError:
-        """Return the cached comparison of the model with the pin on the selected measures, or its error."""
-        self._comparison = self._comparison or self._compare(run)
-        return self._comparison
-
-    def _compare(self, run: pytest.Session) -> Comparison | UserError:
+    def _compare(self, run: pytest.Session) -> Comparison:
+        """Compare the model with the pin on the selected measures."""
         from bertsecrets.jobs.plan import plan_of
         from bertsecrets.jobs.prepare import run_in_parallel
         from bertsecrets.measures.registry import request
@@ -61,17 +47,14 @@ class Drift:
         selected = [item for item in run.items if "pinned" in getattr(item, "fixturenames", ())]
         parts: list[Part] = [item.callspec.params["pinned"] for item in selected]  # type: ignore[attr-defined]
         wanted = [part.wanted for part in parts]
-        try:
-            session = Session(self.options)
-            session.check_model()
-            if jobs := run.config.getoption("jobs"):
-                subjects = [(part, part.subject(session.model, seed)) for part in wanted for seed in session.seeds]
-                requests = [request(part.measure, subject, part.options) for part, subject in subjects]
-                run_in_parallel(session, plan_of(requests), jobs=jobs)
-            side = model_side(session, session.model, wanted)
-            comparison = compare(replace(self.pin, parts=tuple(parts)), side, session.settings.judge)
-        except UserError as error:
-            return error
+        session = Session(self.options)
+        session.check_model()
+        if jobs := run.config.getoption("jobs"):
+            subjects = [(part, part.subject(session.model, seed)) for part in wanted for seed in session.seeds]
+            requests = [request(part.measure, subject, part.options) for part, subject in subjects]
+            run_in_parallel(session, plan_of(requests), jobs=jobs)
+        side = model_side(session, session.model, wanted)
+        comparison = compare(replace(self.pin, parts=tuple(parts)), side, session.settings.judge)
         about = f"from {self.pin.name} ({self.pin.kind}) to {side.name}"
         self.summary = [about, drift_table(comparison).text(), comparison_line(comparison)]
         return comparison
@@ -79,9 +62,10 @@ class Drift:
     @pytest.fixture
     def drifted(self, request: pytest.FixtureRequest):
         """Return a function that compares the model with a part of the pin."""
-        comparison = self.comparison(request.session)
-        if isinstance(comparison, UserError):
-            pytest.exit(one_line(comparison), returncode=USER_ERROR)
+        try:
+            comparison = self.comparison = self.comparison or self._compare(request.session)
+        except UserError as error:
+            pytest.exit(one_line(error), returncode=USER_ERROR)
 
         def compared(pinned: Part) -> Compared:
             measure = next(each for each in comparison.measures if each.wanted.key == pinned.wanted.key)

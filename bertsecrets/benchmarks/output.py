@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
@@ -65,20 +65,16 @@ def expected_failure(known: Known, *, strict: bool) -> pytest.MarkDecorator:
     return pytest.mark.xfail(raises=AssertionError, reason=f"known to deviate: {known.evidence}", strict=strict)
 
 
-def uncaptured(config: pytest.Config) -> Callable[[], Any]:
-    """Return a context manager that disables pytest's output capture and starts on a new line of the terminal."""
-
-    @contextmanager
-    def beginning() -> Iterator[None]:
-        capture: Any = config.pluginmanager.get_plugin("capturemanager")
-        terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
-        with capture.global_and_fixture_disabled():
-            if terminal is not None:
-                terminal.ensure_newline()
-                terminal.flush()
-            yield
-
-    return beginning
+@contextmanager
+def uncaptured(config: pytest.Config) -> Iterator[None]:
+    """Disable pytest's output capture, and start on a new line of the terminal."""
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+    with capture.global_and_fixture_disabled():
+        if terminal is not None:
+            terminal.ensure_newline()
+            terminal.flush()
+        yield
 
 
 def project_file(nodeid: str) -> str:
@@ -207,15 +203,20 @@ def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
 
 
 def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: str) -> None:
+    from bertsecrets.jobs.scripts import words_of
     from bertsecrets.report.html import page
     from bertsecrets.report.json import as_file
     from bertsecrets.report.viewer import Examples
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
-    settings, model = load_settings(), judged_model(config)
+    settings, model, options = load_settings(), judged_model(config), config.stash[OPTIONS]
     command = ["pytest", *map(str, config.invocation_params.args)]
+    single = (
+        ["--checkpoint", str(options.checkpoint), "--task", task_name] if (task_name := options.checkpoint_task) else []
+    )
+    rerun = ["bertsecrets", "report", *words_of(options, ["keep_checkpoints"]), *single]
     write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
     examples = Examples() if note else _examples(verdicts, config)
-    content = page({model: verdicts}, settings.judge, note=note, command=command, examples=examples)
+    content = page({model: verdicts}, settings.judge, note=note, command=command, rerun=rerun, examples=examples)
     write_whole(folder / "report.html", content)

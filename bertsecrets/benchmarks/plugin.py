@@ -58,7 +58,6 @@ from bertsecrets.texts.tasks import task
 
 if TYPE_CHECKING:
     from bertsecrets.judging import SeedBudget
-    from bertsecrets.session import Session
 
 LACKING = "missing input"  # reported instead of a verdict
 EXIT_CODE = "bertsecrets.exit-code"
@@ -93,7 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
     config.stash[VERDICTS] = []
     config.pluginmanager.register(ExitCode(config), EXIT_CODE)
-    cleanup.enter_context(shown_by(uncaptured(config)))
+    cleanup.enter_context(shown_by(partial(uncaptured, config)))
     try:
         config.stash[OPTIONS] = _options(config)
         load_settings()
@@ -102,9 +101,9 @@ def pytest_configure(config: pytest.Config) -> None:
             check_writable(folder / "report.html")
         implemented = cases()
         if (pin := config.getoption("against")) is not None:
-            from bertsecrets.benchmarks.drift import judge_against
+            from bertsecrets.benchmarks.drift import Drift
 
-            judge_against(config, pin, config.stash[OPTIONS])
+            config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), "bertsecrets.drift")
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
     for name in sorted({mark for case in implemented for mark in marks(case)}):
@@ -139,7 +138,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize `case` with every implemented claim on each of its tasks."""
-    if "case" not in metafunc.fixturenames:
+    if "judged" not in metafunc.fixturenames:
         return
     options, model = metafunc.config.stash[OPTIONS], judged_model(metafunc.config)
     params = []
@@ -224,14 +223,8 @@ def pytest_report_header(config: pytest.Config) -> str:
     return "bertsecrets: " + ", ".join(f"{name} {value}" for name, value in sorted(shown.items()))
 
 
-@pytest.fixture(scope="session")
-def run_session(request: pytest.FixtureRequest):
-    """Return the session of all benchmarks."""
-    return request.config.stash[SESSION]
-
-
 @pytest.fixture
-def judged(case: Case, run_session: "Session", benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
+def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
     """Measure and judge a case, time it, and add it to the table.
 
     Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
@@ -241,18 +234,19 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     from bertsecrets.judging import Skipped, attempt
 
     config = request.config
-    strict = config.getoption("strict_verdicts") and run_session.resources.rows.missing(case.task) is None
-    if not run_session.applies_to(case):
+    session = config.stash[SESSION]
+    strict = config.getoption("strict_verdicts") and session.resources.rows.missing(case.task) is None
+    if not session.applies_to(case):
         return partial(pytest.skip, f"only about {' and '.join(case.claim.architectures)}")
 
     def judge() -> Verdict:
-        result = attempt(case, partial(run_session.judge_case, case, config.stash[BUDGET].affords))
+        result = attempt(case, partial(session.judge_case, case, config.stash[BUDGET].affords))
         if isinstance(result, Skipped):
             raise MissingError(result.reason)
         return result
 
     try:
-        if (reason := missing(run_session, case)) is not None:
+        if (reason := missing(session, case)) is not None:
             raise MissingError(reason)
         verdict = benchmark.pedantic(judge)
     except MissingError as error:
@@ -265,7 +259,7 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
     config.stash[VERDICTS].append(verdict)
     known = case.known_deviation(judged_model(config))
-    if known and verdict.known_deviation and not run_session.options.whole:
+    if known and verdict.known_deviation and not session.options.whole:
         request.applymarker(expected_failure(known, strict=False))
     config.stash[FINISHED].tell(verdict, len(config.stash[VERDICTS]))
     request.node.user_properties.extend(junit_properties(verdict.data))

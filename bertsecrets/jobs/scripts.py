@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from bertsecrets.jobs.estimates import JobEstimate, total_seconds
-from bertsecrets.options import PARSING, RunOptions
+from bertsecrets.options import PARSING, RunOptions, flag
 from bertsecrets.types import Request
 
 VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
-NOT_OF_JOBS = ("seeds", "budget", "accept_older", "keep_checkpoints")  # options that only affect judging
+NOT_OF_JOBS = ("seeds", "budget", "keep_checkpoints")  # not options of a single job
 MARGIN = 3  # time limit in Slurm, as a multiple of the estimate
 LEAST_MINUTES, UNKNOWN_MINUTES = 10, 24 * 60
 
@@ -25,19 +25,20 @@ def command(request: Request, options: RunOptions) -> str:
         words += ["--task", subject.task, "--init", subject.initialisation, "--seed", str(subject.seed)]
     for name, value in request.options:
         words += ["--option", f"{name}={value}"]
-    return shlex.join([*words, *_common(options)]) + ("" if request.measure is None else " > /dev/null")
+    words += words_of(options, NOT_OF_JOBS)
+    return shlex.join(words) + ("" if request.measure is None else " > /dev/null")
 
 
-def _common(options: RunOptions) -> Iterator[str]:
+def words_of(options: RunOptions, without: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the words of run options on a command line that works in any folder."""
     given = with_absolute_paths(options)
     for name in PARSING:
-        value = None if name in NOT_OF_JOBS else getattr(given, name)
-        option = f"--{name.replace('_', '-')}"
+        value = None if name in without else getattr(given, name)
         if value is True:
-            yield option
+            yield flag(name)
         elif value not in (None, False):
             for argument in value if isinstance(value, tuple) else [value]:
-                yield from (option, str(argument))
+                yield from (flag(name), str(argument))
 
 
 def with_absolute_paths(options: RunOptions) -> RunOptions:
@@ -49,7 +50,7 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
     return replace(
         options,
         store=os.path.abspath(options.store_folder),
-        glue=tuple(map(os.path.abspath, options.glue_folders)) or None,
+        glue=tuple(map(os.path.abspath, options.glue_folders)) or options.glue,
         frames=os.path.abspath(options.frames_path) if options.frames_path else None,
         model=absolute(options.model),
         spacy=absolute(options.spacy),

@@ -19,6 +19,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
 ASIDE = "not applicable"  # these claims are folded away
+AGAIN = ("bertsecrets", "report")  # judges a claim again
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def columns(cards: Iterable[Card]) -> list[Column]:
     )
 
 
-def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = ()) -> list[Card]:
+def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = AGAIN) -> list[Card]:
     """Return a card for each verdict. Columns name the model only if there are several models.
 
     Args:
@@ -117,31 +118,12 @@ def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = ()) -
         Card(
             verdict,
             Column(model if several else "", verdict.case.task),
-            shlex.join([*_again(verdict, model, rerun, several=several), "--claim", str(verdict.case)]),
+            shlex.join([*rerun, *(("--model", model) if several else ()), "--claim", str(verdict.case)]),
             strip_rows(verdict),
             evidence_lines(verdict),
         )
         for model, verdicts in runs.items()
         for verdict in verdicts
-    ]
-
-
-def _again(verdict: Verdict, model: str, rerun: Sequence[str], *, several: bool) -> list[str]:
-    return [*rerun, *(("--model", model) if several else ())] if rerun else _command(verdict, model)
-
-
-def _command(verdict: Verdict, model: str) -> list[str]:
-    """Return a command that judges the claim again, reconstructed from the verdict."""
-    seeds, data = verdict.seeds, verdict.data
-    limits = [word for name, rows in data.limits.items() for word in (f"--{name.replace('_', '-')}", str(rows))]
-    whole = seeds == tuple(range(1, len(seeds) + 1))
-    return [
-        "bertsecrets",
-        "report",
-        "--model",
-        model,
-        *(["--seeds", str(len(seeds))] if seeds and whole else []),
-        *limits,
     ]
 
 

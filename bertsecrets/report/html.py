@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bertsecrets import __version__
-from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import from_extra
 from bertsecrets.provenance import run_facts
-from bertsecrets.report.cards import ASIDE, Row, cards_of, columns, matrix
+from bertsecrets.report.cards import AGAIN, ASIDE, Row, cards_of, columns, matrix
 from bertsecrets.report.charts import CONFIG, strip_spec, svg
 from bertsecrets.report.findings import Findings
 from bertsecrets.report.json import unique
@@ -52,7 +51,7 @@ def page(
     *,
     note: str = "",
     command: Sequence[str] = (),
-    rerun: Sequence[str] = (),
+    rerun: Sequence[str] = AGAIN,
     examples: Examples = NO_EXAMPLES,
 ) -> str:
     """Return a page with verdicts, and with the paper's figures next to ours.
@@ -243,8 +242,6 @@ def _environment() -> Environment:
         outcome_phrase=outcome_phrase,
         show_published=show_published,
         show_band=show_band,
-        format_number=format_number,
-        format_interval=format_interval,
     )
     return environment
 

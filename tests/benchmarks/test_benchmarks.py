@@ -1,7 +1,9 @@
 """`pytest benchmarks`, run as a user would run it, on a tiny model and the suite's own corpus."""
 
+import html
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -120,6 +122,11 @@ def test_a_run_writes_the_requested_report(first):
     ids = [verdict["id"] for verdict in json.loads((room / "report" / "verdicts.json").read_text())["verdicts"]]
     assert ids
     assert all(f'id="{name}"' in page or f"<dt>{name}</dt>" in page for name in ids)
+    again = re.search(r"<dt>Judge again</dt><dd><code>([^<]+)</code>", page)
+    words = shlex.split(html.unescape(again[1]))
+    assert words[:2] == ["bertsecrets", "report"]
+    assert {"--allow-unofficial-data", "--glue", "--store", "--offline"} <= set(words)
+    assert words[-1] in ids
 
 
 @pytest.mark.parametrize(

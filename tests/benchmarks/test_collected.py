@@ -7,6 +7,14 @@ from faults import PROJECT, run
 
 from bertsecrets.claims.schema import cases
 
+OTHER = """
+import pytest
+
+@pytest.mark.parametrize("case", [1])
+def test_other(case):
+    assert case == 1
+"""
+
 
 @pytest.mark.parametrize(
     "where", [["benchmarks"], ["--pyargs", "bertsecrets.benchmarks"]], ids=["checkout", "installed"]
@@ -18,6 +26,13 @@ def test_every_implemented_claim_is_collected_on_each_of_its_tasks(where, tmp_pa
     collected = re.findall(r"::test_claim\[([^\]]+)\]$", done.out, re.M)
     assert sorted(collected) == sorted(str(case) for case in cases() if not case.claim.on_request)
     assert len(collected) == len(set(collected)) > 200
+
+
+def test_a_test_elsewhere_may_have_an_argument_named_case(tmp_path):
+    (tmp_path / "test_other.py").write_text(OTHER)
+    words = ["pytest", tmp_path, "-p", "bertsecrets.benchmarks.plugin", "-p", "no:cacheprovider"]
+    done = run(words, tmp_path, cwd=tmp_path)
+    assert (done.code, "1 passed" in done.out) == (0, True), done.out + done.err
 
 
 def test_benchmarks_without_pytest_benchmark_are_refused_in_one_line(tmp_path):

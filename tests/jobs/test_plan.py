@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 
 import pytest
@@ -13,7 +14,9 @@ from bertsecrets.claims.schema import cases
 from bertsecrets.jobs.decided import decided_within
 from bertsecrets.jobs.estimates import Record, seconds_on_record
 from bertsecrets.jobs.plan import Plan, PlanningSession, plan_for, waits_for
+from bertsecrets.jobs.scripts import command
 from bertsecrets.measures.registry import request
+from bertsecrets.options import RunOptions
 from bertsecrets.types import Request, Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
@@ -221,6 +224,15 @@ def test_a_slurm_script_submits_trainings_and_then_measurements(capsys, shared, 
     for words in called:
         run(capsys, *words)
     assert states(capsys, shared, store) == {"stored"}
+
+
+def test_a_job_gets_the_options_that_decide_its_result(monkeypatch, tmp_path):
+    monkeypatch.setenv("BERTSECRETS_GLUE", str(tmp_path))
+    options = RunOptions(model="minilm", glue=("hub",), accept_older=True, seeds=3, store=tmp_path)
+    words = shlex.split(command(Request(None, Subject("minilm", "rte")), options))
+    assert words[words.index("--glue") + 1] == "hub"
+    assert "--accept-older" in words
+    assert "--seeds" not in words
 
 
 @pytest.mark.parametrize("form", ["--shell", "--slurm"])
