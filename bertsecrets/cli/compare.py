@@ -121,7 +121,7 @@ def pin(options: argparse.Namespace) -> None:
     Raises:
         UserError: If an earlier pin has the same reason, or something cannot be measured.
     """
-    from bertsecrets.compare.pins import check_reason, check_seeds, default_place, pin_of, write_pin
+    from bertsecrets.compare.pins import MIN_SEEDS, check_reason, default_place, pin_of, write_pin
     from bertsecrets.session import Session
     from bertsecrets.store.files import check_writable
 
@@ -129,7 +129,8 @@ def pin(options: argparse.Namespace) -> None:
     place = options.output or default_place(session.model)
     earlier = check_reason(place, options.reason)
     check_writable(place)
-    check_seeds(session.seeds)
+    if len(session.seeds) < MIN_SEEDS:
+        raise UserError(f"a pin needs a standard deviation over seeds: use --seeds {MIN_SEEDS} or more, ideally 5")
     session.check_model()
     side = model_side(session, session.model, wanted_of(session, choice), collapsed_ends=True)
     ref = session.ref(session.model)

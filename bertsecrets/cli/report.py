@@ -124,8 +124,19 @@ def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Seque
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
-    unused = ("glue", "store", "device", "threads", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
-    refuse(options, (*unused, "keep_checkpoints", "checkpoint"), "has no effect on --measurements")
+    measuring = (
+        "glue",
+        "store",
+        "device",
+        "precision",
+        "threads",
+        "limit",
+        "train_limit",
+        "grid_limit",
+        "frames",
+        "spacy",
+    )
+    refuse(options, (*measuring, "budget", "keep_checkpoints", "checkpoint"), "has no effect on --measurements")
     given, settings = RunOptions.of(options), load_settings()
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)

@@ -12,12 +12,6 @@ from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-# Measures that can be compared, cheapest first.
-MEASURES = (
-    *("scores", "special-tokens", "patterns", "attention-change", "features"),
-    *("layer-ablation", "head-ablation"),
-)
-
 
 @dataclass(frozen=True)
 class CellValues:
@@ -44,16 +38,6 @@ class CellValues:
     right: Bool[np.ndarray, " examples"] | None = None
     clusters: np.ndarray | None = None
     step: float = 0.0
-
-
-def cell_values(measurement: Measurement) -> list[CellValues]:
-    """Return the quantities of a measurement that can be compared.
-
-    Raises:
-        UserError: The measurement is incomplete.
-    """
-    read = READERS.get(measurement.measure)
-    return list(read(measurement)) if read else []
 
 
 def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> CellValues:
@@ -132,3 +116,4 @@ READERS: dict[str, Callable[[Measurement], Iterator[CellValues]]] = {
     "layer-ablation": _gains,
     "head-ablation": _gains,
 }
+MEASURES = tuple(READERS)  # those that can be compared, cheapest first

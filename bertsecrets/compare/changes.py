@@ -14,9 +14,8 @@ from typing import Any, Literal, Protocol
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from bertsecrets.compare import aligned
 from bertsecrets.errors import UserError, excerpt
-from bertsecrets.formats import ERROR, FORMAT, READS, VERSION, VerdictData, VerdictsFile
+from bertsecrets.formats import ERROR, FORMAT, READS, VerdictData, VerdictsFile
 from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
 
@@ -31,8 +30,6 @@ KINDS: tuple[Kind, ...] = ("worse", "better", "moved", "new", "gone")
 class Judged(Protocol):
     """A verdict in a file or in the history of a store."""
 
-    @property
-    def verdict(self) -> Any: ...
     @property
     def observed(self) -> float | None: ...
     @property
@@ -139,8 +136,8 @@ class Changes:
     @cached_property
     def verdicts(self) -> list[Change]:
         """The pairs of verdicts on all cases of either run."""
-        sides = [{verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after)]
-        return [Change(*pair) for pair in aligned(*sides)]
+        before, after = ({verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after))
+        return [Change(before.get(name), after.get(name)) for name in before | after]
 
     def of_kind(self, kind: Kind) -> list[Change]:
         """Return the changes of one kind, most harmful first."""
@@ -195,8 +192,8 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     version = data.get("format_version")
     if not isinstance(version, str) or version.partition(".")[0] not in READS:
         raise UserError(
-            f"{path} is in version {excerpt(version, 40)} of the format, and this bertsecrets reads {VERSION}: "
-            "compare files that the same version wrote"
+            f"{path} is in version {excerpt(version, 40)} of the format, and this bertsecrets reads versions "
+            f"{' and '.join(READS)}: compare files that the same version wrote"
         )
     try:
         run = VerdictsFile.model_validate_json(to_json(data), strict=True)

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float
 
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.bootstrap import resampled_means
-from bertsecrets.compare import aligned
 from bertsecrets.compare.sides import MeasureOnTask, Part, Side, Values
 from bertsecrets.errors import UserError
 from bertsecrets.settings import JudgeParams
@@ -161,8 +160,8 @@ def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
         UserError: No measure can be compared.
     """
     rate = 1 - settings.confidence
-    pairs = aligned(before.by_key, after.by_key)
-    measures = [_tested_measure(part, other, after, settings) for part, other in pairs if part is not None]
+    others = {part.wanted.key: part for part in after.parts}
+    measures = [_tested_measure(part, others.get(part.wanted.key), after, settings) for part in before.parts]
     if all(measure.outcome == "not comparable" for measure in measures):
         reasons = dict.fromkeys(measure.reason for measure in measures)
         reason = "; ".join(reasons) or f"{before.name} has no measurements"
@@ -175,6 +174,8 @@ def _tested_measure(part: Part, other: Part | None, after: Side, settings: Judge
     wanted = part.wanted
     if other is None:
         return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} does not have it"))
+    if part.collapsed and not part.quantities:
+        return Compared(wanted, "not comparable", part.collapsed)
     if other.collapsed and not (part.collapsed and other.quantities):
         return Compared(wanted, "drift", other.collapsed)
     if problem := _mismatch(part, other):

@@ -92,23 +92,13 @@ def _plain(reason: str) -> str:
     return " ".join(reason.casefold().split())
 
 
-def check_seeds(seeds: Sequence[int]) -> None:
-    """Check that there are enough seeds for a standard deviation.
-
-    Raises:
-        UserError: There are too few.
-    """
-    if len(seeds) < MIN_SEEDS:
-        raise UserError(f"a pin needs a standard deviation over seeds: use --seeds {MIN_SEEDS} or more, ideally 5")
-
-
 def pin_of(
     side: Side, model: str, reason: str, earlier: Sequence[Reason], *, weights: str | None, tokenizer: str | None
 ) -> Pin:
     """Return the pin of a measured side.
 
     Raises:
-        UserError: A model has collapsed, or there are too few seeds.
+        UserError: A model has collapsed.
     """
     for part in side.parts:
         if part.collapsed:
@@ -116,7 +106,6 @@ def pin_of(
                 f"cannot pin a collapsed model ({part.wanted}: {part.collapsed}): "
                 "train on more rows (leave out --train-limit), or raise finetune.epochs or learning_rate in params.yaml"
             )
-        check_seeds(part.seeds)
     facts = run_facts()
     made = [measurement.provenance for part in side.parts for measurement in part.measurements]
     devices = {provenance.made_by.get("device") or "" for provenance in made}

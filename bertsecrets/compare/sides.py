@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Instanc
 
 from bertsecrets.claims.band import SMALLEST
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.compare.cell_values import MEASURES, CellValues, cell_values
+from bertsecrets.compare.cell_values import MEASURES, READERS, CellValues
 from bertsecrets.errors import MisreadError, RunError, UserError, excerpt, near_matches, one_line
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import Section
@@ -146,11 +146,6 @@ class Side:
     parts: tuple[Part, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def by_key(self) -> dict[tuple[str, ...], Part]:
-        """The parts by their measures and tasks."""
-        return {part.wanted.key: part for part in self.parts}
-
 
 def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
     """Summarize the measurements of several seeds.
@@ -162,7 +157,7 @@ def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
     digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
     if len(digests) > 1 or len({measurement.examples for measurement in measurements}) > 1:
         raise UserError(f"{wanted}: the seeds were measured on different examples: measure them with the same limits")
-    by_seed = [{values.name: values for values in cell_values(measurement)} for measurement in measurements]
+    by_seed = [{values.name: values for values in READERS[wanted.measure](each)} for each in measurements]
     collapsed = (get_measure(measurement.measure).degenerate(measurement) for measurement in measurements)
     return _part(
         wanted,

@@ -9,6 +9,7 @@ from calls import run, told
 from transformers import AutoTokenizer
 from zoo import save_family
 
+from bertsecrets.cli import doctor
 from bertsecrets.cli.main import GROUPS, RENAMED, build_parser, main
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import needs
@@ -134,8 +135,14 @@ def test_doctor_lists_what_is_available_and_what_is_missing(capsys, shared, tiny
     assert "examples cut at 128 of 256 tokens, 0.0% [UNK] in 24 rows of RTE" in out
     assert "GLUE RTE: here" in out
     assert "GLUE MRPC: missing; no MRPC/train.tsv" in out
-    for word in ("torch", "device: CPU", "memory:", "stored checkpoints:", "extra dvc:"):
+    for word in ("torch", "device: CPU", "memory:", "stored checkpoints:", "extra dvc:", "extra ray:"):
         assert word in out
+
+
+def test_doctor_lists_an_extra_as_missing_unless_it_is_complete(capsys, monkeypatch, shared):
+    for modules, line in (["json"], "extra report: installed"), (["json", "no_such_module"], "extra report: missing; "):
+        monkeypatch.setitem(doctor.EXTRAS, "report", modules)
+        assert line in run(capsys, "doctor", *shared)
 
 
 def test_doctor_lists_the_measures_that_apply_to_a_model_and_why_others_do_not(capsys, shared, tmp_path):

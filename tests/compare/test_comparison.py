@@ -7,7 +7,7 @@ import pytest
 from measurements import SETTINGS, gridded, measured, scored
 
 from bertsecrets.compare.comparison import compare, discoveries, mcnemar
-from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
+from bertsecrets.compare.sides import MeasureOnTask, Side, _part, part_of
 from bertsecrets.errors import UserError
 from bertsecrets.report.findings import drift_findings, drift_message
 from bertsecrets.report.html import comparison_page
@@ -135,6 +135,16 @@ def test_a_collapsed_model_has_drifted_whatever_its_numbers():
     comparison = compare(side("a", answers(np.random.default_rng(0), 3, 0.5)), side("b", [constant]), SETTINGS)
     assert comparison.drifted
     assert "gives every example the same answer" in drift_message(comparison.measures[0])
+
+
+def test_a_side_whose_maps_cannot_be_read_is_drift_only_if_the_other_can():
+    wanted = MeasureOnTask("special-tokens", "rte")
+    broken = Side("broken", "1 seed", (_part(wanted, [1], collapsed="the maps do not sum to 1"),))
+    good = side("good", attention(np.random.default_rng(0), 2))
+    assert compare(good, broken, SETTINGS).drifted
+    for after in (good, broken):
+        with pytest.raises(UserError, match="cannot be compared: the maps do not sum to 1"):
+            compare(broken, after, SETTINGS)
 
 
 def test_missing_numbers_are_drift():
