@@ -213,7 +213,7 @@ class JudgedRun:
         try:
             for result in results:
                 if isinstance(result, Skipped):
-                    print(f"1 claim skipped ({result.case}): {result.reason}")
+                    print(skipped([str(result.case)], result.reason))
                     continue
                 if tell is not None:
                     tell(result)

@@ -148,15 +148,17 @@ def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
         yield Drawn()
 
 
-def in_bytes(number: float) -> str:
+def in_bytes(number: float | None) -> str:
     """Format a number of bytes with its unit.
 
-    >>> in_bytes(90_900_000), in_bytes(1_234_000_000)
-    ('90.9 MB', '1.23 GB')
+    >>> in_bytes(90_900_000), in_bytes(999_700_000), in_bytes(None)
+    ('90.9 MB', '1 GB', 'unknown')
     """
+    if number is None:
+        return "unknown"
     amount, unit = float(number), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
+        if amount < 999.5:  # more is shown in the next unit
             break
         amount, unit = amount / 1000, larger
     return f"{amount:.3g} {unit}" if unit != "bytes" else f"{int(number)} bytes"

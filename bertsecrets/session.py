@@ -101,9 +101,6 @@ class Session:
             torch.set_num_threads(options.threads)  # for the entire process; part of the cache keys
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
-        seeds = self.settings.seeds
-        if isinstance(seeds, list) and len(set(seeds)) < len(seeds):
-            raise UserError(f"params.yaml: seeds has a seed twice ({', '.join(map(str, seeds))}): name each once")
         source, frames = options.source(), options.frames_path
         if frames is not None and not frames.exists():
             raise UserError(f"{frames} does not exist: --frames takes a JSONL file, or FrameNet's folder or archive")
@@ -255,8 +252,11 @@ class Session:
                 as the budget allows another one, assuming that it takes as long as the last.
 
         Raises:
-            UserError: If the claim is unknown or ambiguous, or data, a model or a tool is missing.
+            UserError: If the claim is unknown or ambiguous, data, a model or a tool is missing, or `seeds` is given
+                although the session judges a single checkpoint.
         """
+        if seeds is not None and self.options.checkpoint is not None:
+            raise UserError("--seeds has no effect on --checkpoint, which is already trained: leave it out")
         case = find_case(claim, task)
         if problem := requirements.missing(self, case):
             raise MissingError(problem)
@@ -281,8 +281,14 @@ class Session:
         for reason, names in lacking.items():
             log.info(skipped(names, reason))
         judge_one = _in_python(Session.judge_case)
-        results = (attempt(case, partial(judge_one, self, case, affords)) for case in possible)
-        return Verdicts(result for result in results if isinstance(result, Verdict))
+        verdicts = Verdicts()
+        for case in possible:
+            result = attempt(case, partial(judge_one, self, case, affords))
+            if isinstance(result, Verdict):
+                verdicts.append(result)
+            else:
+                log.info(skipped([str(case)], result.reason))
+        return verdicts
 
     # ------------------------------------------------------------------ verdicts
 

@@ -40,9 +40,13 @@ def _checked_time(text: str) -> str:
     return text
 
 
-def _or_auto(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
+def _seeds(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
     """Return `auto` or a checked list; a union would give less precise errors."""
-    return AUTO if value == AUTO else check(value)
+    if value == AUTO:
+        return AUTO
+    if len(set(seeds := check(value))) < len(seeds):
+        raise ValueError(f"has a seed twice ({', '.join(map(str, seeds))}): name each once")
+    return seeds
 
 
 class Section(BaseModel):
@@ -139,7 +143,7 @@ class Params(Section):
     """All settings in `params.yaml`."""
 
     model: str = Field(min_length=1)
-    seeds: Annotated[list[Seed], Field(min_length=1), WrapValidator(_or_auto)]  # or `auto`
+    seeds: Annotated[list[Seed], Field(min_length=1), WrapValidator(_seeds)]  # or `auto`
     budget: Annotated[str, AfterValidator(_checked_time)] | None = None
     finetune: FinetuneParams
     scores: ScoreParams

@@ -83,11 +83,14 @@ def test_a_claim_that_could_be_several_is_not_guessed(session):
     assert str(session.judge("d1-untrained", task="rte").case) == "D1-rte-untrained"
 
 
-def test_missing_inputs_are_reported_before_training(session, runs):
+def test_missing_inputs_are_reported_before_training(session, runs, tiny_bert, tiny_glue):
     with pytest.raises(bs.MissingError, match="needs frames:"):
         session.judge("B1")
     with pytest.raises(bs.UserError, match="^seeds 0 leaves no seeds to run"):
         session.judge("C1", task="rte", seeds=0)
+    trained = bs.Session(checkpoint=tiny_bert, checkpoint_task="rte", glue=tiny_glue, store=runs)
+    with pytest.raises(bs.UserError, match="^seeds has no effect on checkpoint, which is already trained"):
+        trained.judge("C1", task="rte", seeds=2)
 
 
 @pytest.mark.parametrize(

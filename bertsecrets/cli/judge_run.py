@@ -136,7 +136,7 @@ def judge_cases(
     """
     from bertsecrets.claims.requirements import is_slow
     from bertsecrets.jobs.disk import announcement
-    from bertsecrets.jobs.estimates import seed_cost
+    from bertsecrets.jobs.estimates import estimate_jobs, seed_cost
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import stored_first
@@ -162,8 +162,8 @@ def judge_cases(
                     prepare = running.enter_context(runner)
                     preflight(session, waiting, seeds, at_once=trained_at_once)
                 elif trains:
-                    planned = plan_for(session, waiting, session.model, seeds)
-                    if line := announcement(session, planned, at_once=trained_at_once):
+                    estimates = estimate_jobs(session, plan_for(session, waiting, session.model, seeds))
+                    if line := announcement(session, estimates, at_once=trained_at_once):
                         log.info(line)
                 prepare(waiting, seeds)
                 yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in waiting)

@@ -130,8 +130,9 @@ def _announce(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> 
     if not remaining(session, planned):
         return
     planned, trial = checked(session, planned)
-    if line := announcement(session, planned):
-        log.info(f"{line}; time: {expected_time(estimate_jobs(session, planned, trial))}")
+    estimates = estimate_jobs(session, planned, trial)
+    if line := announcement(session, estimates):
+        log.info(f"{line}; time: {expected_time(estimates)}")
 
 
 def _run(

@@ -135,7 +135,7 @@ def _print_decided(
     from functools import cache
 
     from bertsecrets.claims.prospects import prospect
-    from bertsecrets.jobs.decided import decided_within, expected
+    from bertsecrets.jobs.decided import decided_within
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.report import tables
 
@@ -153,8 +153,9 @@ def _print_decided(
     unknown = sum(any(seconds.get(job) is None for job in needs(name, 1)) for name in prospects)
     rows = [(choice.case, str(choice.seeds), f"{choice.chance:.0%}", in_time(choice.seconds)) for choice in chosen]
     print(tables.table(("claim", "seeds", "decided in", "time"), rows))
+    expected = sum(choice.chance for choice in chosen)
     print(
-        f"{expected(chosen):.1f} of {len(prospects)} claims are decided within {in_time(session.budget)} on average if "
+        f"{expected:.1f} of {len(prospects)} claims are decided within {in_time(session.budget)} on average if "
         "the model is as published; jobs that several claims share count for the first of them"
     )
     if unknown:
@@ -177,8 +178,7 @@ def _facts(session: "Session", estimates: Sequence["JobEstimate"], jobs: int) ->
     from bertsecrets.jobs.plan_table import totals
     from bertsecrets.provenance import device_name
 
-    planned = {job.request: job.leader for job in estimates}
-    needed = disk(session, planned, jobs, {job.request: job.state for job in estimates})
+    needed = disk(session.store.root, estimates, jobs)
     seeds = {job.request.subject.seed for job in estimates} if session.adds_seeds else session.seeds
     return {
         "model": session.model,
@@ -224,8 +224,6 @@ def _print_plan(session: "Session", estimates: Sequence["JobEstimate"], facts: M
 
 
 def _totals_line(facts: Mapping[str, Any]) -> str:
-    from bertsecrets.jobs.plan_table import size_or_unknown
-
     totals, at_once = facts["totals"], facts["jobs_at_a_time"]
     seconds, budget = totals["seconds"], facts["budget_seconds"]
     seeds = f"; {in_time(budget)} are enough for {len(facts['seeds'])} of at most 5 seeds" if budget and seconds else ""
@@ -233,8 +231,8 @@ def _totals_line(facts: Mapping[str, Any]) -> str:
     return (
         f"{totals['jobs']} jobs, {totals['trainings']} of them trainings, on {facts['device']}: "
         f"{totals['stored']} stored, {totals['to_do']} to do, {totals['not_yet']} unknown; "
-        f"time {in_time(seconds)}{parallel}, memory of the largest job {size_or_unknown(totals['memory_bytes'])}, "
-        f"disk {size_or_unknown(totals['disk_bytes'])}{seeds}"
+        f"time {in_time(seconds)}{parallel}, memory of the largest job {in_bytes(totals['memory_bytes'])}, "
+        f"disk {in_bytes(totals['disk_bytes'])}{seeds}"
     )
 
 

@@ -66,8 +66,6 @@ def ls(options: argparse.Namespace) -> None:
     from bertsecrets.store.contents import PARSES, VERDICTS, items
 
     root = RunOptions.of(options).store_folder
-    if not root.is_dir():
-        raise UserError(f"there is no store at {root}: choose another folder with --store")
     held = items(root)
     if options.json:
         print(json.dumps([_facts(item) for item in held], indent=1))

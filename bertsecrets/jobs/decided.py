@@ -1,6 +1,6 @@
 """Choose claims within a budget: trade the cost of jobs against the chance of a decision (`claims.prospects`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bertsecrets.claims.prospects import Prospect
@@ -67,8 +67,3 @@ def decided_within(
 def _total(jobs: set[Request], seconds: Mapping[Request, float | None]) -> float | None:
     costs = [seconds.get(job) for job in jobs]
     return None if None in costs else sum(cost for cost in costs if cost is not None)
-
-
-def expected(choices: Sequence[Affordable]) -> float:
-    """Return the expected number of decided claims."""
-    return sum(choice.chance for choice in choices)

@@ -2,17 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import RunError
-from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import Plan, State, states
+from bertsecrets.jobs.estimates import JobEstimate
 from bertsecrets.progress import in_bytes
 from bertsecrets.session import Session
-from bertsecrets.types import KEEPS, Keep, Request
+from bertsecrets.types import KEEPS, Keep
 
 
 @dataclass(frozen=True)
@@ -71,38 +70,35 @@ class Disk:
         return {"checkpoints": self.trainings, "by_keep_checkpoints": by_keep, "free_bytes": self.free}
 
 
-def disk(
-    session: Session, planned: Plan, at_once: int | None = 1, known: Mapping[Request, State] | None = None
-) -> Disk | None:
-    """Estimate the disk space needed by the remaining jobs of a plan; None if unknown.
+def disk(store: Path, estimates: Sequence[JobEstimate], at_once: int | None = 1) -> Disk | None:
+    """Return the disk space needed by the remaining jobs; None if unknown.
 
     Args:
         at_once: Number of parallel jobs. None if all training jobs may run first.
-        known: States of the jobs, if already determined.
     """
-    costs, store = Costs(session), session.store.root.absolute()
+    store = store.absolute()
     nearest = next(folder for folder in (store, *store.parents) if folder.exists())
-    if costs.model is None or not nearest.is_dir() or not os.access(nearest, os.W_OK):
+    left = [job for job in estimates if job.state != "stored"]
+    sizes = [job.disk for job in left if job.disk is not None]
+    if len(sizes) < len(left) or not nearest.is_dir() or not os.access(nearest, os.W_OK):
         return None
-    known = known or states(session, planned)
-    sizes = {job: costs.disk(job) or 0 for job in planned if known[job] != "stored"}
-    trainings = [size for job, size in sizes.items() if job.measure is None]
+    trainings = [job.disk or 0 for job in left if job.request.measure is None]
     return Disk(
         trainings=len(trainings),
         checkpoint=max(trainings, default=0),
-        measurements=sum(sizes.values()) - sum(trainings),
+        measurements=sum(sizes) - sum(trainings),
         at_once=at_once or len(trainings),
         free=shutil.disk_usage(nearest).free,
     )
 
 
-def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) -> str:
-    """Return a line about the disk space and precision of training runs; empty if a plan trains nothing.
+def announcement(session: Session, estimates: Sequence[JobEstimate], *, at_once: int | None = 1) -> str:
+    """Return a line about the disk space and precision of training runs; empty if no job trains.
 
     Raises:
         RunError: If there is not enough disk space.
     """
-    needed = disk(session, planned, at_once) if any(job.measure is None for job in planned) else None
+    needed = disk(session.store.root, estimates, at_once)
     if needed is None or not needed.trainings:
         return ""
     if (problem := needed.problem(session.options.keep_checkpoints, session.store.root)) is not None:

@@ -108,10 +108,7 @@ def _work(request: Request, options: RunOptions, marker: str, *before: Outcome) 
     return Outcome(request, error=error) if error is not None else _runner(options).run(request)
 
 
-@functools.cache
-def _runner(options: RunOptions) -> JobRunner:
-    """Return the runner of this process, which reads the data once."""
-    return JobRunner(options)
+_runner = functools.cache(JobRunner)  # one per process: it reads the data once
 
 
 # ---------------------------------------------------------------------- the cluster

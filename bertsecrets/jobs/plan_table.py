@@ -79,11 +79,6 @@ def _row(group: Sequence[JobEstimate]) -> tuple[str, ...]:
         str(len(left)),
         in_time(total_seconds(left)) if left else "-",
         "; ".join(dict.fromkeys(job.basis for job in left)) or "in the store",
-        size_or_unknown(memory) if left else "-",
-        size_or_unknown(disk) if left else "-",
+        in_bytes(memory) if left else "-",
+        in_bytes(disk) if left else "-",
     )
-
-
-def size_or_unknown(size: float | None) -> str:
-    """Format a number of bytes."""
-    return "unknown" if size is None else in_bytes(size)

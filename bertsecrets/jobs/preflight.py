@@ -53,7 +53,7 @@ def preflight(
         estimates = [each for each in estimate_jobs(session, planned, trial) if each.state != "stored"]
         seconds = total_seconds(estimates)
         each = " for the first of up to 5 seeds" if session.adds_seeds else ""
-        lines = [announcement(session, planned, at_once=at_once) or "no checkpoint to train, only measurements"]
+        lines = [announcement(session, estimates, at_once=at_once) or "no checkpoint to train, only measurements"]
         lines.append(f"claims: {len(cases)} to judge; jobs to run: {len(estimates)}")
         lines.append(f"time: {expected_time(estimates, at_once)}{each}")
     with suppress(UserError):  # raised again when the model is opened for a measurement

@@ -36,7 +36,7 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
         raise UserError(f"--jobs {jobs} is out of range: give 1 to {MOST_JOBS}")
     if options.threads is not None:
         return options
-    given = os.environ.get("OMP_NUM_THREADS", "").isdigit()
+    given = bool(os.environ.get("OMP_NUM_THREADS"))
     return replace(options, threads=torch.get_num_threads() if given else max(1, torch.get_num_threads() // jobs))
 
 

@@ -18,7 +18,7 @@ from bertsecrets.models.memory import (
 )
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training.loop import Training
-from bertsecrets.provenance import best_precision, device_name
+from bertsecrets.provenance import device_name
 from bertsecrets.session import Session
 from bertsecrets.texts.rows import draw_rows
 from bertsecrets.texts.tasks import task
@@ -51,8 +51,7 @@ def try_training(session: Session, subject: Subject, *, timed: bool) -> Record |
     longest = opened.fit(settings.max_length)
     encoded, _ = tokenize(opened.tokenizer, train.sentence1, train.sentence2, longest)
     rows = min(settings.batch_size, len(train))
-    precision = best_precision(settings.precision, device)
-    needed = training_bytes(opened.model, rows, int(encoded.lengths.max(initial=1)), precision, device.type)
+    needed = training_bytes(opened.model, rows, int(encoded.lengths.max(initial=1)), settings.precision, device.type)
     title = f"fine-tuning {subject}"
     check_memory(title, needed, device, "lower finetune.batch_size in params.yaml")
     if not timed:

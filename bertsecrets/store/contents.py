@@ -156,8 +156,7 @@ def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
 def _problem(path: Path) -> str | None:
     try:
         if path.is_dir():
-            problem = damage(path)
-            return problem.removeprefix(f"{path / MANIFEST}: ").partition(": delete")[0] if problem else None
+            return damage(path)
         data = json.loads(path.read_text(encoding="utf-8"))
     except UserError as error:
         return str(error)

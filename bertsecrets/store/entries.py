@@ -237,7 +237,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
     try:
         manifest = read_manifest(folder)
     except UserError as error:
-        return str(error)
+        return str(error).removeprefix(f"{folder / MANIFEST}: ").partition(": delete")[0]
     own, name = Key.of_manifest(manifest), EntryName.parse(folder)
     if key is not None and (own is None or own.as_json() != key.as_json()):
         return "a different entry has this name"
@@ -260,9 +260,8 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
         UserError: If the manifest is damaged, or a file does not match it.
     """
     manifest = read_own_manifest(folder)
-    problem = damage(folder) if manifest else None
-    if problem:
-        raise _refused(folder, problem.removeprefix(f"{folder / MANIFEST}: ").partition(": delete")[0])
+    if manifest and (problem := damage(folder)):
+        raise _refused(folder, problem)
     return manifest
 
 
@@ -311,7 +310,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON ({error})") from error
 
 

@@ -23,6 +23,7 @@ MANIFEST = "manifest.json"  # in every entry of a store
 UNFINISHED = ".tmp"  # suffix of files and folders that are being written
 REPLACED = ".replaced"  # suffix of a folder that is being replaced
 UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP)  # not supported by the file system
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may name the file that was read
 
 
 def file_sha256(path: Path) -> str:
@@ -284,6 +285,8 @@ def guarded_writes(place: Path) -> Iterator[None]:
         number = error.errno
         if number is None or isinstance(error, ConnectionError):
             raise
+        if number not in FULL and not _is_near(error.filename, place):
+            raise
         advice = {
             errno.ENOSPC: "no space left: free some, or choose another location",
             errno.EDQUOT: "disk quota exceeded: free some space, or choose another location",
@@ -293,10 +296,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
             errno.EEXIST: "a file exists where a folder is needed: choose another location",
             errno.EISDIR: "it is a folder, not a file: choose another file",
             errno.EFBIG: "the file exceeds the size limit: raise the limit, or choose another location",
-        }.get(number)
-        if advice is None and not _is_near(error.filename, place):
-            raise
-        advice = advice or f"{error.strerror or os.strerror(number)}: choose another location"
+        }.get(number, f"{error.strerror or os.strerror(number)}: choose another location")
         raise RunError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):
@@ -306,7 +306,8 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 def _is_near(name: str | None, place: Path) -> bool:
     """Return whether an error concerns a path: it has no file name, or one inside the path or next to it."""
-    return name is None or Path(os.path.realpath(name)).is_relative_to(os.path.realpath(place.parent))
+    forms = (os.path.abspath, os.path.realpath)  # the path may be a link
+    return name is None or any(Path(form(name)).is_relative_to(Path(form(place)).parent) for form in forms)
 
 
 def _sync(path: Path) -> None:

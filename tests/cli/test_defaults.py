@@ -75,7 +75,7 @@ def test_an_output_in_a_missing_folder_is_refused_and_nothing_is_created(capsys,
 
 
 def test_a_missing_store_cannot_be_listed(capsys, tmp_path):
-    assert f"there is no store at {tmp_path / 'none'}" in told(capsys, "store", "ls", "--store", tmp_path / "none")
+    assert f"no store at {tmp_path / 'none'}" in told(capsys, "store", "ls", "--store", tmp_path / "none")
 
 
 def test_claims_are_listed_by_task_and_family(capsys, tmp_path):

@@ -54,6 +54,7 @@ def test_every_disk_error_becomes_one_line_with_advice(code):
         ConnectionRefusedError(111, "refused"),
         BrokenPipeError(32),
         FileNotFoundError(errno.ENOENT, "No such file", "/of/another/place.txt"),
+        PermissionError(errno.EACCES, "Permission denied", "/of/another/place.txt"),
     ],
 )
 def test_errors_about_other_places_are_raised_unchanged(error):

@@ -46,7 +46,7 @@ RUNS = [
              "option cased is given twice"),
     BadInput("a store that is a loop of links", (*SCORES, "--store", "{room}/loop"),
              ("{room}/loop", "a file exists where a folder is needed"), loop("loop")),
-    BadInput("a seed twice", CLAIM, "seeds has a seed twice (1, 2, 1)",
+    BadInput("a seed twice", CLAIM, "seeds: has a seed twice (1, 2, 1)",
              written("params.yaml", PARAMS.replace("seeds: auto", "seeds: [1, 2, 1]", 1)),
              (("BERTSECRETS_PARAMS", "{room}/params.yaml"),)),
 ]  # fmt: skip
