@@ -51,11 +51,8 @@ demo: $(VENV)/demo
 		--json $(DEMO)/verdicts.json --html $(DEMO)/report.html --markdown $(DEMO)/summary.md \
 		|| [ $$? -eq 1 ]  # some claims deviate on this corpus
 	@echo
-	@echo "Made-up sentence pairs: these verdicts show that the suite works, and say nothing about the paper."
-	@echo "Look at the page:  $(abspath $(DEMO))/report.html"
-	@echo "Go on:             source $(BIN)/activate"
-	@echo "                   bertsecrets explain G1"
-	@echo "                   pytest benchmarks -k rte --model NAME-OR-FOLDER --glue FOLDER"
+	@echo "Go on: source $(BIN)/activate"
+	@echo "       bertsecrets explain G1"
 
 # Runs the example notebook again, on the demo's corpus and store, and keeps its output.
 notebook: $(VENV)/installed

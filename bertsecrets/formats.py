@@ -8,7 +8,7 @@ later need a default, because files of earlier minor versions lack them.
 import math
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 FORMAT: Final = "bertsecrets-verdicts"
 VERSION = "2.0"
@@ -159,8 +159,6 @@ class TogetherData(BaseModel):
 
 class VerdictsFile(BaseModel):
     """The verdicts of a run, with its settings and software."""
-
-    model_config = ConfigDict(protected_namespaces=())
 
     format: Literal["bertsecrets-verdicts"] = Field(description="The name of this format.")
     format_version: Annotated[str, BeforeValidator(_current_version)] = Field(

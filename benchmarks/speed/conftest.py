@@ -49,7 +49,7 @@ def _glue(pytestconfig) -> Path:
 
 
 @pytest.fixture
-def timed(benchmark) -> Callable:
+def timed() -> Callable:
     """Return `timed`: `timed(function)` calls a function once and returns (result, Seconds)."""
 
     def run(function):

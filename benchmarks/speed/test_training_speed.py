@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 import torch
 from bert import TITLES, bert_base, minilm
-from trainings import run_glue
+from trainings import run_glue, training_of
 
-from bertsecrets.models.encoding import encode
 from bertsecrets.models.memory import return_large_blocks
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.loop import Training
 from bertsecrets.provenance import native_bfloat16
-from bertsecrets.settings import load_settings
 
 CPU = torch.device("cpu")
 REPEATS = 3
@@ -36,10 +34,7 @@ class Steps:
     """The suite's training in one precision, step by step."""
 
     def __init__(self, classifier: OpenModel, split, precision: str):
-        settings = load_settings().finetune.model_copy(update={"precision": precision})
-        encoded = encode(split, classifier.tokenizer, settings.max_length)
-        targets = split.targets()
-        self.training = Training(classifier, encoded, targets, settings, seed=1, device=CPU)
+        self.training = training_of(classifier, split, precision, CPU)
         torch.manual_seed(1)  # both precisions draw the same order
         self.training.take_step()
         self.seconds: dict[int, list[float]] = {}

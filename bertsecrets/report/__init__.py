@@ -48,14 +48,11 @@ def show_in_notebooks() -> None:
         check_extra("report")
         import altair as alt
 
-        fields = [verdict.data.model_dump(mode="json") for verdict in shown]
+        fields = {"task", "observed", "unit", "published", "reason"}
         rows = [
-            {
-                "claim": verdict["id"].replace(f"-{verdict['task']}", "", 1),
-                "outcome": verdict["verdict"] or "error",
-                **{name: verdict[name] for name in ("task", "observed", "unit", "published", "reason")},
-            }
-            for verdict in fields
+            {"claim": verdict.case.claim.name, "outcome": verdict.status}
+            | verdict.data.model_dump(mode="json", include=fields)
+            for verdict in shown
         ]
         colours = alt.Scale(domain=[*OUTCOMES], range=[look.ink[0] for look in OUTCOMES.values()])
         return (

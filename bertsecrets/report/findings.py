@@ -7,14 +7,14 @@ from itertools import groupby
 import numpy as np
 
 from bertsecrets.claims.band import format_interval, format_number, smallest
-from bertsecrets.compare.changes import KINDS, Change, Changes, Judged, ends
+from bertsecrets.compare.changes import KINDS, Change, Changes, ends
 from bertsecrets.compare.comparison import CellDifferences, Compared, Comparison
 from bertsecrets.compare.history import Move, moves
 from bertsecrets.errors import excerpt, one_line
 from bertsecrets.formats import ERROR, VerdictsFile
 from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table
-from bertsecrets.report.text import task_title
+from bertsecrets.report.text import observed_value, task_title
 from bertsecrets.store.verdicts import KeptVerdict
 
 COMMENT = 40_000  # bytes of all tables in Markdown; GitHub limits comments to 65,536 characters
@@ -202,12 +202,6 @@ def _change_row(change: Change) -> list[str]:
         excerpt(f"{observed} {known.unit}", 80),
         excerpt(known.reason, 200),
     ]
-
-
-def observed_value(verdict: Judged) -> str:
-    """Return the observed value of a verdict with its interval."""
-    interval = ends(verdict.interval)
-    return format_number(verdict.observed) + (f" {format_interval(interval)}" if interval else "")
 
 
 def _run(run: VerdictsFile) -> str:

@@ -6,6 +6,7 @@ turning names into mentions and URLs into links.
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import excerpt
@@ -47,17 +48,10 @@ def code(words: object, most: int = 120) -> str:
 
 def bounded(header: Sequence[str], rows: Iterable[Sequence[str]], most_bytes: int) -> str:
     """Return a table of Markdown cells. A line below it gives the number of rows cut by the size limit."""
-    every, size = list(rows), 0
-    for count, row in enumerate(every):
-        size += len(table(row, [], "markdown").split("\n", 1)[0].encode()) + 1
-        if size > most_bytes:
-            return f"{table(header, every[:count], 'markdown')}\n\nand {len(every) - count} more"
-    return table(header, every, "markdown")
-
-
-def details(summary: str, content: str) -> str:
-    """Return collapsed content under a summary line."""
-    return f"<details><summary>{summary}</summary>\n\n{content}\n\n</details>"
+    first, rule, *lines = table(header, rows, "markdown").split("\n")
+    fitting = sum(size <= most_bytes for size in accumulate(len(line.encode()) + 1 for line in lines))
+    more = [f"\nand {len(lines) - fitting} more"] if fitting < len(lines) else []
+    return "\n".join([first, rule, *lines[:fitting], *more])
 
 
 # ---------------------------------------------------------------------- the summary of a run
@@ -85,7 +79,7 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     room = LIMIT - len(text.encode()) - 1000
     rows = bounded(header, ([prose(cell) for cell in verdict_row(verdict)] for verdict in verdicts), room)
     count = "1 verdict" if len(verdicts) == 1 else f"all {len(verdicts)} verdicts"
-    return text + details(count, rows) + "\n"
+    return f"{text}<details><summary>{count}</summary>\n\n{rows}\n\n</details>\n"
 
 
 def _about(run: VerdictsFile) -> str:

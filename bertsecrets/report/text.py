@@ -18,6 +18,7 @@ from bertsecrets.claims.both_readings import observed_text
 from bertsecrets.claims.multiplicity import MultipleTesting, OverTasks, multiple_testing, over_tasks
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.compare.changes import Judged, ends
 from bertsecrets.formats import FAILURES
 from bertsecrets.report.outcomes import OUTCOMES, counted, label
 from bertsecrets.store.verdicts import KeptVerdict
@@ -319,15 +320,19 @@ def status(claim: Claim, model: str | None = None) -> str:
     return "; ".join(parts) or "unknown"
 
 
+def observed_value(verdict: Judged) -> str:
+    """Return the observed value of a verdict with its interval."""
+    interval = ends(verdict.interval)
+    return format_number(verdict.observed) + (f" {format_interval(interval)}" if interval else "")
+
+
 def kept_line(verdict: KeptVerdict) -> str:
     """Return one line about a stored verdict."""
-    ends = [float("nan") if end is None else end for end in verdict.interval or ()]
-    interval = f" {format_interval((ends[0], ends[1]))}" if ends else ""
     seeds = ", ".join(str(seed) for seed in verdict.seeds)
     outcome = outcome_text(verdict.verdict, verdict.against)
     parts = [
         f"{verdict.model} on {task_title(verdict.task)}, {verdict.last[:10]}, seeds {seeds}: "
-        f"{outcome}, observed {format_number(verdict.observed)}{interval} {verdict.unit}",
+        f"{outcome}, observed {observed_value(verdict)} {verdict.unit}",
         verdict.reason,
         verdict.power,
         *(remark for remark in verdict.remarks if remark != "stored"),
