@@ -157,11 +157,14 @@ def test_a_file_that_changed_in_the_cache_is_refused_and_named(hub: Hub):
         open_classifier(locate(MODEL), task("rte"))
 
 
-def test_a_pinned_model_is_believed_only_with_its_published_files(hub: Hub, tiny_bert, monkeypatch):
+def test_a_pinned_model_is_believed_only_with_its_published_files(hub: Hub, own_bert, monkeypatch):
     """The hub itself serves other weights at the pinned commit, with a matching digest."""
+    for name in ("README.md", "vocab.txt"):
+        (own_bert / name).write_text("unused")
+    hub.add(MODEL, own_bert)
     files = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     monkeypatch.setitem(locations.PINNED, MODEL, COMMIT)
-    monkeypatch.setitem(locations.PUBLISHED, MODEL, {name: file_sha256(tiny_bert / name) for name in files})
+    monkeypatch.setitem(locations.PUBLISHED, MODEL, {name: file_sha256(own_bert / name) for name in files})
     open_classifier(locate(MODEL), task("rte"))
     assert not any(asked.endswith(("README.md", "vocab.txt")) for asked in hub.asked)
     monkeypatch.setitem(locations.PUBLISHED[MODEL], "model.safetensors", "0" * 64)

@@ -136,9 +136,7 @@ def test_rows_first_reads_the_first_rows(bench, subject, runs, tiny_glue, with_s
         six.measurement("special-tokens", other, rows="last")
 
 
-@pytest.mark.parametrize(
-    "measure", ["scores", "special-tokens", "attention-change", "patterns", "head-ablation", "layer-ablation"]
-)
+@pytest.mark.parametrize("measure", ["scores", "attention-change"])
 def test_samples_have_a_cluster_for_rows_that_share_a_text(measure, runs, tiny_bert, shared_texts):
     few = opened(runs, shared_texts, limit=4)
     init = "pretrained" if measure == "attention-change" else "untrained"

@@ -97,6 +97,7 @@ def test_claims_refuted_by_every_resample_have_the_smallest_p_value():
     verdict = judged(made_up("score-over-majority", kind="above", figure={}), scores)
     assert (verdict.outcome, verdict.p_against, verdict.p_for) == ("deviates", LEAST, 1.0)
     assert "so the interval is not used" in verdict.reason
+    assert "constant answer" in verdict.reason
 
 
 def test_nothing_is_decided_at_no_rate():

@@ -84,27 +84,10 @@ def test_a_model_that_nothing_can_harm_is_degenerate():
     assert outcome("D6-sst2-spared", (constant, constant)) == "degenerate"
 
 
-def untouched(seed=1, shape=(277, 6, 12)):
-    """Return the attention change of a model that fine-tuning left unchanged: cosines of 1, up to float32 rounding."""
-    dust = np.random.default_rng(seed).normal(size=shape).astype(np.float32) * np.float32(4e-8)
-    return gridded("attention-change", cosine=np.minimum(1 - np.abs(dust), 1))
-
-
-@pytest.mark.parametrize("case", ["C1-rte", "C2-rte", "C1p-rte", "C2p-rte"])
-def test_fine_tuning_that_changed_nothing_reproduces_and_refutes_nothing(case):
-    assert outcome(case, untouched()) in ("degenerate", "deviates")
-
-
 def test_dust_on_uniform_attention_is_no_growth():
     sep = np.full((277, 6, 12), 0.05)
     after, before = gridded("special-tokens", sep=sep + 2e-9), gridded("special-tokens", sep=sep)
     assert outcome("C3-rte", (after, of(before, initialisation="untrained"))) == "deviates"
-
-
-def test_one_head_without_numbers_is_degenerate():
-    cosine = np.random.default_rng(1).uniform(0.8, 1, size=(277, 6, 12))
-    cosine[:, 2, 3] = np.nan
-    assert outcome("C2-rte", gridded("attention-change", cosine=cosine)) == "degenerate"
 
 
 def test_a_regressor_that_fails_on_a_few_rows_is_degenerate():
@@ -114,11 +97,6 @@ def test_a_regressor_that_fails_on_a_few_rows_is_degenerate():
     predicted[[3, 500, 999]] = np.nan
     scores = measured("scores", {"pearson": 0.8}, {"predicted": predicted, "target": target}, "stsb")
     assert outcome("D1-stsb-pretrained", scores) == "degenerate"
-
-
-def test_a_seed_that_is_not_applied_is_refused():
-    predicted = np.where(np.random.default_rng(1).random(277) < 0.65, RTE, 1 - RTE)
-    assert outcome("D1-rte-pretrained", *seeds(scored(predicted, RTE), 5)) == "degenerate"
 
 
 def features(rare, count=3, shape=(277, 4, 3), seed=1):

@@ -28,7 +28,9 @@ def test_the_number_of_seeds_that_decides_by_hand():
     assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).startswith("37 seeds would decide this with 80% probability")
     assert power(of(-2.0, 0.5, 3.0), (-math.inf, 0), 0.95).startswith("37 seeds")
     assert power(of(5.0, 0.1, 0.1), ABOVE, 0.95).startswith("3 seeds would decide this")
-    assert power(of(0.01, 0.0, 3.0), ABOVE, 0.95).startswith("more than 1000 seeds")
+    # (t(999) + .842) * 3 / sqrt(1000) = .26600: 1000 seeds are the most that are considered
+    assert power(of(0.26605, 0.0, 3.0), ABOVE, 0.95).startswith("1000 seeds would decide this")
+    assert power(of(0.2655, 0.0, 3.0), ABOVE, 0.95).startswith("more than 1000 seeds")
 
 
 def test_examples_that_are_too_few_are_counted_instead():

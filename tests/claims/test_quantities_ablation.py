@@ -98,7 +98,6 @@ def test_the_best_of_many_noisy_heads_is_positive_by_luck():
     naive, null = all_gains(noise).max(), ablation_gains.largest_by_luck(noise)
     assert naive > 0
     assert naive <= np.quantile(null, 0.999)
-    assert null.min() >= 0 or null.mean() > 0
     assert verdict("G1-rte", noise).outcome != "reproduced"
     real = disabled(np.vstack([np.where(flips, 1 - base, base)[1:], np.ones((1, 300))]), base, np.ones(300), (6, 12))
     assert all_gains(real).max() > ablation_gains.largest_by_luck(real).max()

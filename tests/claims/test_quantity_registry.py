@@ -1,7 +1,6 @@
 """Registration of quantities: invalid arguments and needs, missing values, and additional tasks."""
 
 import pytest
-from calls import started
 from measurements import estimand, measured
 
 from bertsecrets.claims.estimand import Estimand
@@ -80,33 +79,3 @@ def test_a_missing_value_is_reported_where_it_is_read():
         estimand("score", measured(values={"accuracy": 1.0}, samples={"predicted": [1]}))
     with pytest.raises(UserError, match=r"\(no 'lower_cases'\)"):
         estimand("cased-loss", measured(), measured())
-
-
-@pytest.mark.slow
-def test_an_eighth_task_changes_no_published_mean():
-    """K19's means cover its seven tasks, even if tasks are added."""
-    process = started(
-        """
-        from dataclasses import replace
-        from bertsecrets.texts.tasks import TASKS
-        seven = tuple(TASKS)
-        TASKS["eighth"] = replace(TASKS["rte"], name="eighth")
-        from bertsecrets.claims.quantities import QUANTITIES
-        assert [need.tasks for need in QUANTITIES["mean-score-difference"].needs.values()] == [seven, seven]
-        assert [need.tasks for need in QUANTITIES["same-class-across-tasks"].needs.values()] == [seven]
-        one, two = QUANTITIES["sep-lead"].needs.values()
-        assert (one.task, two.tasks) == ("sst2", ("mrpc", "stsb", "qqp", "rte", "qnli", "mnli"))
-        from bertsecrets.claims.requirements import required_measurements
-        from bertsecrets.claims.schema import cases
-        class Everything:
-            def missing(self, measure, task_name):
-                return None
-            def measurement(self, measure, subject, **options): ...
-            def shape(self, model): ...
-        tasks = {str(case): {wanted.task for wanted in required_measurements(Everything(), case)} for case in cases()}
-        assert all("eighth" not in of_case for of_case in tasks.values())
-        assert tasks["D2-all-mean"] == tasks["A3-all-across-tasks"] == tasks["E2-all"] == set(seven)
-        """
-    )
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors

@@ -146,6 +146,8 @@ UNWRITABLE = {
     "--output that cannot be written": ("finetune", "--task", "rte", "--output", "/proc/model"),
     "--store below a loop of links": (*SCORES, "--store", "loop/store"),
     "--store that cannot be written": (*SCORES, "--store", "/proc/store"),
+    "--store of a report": ("report", "--task", "rte", "--claim", "E1", "--store", "/proc/store"),
+    "--save that cannot be written": (*SCORES, "--save", "/proc/saved"),
     "--html on a full device": ("report", "--task", "rte", "--claim", "E1", "--html", "/dev/full"),
     "--json on a full device": (*SCORES, "--json", "/dev/full"),
 }

@@ -269,8 +269,21 @@ predicted[:20] = target[:20]
 assert abs(score("matthews", predicted, target) - matthews_corrcoef(target, predicted)) < 1e-12
 assert score("matthews", np.ones(50), target) == 0
 needs = QUANTITIES["mean-score-difference"].needs.values()
-assert "cola" in TASKS and all("cola" not in need.tasks for need in needs)
-print({f"{len(need.tasks)} tasks" for need in needs})
+seven = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")
+assert "cola" in TASKS and all(need.tasks == seven for need in needs)
+assert [need.tasks for need in QUANTITIES["same-class-across-tasks"].needs.values()] == [seven]
+one, two = QUANTITIES["sep-lead"].needs.values()
+assert (one.task, two.tasks) == ("sst2", ("mrpc", "stsb", "qqp", "rte", "qnli", "mnli"))
+from bertsecrets.claims.requirements import required_measurements
+from bertsecrets.claims.schema import cases
+class Everything:
+    def missing(self, measure, task_name):
+        return None
+    def measurement(self, measure, subject, **options): ...
+    def shape(self, model): ...
+tasks = {str(case): {wanted.task for wanted in required_measurements(Everything(), case)} for case in cases()}
+assert tasks["D2-all-mean"] == tasks["A3-all-across-tasks"] == tasks["E2-all"] == set(seven)
+print(f"{len(seven)} tasks")
 """
 
 

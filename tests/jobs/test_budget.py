@@ -62,12 +62,6 @@ def test_seeds_are_added_up_to_the_first_decision_and_the_verdict_says_so(capsys
     }  # stored seeds cost nothing, and the interim analyses are the same
 
 
-def test_jobs_at_a_time_and_the_order_of_work_change_no_verdict(capsys, shared, tmp_path):
-    options = (*E1, *shared, "--seeds", "auto", "--budget", "2h", "--threads", "1")
-    one, other = (judged(capsys, tmp_path, command, *options) for command in ("report", "run"))
-    assert one["E1-rte"]["interval"] == other["E1-rte"]["interval"]
-
-
 def test_saved_measurements_have_the_same_interim_analyses_and_no_budget(capsys, shared, tmp_path):
     for seed in (1, 2, 3):
         run(capsys, "measure", "special-tokens", "--task", "rte", *shared, "--seed", seed, "--save", tmp_path / "kept")

@@ -118,12 +118,6 @@ def test_too_little_memory_is_refused_before_the_training_is_announced(capsys, s
     assert "of memory, 1 MB are free" in line
 
 
-@pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("command", [CLAIM, ("measure", "scores", "--task", "rte")])
-def test_an_unwritable_store_is_refused_before_anything_is_measured(capsys, shared, command):
-    assert "cannot write /proc/store" in told(capsys, *command, *shared, "--store", "/proc/store")
-
-
 def test_one_damaged_task_leaves_the_others(session, tiny_glue, tmp_path):
     glue = shutil.copytree(tiny_glue, tmp_path / "glue")
     shutil.copytree(glue / "RTE", glue / "QNLI")

@@ -128,7 +128,7 @@ def test_features_that_inputs_lack_are_not_missing_numbers():
     assert problem(gridded("special-tokens", cls=cosines(), sep=none, sep_sum=none)) is None
 
 
-@pytest.mark.parametrize("claim", ["C1-rte", "C2-rte"])
+@pytest.mark.parametrize("claim", ["C1-rte", "C1p-rte", "C2-rte", "C2p-rte"])
 def test_claims_about_change_are_degenerate_if_nothing_changed(claim):
     """Rounding errors do not count as a change, but a measurable change of a single head is judged."""
     dust = gridded("attention-change", cosine=1 + 4e-8 * np.random.default_rng(1).normal(size=(40, LAYERS, HEADS)))
@@ -178,17 +178,14 @@ def test_a_grid_of_a_constant_model_is_degenerate(measure):
 # ---------------------------------------------------------------------- diverged checkpoints
 
 
-@pytest.mark.parametrize("value", [float("nan"), 1e38])  # not finite; finite, but results overflow
-@pytest.mark.parametrize(
-    "measure", ["scores", "attention-change", "special-tokens", "patterns", "head-ablation", "layer-ablation"]
-)
-def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_path, measure, value):
+@pytest.mark.parametrize("measure", ["scores", "special-tokens", "head-ablation"])
+def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_path, measure):
     folder = shutil.copytree(tiny_bert, tmp_path / "diverged")
     tensors = load_file(folder / "model.safetensors")
     for name in tensors:
         if ".query.weight" in name or ".key.weight" in name or name.startswith("classifier"):
             signs = (-1) ** torch.arange(tensors[name].numel()).reshape(tensors[name].shape)
-            tensors[name] = torch.full_like(tensors[name], value) * signs
+            tensors[name] = torch.full_like(tensors[name], 1e38) * signs  # finite, but results overflow
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     session = Session(
         model=str(tiny_bert), glue=str(tiny_glue), store=str(tmp_path / "runs"), device="cpu", offline=True,

@@ -40,6 +40,10 @@ WITHOUT_ANSWERS = {
 }
 WITH_MAPS = [family for family in FAMILIES if family not in {**WITHOUT_MAPS, **WITHOUT_ANSWERS}]
 THROUGH_THE_INTERFACE = {"modernbert", "eurobert", "nomic_bert", "gpt2", "llama", "qwen2"}  # causal, windowed, fused
+NOT_IN_TEST_ENGINE = [
+    *("xlm-roberta", "camembert", "modernbert", "eurobert"),
+    *("nomic_bert", "gpt2", "llama", "qwen2"),
+]
 REPRESENTATIVE = ("bert", "albert", "distilbert", "mpnet", "deberta", "modernbert", "gpt2")
 EACH_WITH_MAPS = pytest.mark.parametrize("family", fast_tier(WITH_MAPS, *REPRESENTATIVE))
 EACH_THAT_ANSWERS = pytest.mark.parametrize("family", fast_tier([*WITH_MAPS, *WITHOUT_MAPS], *REPRESENTATIVE, "t5"))
@@ -99,7 +103,7 @@ def test_maps_in_padded_batches_equal_those_of_single_examples(classifier, encod
                 assert np.isnan(paid[role][i]).all()
 
 
-@EACH_WITH_MAPS
+@pytest.mark.parametrize("family", fast_tier(NOT_IN_TEST_ENGINE, "modernbert"))
 def test_any_heads_disabled_equal_the_plain_way(classifier, encoded, family):
     plain = plain_logits if family in THROUGH_THE_INTERFACE else logits_from_mean_values
     expected = plain(classifier.model, encoded, SETS)
@@ -120,14 +124,6 @@ def test_the_token_that_ends_a_text_stands_before_the_first_and_between_two(fold
         assert two[: len(one)] == one
         assert two.count(end) == 2
         tokenizer.save_pretrained(folder)
-
-
-def test_disabling_any_layer_of_gpt2_changes_the_logits(folders):
-    classifier = open_classifier(locate(str(folders("gpt2"))), task("rte"))
-    encoded = tokenize(classifier.tokenizer, TEXTS, PAIRS, 64)[0]
-    layers = [frozenset((layer, head) for head in range(HEADS)) for layer in range(LAYERS)]
-    whole, *without = ablate(classifier, encoded, [frozenset(), *layers])
-    assert min(np.abs(logits - whole).max() for logits in without) > 1e-4
 
 
 @EACH_THAT_ANSWERS

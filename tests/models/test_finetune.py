@@ -16,7 +16,7 @@ from bertsecrets.models.opening import open_checkpoint, open_classifier
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.provenance import best_device
 from bertsecrets.store.files import file_sha256
-from bertsecrets.texts.glue import Split, load_folder
+from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
 CPU = torch.device("cpu")
@@ -123,25 +123,6 @@ def test_untrained_takes_no_step(tiny_bert, tiny_glue, tmp_path):
     before = open_classifier(locate(str(tiny_bert)), task("rte"), "untrained", 1).model.state_dict()
     assert (facts["steps"], facts["loss"]) == (0, [])
     assert all(torch.equal(after[name], before[name]) for name in after)
-
-
-@pytest.mark.parametrize("initialisation", ["pretrained", "random"])
-def test_training_moves_every_layer(tiny_bert, tiny_glue, tmp_path, initialisation):
-    _, after = train(tiny_bert, tiny_glue, tmp_path / "x", initialisation, epochs=1)
-    before = open_classifier(locate(str(tiny_bert)), task("rte"), initialisation, 1).model.state_dict()
-    for layer in range(3):
-        name = f"bert.encoder.layer.{layer}.attention.self.query.weight"
-        assert not torch.equal(after[name], before[name])
-
-
-def test_scores_are_learnt_as_a_regression(tiny_bert, tmp_path):
-    texts = ["ada sold two books", "ada sold nine books", "leo lost two keys"] * 6
-    split = Split(task("stsb"), "train", texts, texts[::-1], [0.5, 2.5, 4.75] * 6, "here", False)
-    classifier = open_classifier(locate(str(tiny_bert)), task("stsb"))
-    settings = SETTINGS.model_copy(update={"epochs": 20, "learning_rate": 3e-3})
-    facts = finetune(classifier, split, tmp_path, settings=settings, initialisation="pretrained", seed=1, device=CPU)
-    assert np.mean(facts["loss"][-10:]) < 0.5 * np.mean(facts["loss"][:10])
-    assert classifier.model.config.problem_type == "regression"
 
 
 @pytest.mark.parametrize("name", ["cuda:77", "tpu", "xyz:1"])

@@ -70,6 +70,7 @@ def test_a_regression_equals_the_trainers(tiny_bert, tmp_path):
     texts = ["ada sold two books", "ada sold nine books and two keys", "leo lost two keys"] * 6
     split = Split(task("stsb"), "train", texts, texts[::-1], [0.5, 2.5, 4.75] * 6, "here", False)
     assert_equal(*both_ways(lambda: open_classifier(locate(str(tiny_bert)), task("stsb")), split, tmp_path))
+    assert open_classifier(locate(str(tiny_bert)), task("stsb")).model.config.problem_type == "regression"
 
 
 @pytest.mark.parametrize("name", fast_tier(sorted(CONFIGS), "bert", "gpt2", "modernbert"))

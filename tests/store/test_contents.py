@@ -121,7 +121,7 @@ def test_verify_names_every_kind_of_damage_with_exit_code_2(capsys, store, patte
 
 def test_a_missing_store_gives_one_line(capsys, tmp_path):
     for action in ("ls", "verify", "gc"):
-        assert "no store at" in told(capsys, "store", action, "--store", tmp_path / "none")
+        assert f"no store at {tmp_path / 'none'}" in told(capsys, "store", action, "--store", tmp_path / "none")
 
 
 def test_gc_keeps_everything_that_is_needed(capsys, store):

@@ -100,11 +100,3 @@ def run(folder: Path, *arguments: str) -> str:
     output, _ = process.communicate()
     assert process.returncode == 0, output
     return output
-
-
-def fail(folder: Path, *arguments: str) -> str:
-    """Run DVC in a folder, assert that it fails, and return its output."""
-    process = start(folder, *arguments)
-    output, _ = process.communicate()
-    assert process.returncode != 0, output
-    return output
