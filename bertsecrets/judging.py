@@ -180,7 +180,8 @@ class SeedBudget:
             return True
         names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
         log.info(
-            f"not adding seed {seed} for {names}: it may need {in_time(needed)}, {in_time(max(0.0, left))} are left"
+            f"not adding seed {seed} for {names}: it may need {in_time(needed)}, and only "
+            f"{in_time(max(0.0, left))} of the budget is left"
         )
         return False
 

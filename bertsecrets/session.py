@@ -1,4 +1,4 @@
-"""Sessions, with which the command line, the pytest plugin and Python code measure subjects and judge claims.
+"""Sessions, used by the command line, the pytest plugin and Python code to measure subjects and judge claims.
 
 A session combines options, data, models and the store, whose caches (`bertsecrets.caches`) avoid repeated work.
 """

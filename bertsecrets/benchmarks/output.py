@@ -155,7 +155,7 @@ def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
         earlier = {info["id"]: info for entry in benchmarks.values() if "id" in (info := entry["extra_info"])}
         rows = [_compared(earlier[now.id], now) for now in verdicts if now.id in earlier]
         terminalreporter.section(f"compared with {Path(path).name}")
-        header = ("claim", "observed: was", "is", "verdict: was", "is", "seconds: was", "is")
+        header = ("claim", "observed before", "now", "verdict before", "now", "seconds before", "now")
         terminalreporter.write_line(table(header, rows) if rows else "no claim in common")
     if config.getoption("benchmark_compare") and not runs:
         terminalreporter.write_line("no saved benchmarks to compare with: save some with --benchmark-autosave")

@@ -115,11 +115,14 @@ def _options(config: pytest.Config) -> RunOptions:
     if not hasattr(config.option, "benchmark_skip"):
         raise UserError("the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark")
     if config.getoption("numprocesses", None):  # of pytest-xdist, which would open a session in every process
-        raise UserError("-n is for tests, and benchmarks share measurements: leave it out, and give --jobs N instead")
+        raise UserError(
+            "benchmarks share measurements, so pytest-xdist's -n cannot be used: leave it out, and give --jobs N "
+            "instead"
+        )
     options = RunOptions.of(argparse.Namespace(**{name: config.getoption(name) for name in PARSING}))
     checkpoint, name, jobs = (config.getoption(option) for option in ("checkpoint", "task", "jobs"))
     if name is not None and checkpoint is None:
-        raise UserError("--task is the task of a --checkpoint: choose among claims with -k, such as -k rte")
+        raise UserError("--task has no effect without --checkpoint: select claims with -k, such as -k rte")
     if checkpoint is not None and jobs is not None:
         raise UserError("--jobs has no effect on --checkpoint, which is already trained: leave it out")
     options = options.judging(checkpoint, [] if name is None else [task(name).name])

@@ -46,7 +46,7 @@ class Verdict:
         p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
             lying inside its prediction interval is no evidence against other values.
         open: Whether the claim is undecided and more seeds could decide it.
-        readings: Verdicts by name of the reading, if the claim depends on one (`readings.together`).
+        readings: Verdicts by name of the reading, if the claim depends on one (`both_readings.combined_readings`).
         interim: Which interim analysis it belongs to (`sequential.judge_interim`), or a note that it is about single
             checkpoints.
         error: Exception, if the claim could not be measured. Anything but a `UserError` is a bug.

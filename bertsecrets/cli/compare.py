@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bertsecrets.report.findings import Findings
 
 SIDE = (
-    "a pin (a file); MODEL@STORE or a folder of measurements; a folder with a classifier, measured without training; a "
-    "model, which is fine-tuned; or verdicts (a .json file of report --json)"
+    "a pin file, stored measurements (MODEL@STORE or a folder), a folder with a classifier (measured without "
+    "training), a model (fine-tuned first), or a .json file of verdicts written by report --json"
 )
 
 
@@ -38,10 +38,12 @@ def add_parsers(commands) -> None:
     )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE}")
     comparing.add_argument("after", metavar="B", help="what to test for drift, named in the same way")
-    comparing.add_argument("--fail-on", choices=("worse",), help="for verdicts: exit with 1 if one is worse")
+    comparing.add_argument(
+        "--fail-on", choices=("worse",), help="for files of verdicts: exit with 1 if a verdict got worse"
+    )
     comparing.add_argument("--json", type=path, metavar="FILE", help="write the comparison as JSON")
-    comparing.add_argument("--html", type=path, metavar="FILE", help="write it as a page")
-    comparing.add_argument("--markdown", type=path, metavar="FILE", help="write it as Markdown")
+    comparing.add_argument("--html", type=path, metavar="FILE", help="write the comparison as an HTML page")
+    comparing.add_argument("--markdown", type=path, metavar="FILE", help="write the comparison as Markdown")
 
     pinning = add_command(
         commands,
@@ -55,7 +57,9 @@ def add_parsers(commands) -> None:
 
     for parser in (comparing, pinning):
         parser.add_argument("--task", action="append", default=[], help="GLUE task; repeatable (default: rte)")
-        parser.add_argument("--measure", action="append", default=[], metavar="NAME", help="only this; repeatable")
+        parser.add_argument(
+            "--measure", action="append", default=[], metavar="NAME", help="use only this measure; repeatable"
+        )
         parser.add_argument("--init", default="pretrained", **INITIALISATION)
         add_run_options(parser, (*ROW_OPTIONS, "seeds", "spacy"))
 

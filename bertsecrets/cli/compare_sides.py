@@ -144,7 +144,7 @@ def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureO
 
     def measure(of: "MeasureOnTask", seed: int) -> "Measurement":
         if model is None and of.measure == "attention-change":
-            raise UserError("a checkpoint is compared with the model that it was trained from: name it with --model")
+            raise UserError("attention-change compares a checkpoint with its pretrained model: name it with --model")
         return session.measurement(of.measure, of.subject(model or source.argument, seed), source.path, **of.options)
 
     return measured_side(source.argument, "checkpoint", wanted, [1], measure)

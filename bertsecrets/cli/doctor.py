@@ -75,7 +75,7 @@ def _model(name: str, run: RunOptions) -> bool:
         rows = sample(TaskRows(run.source()), TASKS) if run.glue_folders else None
     with _or_missing(f"model {name}"):
         facts = model_facts(locate(name, offline=True), load_settings().finetune.max_length, rows)
-        print(f"model {name}: here, {', '.join(facts)}")
+        print(f"model {name}: found, {', '.join(facts)}")
         return True
     return False
 
@@ -90,7 +90,7 @@ def _measures(name: str) -> None:
         print(f"measures on {name}: none; {reasons.pop()}")
         return
     for measure, why in reasons_by_measure.items():
-        print(f"measure {measure}: {'possible' if why is None else f'not applicable; {why}'}")
+        print(f"measure {measure}: {'supported' if why is None else f'not applicable; {why}'}")
 
 
 def _machine(wanted: str | None) -> None:
@@ -131,10 +131,10 @@ def _texts(run: RunOptions) -> None:
     present = [folder for folder in folders if folder.is_dir()]
     for task in TASKS.values() if present else ():
         problem = Source(present[0], beside=tuple(present[1:])).missing(task)
-        print(f"GLUE {task.title}: {'here' if problem is None else f'missing; {problem}'}")
+        print(f"GLUE {task.title}: {'found' if problem is None else f'missing; {problem}'}")
     frames = run.frames_path
-    print("frames: here" if frames is not None and frames.exists() else f"frames: missing; {NO_FRAMES}")
+    print("frames: found" if frames is not None and frames.exists() else f"frames: missing; {NO_FRAMES}")
     pipeline = run.spacy or DEFAULT_PIPELINE
     with _or_missing(f"spaCy pipeline {pipeline}"):
         pipeline_facts(pipeline)
-        print(f"spaCy pipeline {pipeline}: here")
+        print(f"spaCy pipeline {pipeline}: found")

@@ -32,9 +32,14 @@ def add_parsers(commands) -> None:
         commands, "fetch", "download a model and GLUE tasks, and check them", "fetch --task rte", fetch
     )
     fetching.add_argument("--task", action="append", help="repeatable (default: all seven tasks)")
-    fetching.add_argument("--output", type=path, metavar="DIR", help="write the tasks as a GLUE folder; no model")
     fetching.add_argument(
-        "--digests", type=path, metavar="FILE", help="write the digests of the model's files as JSON; no tasks"
+        "--output", type=path, metavar="DIR", help="write the tasks as a GLUE folder, without fetching a model"
+    )
+    fetching.add_argument(
+        "--digests",
+        type=path,
+        metavar="FILE",
+        help="write the digests of the model's files as JSON, without fetching tasks",
     )
     fetching.add_argument(
         "--watched",
@@ -92,7 +97,10 @@ def fetch(options: argparse.Namespace) -> None:
         UserError: If the model or data are not available, or are not read from `--watched`.
     """
     if options.output and options.digests:
-        raise UserError("--output writes data and --digests is about the model: give one of the two at a time")
+        raise UserError(
+            "--output and --digests cannot be combined, because one writes data and the other describes the model: "
+            "run fetch once for each"
+        )
     if options.watched and not (options.output or options.digests):
         raise UserError("--watched has no effect without --output or --digests: leave it out")
     if options.output:

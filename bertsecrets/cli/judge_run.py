@@ -28,8 +28,8 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = SELE
     parser.add_argument(
         "--task",
         action="append",
-        help="repeatable; claims about the bare encoder belong to every task; `all` for those and claims across tasks "
-        "only (default: all tasks with data)",
+        help="judge claims on this task, including those about the bare encoder; repeatable. `all` selects only claims "
+        "about the bare encoder and claims across tasks (default: all tasks with data)",
     )
     parser.add_argument(
         "--claim",
@@ -93,7 +93,10 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
         session.check_model()
     of_model = [case for case in chosen if session.applies_to(case)]
     if chosen and not of_model:
-        raise UserError(f"{chosen[0]} is about {' and '.join(chosen[0].claim.architectures)}: name one with --model")
+        raise UserError(
+            f"{chosen[0]} applies only to {' and '.join(chosen[0].claim.architectures)}: choose such a model with "
+            "--model"
+        )
     of_model = joined(session, of_model, tasks)
     problems = {
         name: session.resources.rows.missing(name) for name in {case.task for case in chosen if reads_rows(case)}

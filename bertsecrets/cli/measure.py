@@ -50,8 +50,8 @@ def add_parsers(commands) -> None:
     parser.add_argument(
         "--heads",
         metavar="SETS",
-        help="for head-ablation: the sets to disable, counted from 1, such as 1.2 1.2+7.6 5 (a layer) all pairs:5 "
-        "nested:1.2,7.6",
+        help="for head-ablation: the sets of heads to disable, numbered from 1, such as 1.2, 1.2+7.6, 5 (a whole "
+        "layer), all, pairs:5 or nested:1.2,7.6; separate several sets with spaces",
     )
     parser.add_argument(
         "--option",
@@ -79,7 +79,9 @@ def measure(options: argparse.Namespace) -> None:
     given = _given(options)
     if options.measure == ALL:
         if options.save is None or options.json is not None:
-            raise UserError("measure all needs --save DIR and cannot write --json: name a single measure for that")
+            raise UserError(
+                "measure all needs --save DIR and does not support --json: to write JSON, name a single measure"
+            )
         if given:
             raise UserError(f"option {next(iter(given))} is for a single measure, not for all: leave it out")
         measures = [get_measure(name) for name in measure_names()]

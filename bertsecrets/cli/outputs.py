@@ -57,7 +57,7 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
         "--eval-results",
         type=path,
         metavar="DIR",
-        help="write the scores of table 1 as .eval_results of a model repository on the hub",
+        help="write the table 1 scores as .eval_results files for a model repository on the hub",
     )
     group.add_argument("--examples", **EXAMPLES)
 

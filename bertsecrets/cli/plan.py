@@ -159,7 +159,7 @@ def _print_decided(
         "the model is as published; jobs that several claims share count for the first of them"
     )
     if unknown:
-        print(f"{unknown} claims take an unknown time: this store has no record of such a job yet")
+        print(f"time unknown for {unknown} of {len(prospects)} claims: this store has no record of such a job yet")
 
 
 def _print_script(session: "Session", estimates: Sequence["JobEstimate"], *, slurm: bool) -> None:
@@ -219,14 +219,18 @@ def _print_plan(session: "Session", estimates: Sequence["JobEstimate"], facts: M
         print(
             f"disk: {in_bytes(taken['full'])}, or {in_bytes(taken['none'])} with --keep-checkpoints none; "
             f"{in_bytes(disk['free_bytes'])} free in {session.store.root}"
-            + (", too little: give fewer tasks or claims, or another --store" if too_little else "")
+            + (", which is not enough: select fewer tasks or claims, or choose another --store" if too_little else "")
         )
 
 
 def _totals_line(facts: Mapping[str, Any]) -> str:
     totals, at_once = facts["totals"], facts["jobs_at_a_time"]
     seconds, budget = totals["seconds"], facts["budget_seconds"]
-    seeds = f"; {in_time(budget)} are enough for {len(facts['seeds'])} of at most 5 seeds" if budget and seconds else ""
+    seeds = (
+        f"; a budget of {in_time(budget)} is enough for {len(facts['seeds'])} of at most 5 seeds"
+        if budget and seconds
+        else ""
+    )
     parallel = f", about {in_time(seconds / at_once)} with --jobs {at_once}" if seconds and at_once > 1 else ""
     return (
         f"{totals['jobs']} jobs, {totals['trainings']} of them trainings, on {facts['device']}: "
@@ -249,7 +253,7 @@ def run(options: argparse.Namespace) -> int:
     chosen, tasks = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
     if options.gpus is not None and options.ray is None:
-        raise UserError("--gpus is for --ray: a job of this machine uses its --device")
+        raise UserError("--gpus requires --ray: local jobs use --device")
     if options.ray is not None:
         check_ray(options.gpus)
     session, judged = open_session(given, chosen, tasks)

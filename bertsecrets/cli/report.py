@@ -27,7 +27,7 @@ def add_parsers(commands) -> None:
     parser = add_command(
         commands,
         "report",
-        "judge claims; print a table of verdicts; write a page",
+        "judge claims, print a table of verdicts and, if requested, write an HTML page",
         "report --model minilm --task rte --glue ./glue_data --html report.html",
         report,
     )
@@ -45,7 +45,7 @@ def add_parsers(commands) -> None:
         "--measurements",
         type=path,
         metavar="DIR",
-        help="judge the measurements that `measure --save` saved in this folder; measure nothing",
+        help="judge measurements saved in this folder by `measure --save`, without measuring anything",
     )
     only = "with --measurements: use only this {} and, if given, this --task; repeatable"
     saved.add_argument(
@@ -110,8 +110,8 @@ def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
     run.cases = [case for case in run.cases if str(case) not in slow]
     run.asked = [case for case in run.asked if str(case) not in slow]
     print(
-        f"{len(slow)} claims left out to save time ({ids}): they disable heads and layers, prune, or go beyond the "
-        f"paper; --grid-limit {options.limit} includes them, --claim G judges those of family G"
+        f"{len(slow)} claims left out to save time ({ids}), because they disable heads and layers, prune, or go beyond "
+        f"the paper: use --grid-limit {options.limit} to include them, or --claim G to judge those of family G"
     )
 
 

@@ -184,21 +184,23 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     try:
         data = from_json(read_bytes(path, LIMIT))
     except ValueError as error:
-        raise UserError(f"{path} is not valid JSON ({excerpt(error, 100)}): name a file of report --json") from error
+        raise UserError(
+            f"{path} is not valid JSON ({excerpt(error, 100)}): give a file written by bertsecrets report --json"
+        ) from error
     if isinstance(data, dict) and "bertsecrets" in data:  # written by pytest-benchmark
         data = data["bertsecrets"]
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise UserError(f"{path} has no verdicts: name a file that bertsecrets report --json wrote")
+        raise UserError(f"{path} has no verdicts: give a file written by bertsecrets report --json")
     version = data.get("format_version")
     if not isinstance(version, str) or version.partition(".")[0] not in READS:
         raise UserError(
-            f"{path} is in version {excerpt(version, 40)} of the format, and this bertsecrets reads versions "
-            f"{' and '.join(READS)}: compare files that the same version wrote"
+            f"{path} uses version {excerpt(version, 40)} of the format, but this version of bertsecrets reads only "
+            f"versions {' and '.join(READS)}: compare files written by the same version"
         )
     try:
         run = VerdictsFile.model_validate_json(to_json(data), strict=True)
     except ValidationError as error:
-        raise UserError(f"{path}: {first_problem(error)}: name a file that bertsecrets report --json wrote") from error
+        raise UserError(f"{path}: {first_problem(error)}: give a file written by bertsecrets report --json") from error
     ids = [verdict.id for verdict in run.verdicts]
     if len(set(ids)) < len(ids):
         [(duplicate, _)] = Counter(ids).most_common(1)

@@ -198,12 +198,13 @@ def _mismatch(part: Part, other: Part) -> str:
     sides = (part, other)
     if part.data != other.data or part.examples != other.examples:
         limits = " and ".join("all rows" if side.limit is None else f"limit {side.limit}" for side in sides)
-        return f"not the same examples ({part.examples} and {other.examples}; {limits}): use the same rows and limits"
+        examples = f"{part.examples} and {other.examples}; {limits}"
+        return f"measured on different examples ({examples}): use the same rows and limits"
     if part.train_limit != other.train_limit:
         limits = " and ".join(str(side.train_limit or "all rows") for side in sides)
         return f"trained on different numbers of rows ({limits}): use the same --train-limit"
     if changed := [name for name in part.settings if part.settings[name] != other.settings.get(name)]:
-        return f"measured with another {', '.join(changed)}: measure or pin it again"
+        return f"measured with different settings ({', '.join(changed)}): measure or pin it again"
     pairs = [(values, other.quantities[name]) for name, values in part.quantities.items() if name in other.quantities]
     if not pairs:
         return "no quantities in common: measure or pin again"
@@ -212,7 +213,7 @@ def _mismatch(part: Part, other: Part) -> str:
             shapes = " and ".join(" x ".join(map(str, values.mean.shape)) for values in (before, after))
             return f"different numbers of layers or heads: {shapes}"
     if len(part.seeds) + len(other.seeds) == 2 and not all(before.by_seed and after.by_seed for before, after in pairs):
-        return "one seed on each side, and no examples: measure more seeds"
+        return "only one seed on each side, and no per-example data: measure more seeds"
     return ""
 
 

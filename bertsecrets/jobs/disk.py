@@ -56,8 +56,8 @@ class Disk:
         drop = keep != "none" and self.peak("none") <= self.free
         advice = f"--keep-checkpoints none ({in_bytes(self.peak('none'))})" if drop else "fewer tasks or claims"
         return (
-            f"{self._checkpoints} would take {in_bytes(self.peak(keep))}, and {in_bytes(self.free)} are free in {store}"
-            f": give {advice} or another --store"
+            f"{self._checkpoints} would take {in_bytes(self.peak(keep))}, but only {in_bytes(self.free)} is free in "
+            f"{store}: use {advice} or another --store"
         )
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError, first_line, from_extra
 from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import Outcome, carry_out, remaining, waits_for
+from bertsecrets.jobs.plan import JobResult, carry_out, remaining, waits_for
 from bertsecrets.jobs.prepare import planned
 from bertsecrets.jobs.scripts import with_absolute_paths
 from bertsecrets.jobs.worker import JobRunner
@@ -77,7 +77,7 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
         yield prepare
 
 
-def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
+def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[JobResult]:
     """Yield the outcomes of Ray tasks as they complete. Closing the generator cancels the rest."""
     request_of = {ref: request for request, ref in refs.items()}
     waiting = list(request_of)
@@ -90,7 +90,7 @@ def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
                 except ray.exceptions.RayError as error:  # lost more often than it is retried
                     request = request_of[ref]
                     lost = UserError(f"{request}: lost on the Ray cluster: {first_line(error)}")
-                    yield Outcome(request, error=lost)
+                    yield JobResult(request, error=lost)
     finally:
         for ref in waiting:
             with suppress(Exception):
@@ -99,13 +99,13 @@ def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
             ray.wait(waiting, num_returns=len(waiting), timeout=TIMEOUT)
 
 
-def _work(request: Request, options: RunOptions, marker: str, *before: Outcome) -> Outcome:
+def _work(request: Request, options: RunOptions, marker: str, *before: JobResult) -> JobResult:
     """Run a job on a machine in the cluster, unless its training job failed."""
     errors = (outcome.error for outcome in before if outcome.request.measure is None)
     error = next(filter(None, errors), None)
     if error is None and not Path(marker).exists():
         error = RunError(_no_store(Path(marker).parent))
-    return Outcome(request, error=error) if error is not None else _runner(options).run(request)
+    return JobResult(request, error=error) if error is not None else _runner(options).run(request)
 
 
 _runner = functools.cache(JobRunner)  # one per process: it reads the data once

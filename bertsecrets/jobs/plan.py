@@ -138,8 +138,8 @@ def _has_weights(session: Session, subject: Subject) -> bool:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The outcome of a job: whether it made a new result, the error if it failed, and the elapsed seconds."""
+class JobResult:
+    """The result of a job: whether it made a new result, the error if it failed, and the elapsed seconds."""
 
     request: Request
     made: bool = False
@@ -161,7 +161,7 @@ def perform(session: Session, job: Request) -> bool:
     return True
 
 
-def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, quiet: bool = False) -> None:
+def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult], *, quiet: bool = False) -> None:
     """Record the outcomes of a plan in a session.
 
     If the session does not keep weights, a subject's weights are dropped once all its jobs have succeeded.
@@ -185,7 +185,7 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, 
                     session.drop_weights([subject])
 
 
-def blocking_error(job: Request, outcomes: Mapping[Request, Outcome]) -> Exception | None:
+def blocking_error(job: Request, outcomes: Mapping[Request, JobResult]) -> Exception | None:
     """Return the error that blocks a job, if any: one that ends the run, or the error of its training job."""
     fatal = (outcome.error for outcome in outcomes.values() if isinstance(outcome.error, RunError))
     trained = outcomes.get(job.training) if job.training is not None else None

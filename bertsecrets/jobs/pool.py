@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.plan import Outcome, Plan, blocking_error, waits_for
+from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, waits_for
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
@@ -20,7 +20,7 @@ CLEANUP = 30.0  # seconds for a worker to clean up after an interruption
 SPAWN = multiprocessing.get_context("spawn")  # forking a process with threads may hang
 
 
-def run_local(plan: Plan, options: RunOptions, *, jobs: int) -> Generator[Outcome]:
+def run_local(plan: Plan, options: RunOptions, *, jobs: int) -> Generator[JobResult]:
     """Run all jobs of a plan in at most `jobs` worker processes, and yield their outcomes.
 
     If a training job fails, only the measurements of its checkpoint fail. A job whose worker is killed is retried once.
@@ -52,19 +52,19 @@ class _Pool:
     options: RunOptions
     jobs: int
     workers: list[_Worker] = field(default_factory=list)
-    outcomes: dict[Request, Outcome] = field(default_factory=dict)
+    outcomes: dict[Request, JobResult] = field(default_factory=dict)
     kills: Counter[Request] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.waiting = list(self.plan)
 
-    def begin(self) -> Iterator[Outcome]:
+    def begin(self) -> Iterator[JobResult]:
         """Assign a ready job to every free worker, and yield the outcomes of jobs that can no longer run."""
         for request in list(self.waiting):
             error = blocking_error(request, self.outcomes)
             if error is not None:
                 self.waiting.remove(request)
-                yield Outcome(request, error=error)
+                yield JobResult(request, error=error)
             elif all(other in self.outcomes for other in waits_for(self.plan, request)):
                 worker = next((idle for idle in self.workers if idle.request is None), None)
                 if worker is None and len(self.workers) < self.jobs:
@@ -75,7 +75,7 @@ class _Pool:
                     with suppress(OSError):  # the idle worker was killed; `wait` notices
                         worker.connection.send(request)
 
-    def wait(self) -> Iterator[Outcome]:
+    def wait(self) -> Iterator[JobResult]:
         """Wait until a job or a worker finishes, and yield the outcomes."""
         busy = [worker for worker in self.workers if worker.request is not None]
         ready = wait([worker.connection for worker in busy]) if busy else []
@@ -87,7 +87,7 @@ class _Pool:
                 except (EOFError, OSError):
                     yield from self._lost(worker, request)
 
-    def _lost(self, worker: _Worker, request: Request) -> Iterator[Outcome]:
+    def _lost(self, worker: _Worker, request: Request) -> Iterator[JobResult]:
         """Retry once a job whose worker was killed."""
         worker.process.join()
         self.workers.remove(worker)
@@ -100,7 +100,7 @@ class _Pool:
         code = worker.process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         advice = "if memory ran out, give a lower --jobs"
-        yield Outcome(request, error=UserError(f"{request}: its worker was killed {ATTEMPTS} times, {how}: {advice}"))
+        yield JobResult(request, error=UserError(f"{request}: its worker was killed {ATTEMPTS} times, {how}: {advice}"))
 
     def _start(self) -> _Worker:
         here, there = SPAWN.Pipe()

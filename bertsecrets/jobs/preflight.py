@@ -122,7 +122,8 @@ def model_facts(ref: ModelRef, cut: int, rows: Split | None) -> Iterator[str]:
         yield f"{shape[0]} layers x {shape[1]} heads"
     yield f"vocabulary of {len(tokenizer)}"
     longest = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or 10**9)
-    yield f"examples cut at {min(cut, longest)} of {longest if longest < 10**9 else 'any number of'} tokens"
+    most = longest if longest < 10**9 else "unlimited"
+    yield f"examples truncated to {min(cut, longest)} tokens (model maximum: {most})"
     if rows is None or tokenizer.unk_token_id is None:
         return
     texts = [*rows.sentence1, *(rows.sentence2 or [])]

@@ -9,7 +9,7 @@ import torch
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import Outcome, Plan, blocking_error, by_subject, carry_out, plan_for, remaining, states
+from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, carry_out, plan_for, remaining, states
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.models.memory import available_bytes
@@ -86,11 +86,11 @@ def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: in
     return max((count for count in range(1, jobs + 1) if sum(largest[:count]) <= free), default=1)
 
 
-def _run_here(plan: Plan, runner: JobRunner) -> Generator[Outcome]:
-    outcomes: dict[Request, Outcome] = {}
+def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
+    outcomes: dict[Request, JobResult] = {}
     for job in plan:
         error = blocking_error(job, outcomes)
-        outcomes[job] = runner.run(job) if error is None else Outcome(job, error=error)
+        outcomes[job] = runner.run(job) if error is None else JobResult(job, error=error)
         yield outcomes[job]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bertsecrets.progress import IN_LOGS, SWITCH, hidden, log
 
 if TYPE_CHECKING:
-    from bertsecrets.jobs.plan import Outcome
+    from bertsecrets.jobs.plan import JobResult
     from bertsecrets.options import RunOptions
     from bertsecrets.types import Request
 
@@ -46,9 +46,9 @@ class JobRunner:
         self.options = options
         self.session = session
 
-    def run(self, request: "Request") -> "Outcome":
+    def run(self, request: "Request") -> "JobResult":
         """Run a job and return its outcome, including any error."""
-        from bertsecrets.jobs.plan import Outcome, perform
+        from bertsecrets.jobs.plan import JobResult, perform
         from bertsecrets.session import Session
 
         began = time.monotonic()
@@ -57,7 +57,7 @@ class JobRunner:
             made, error = perform(self.session, request), None
         except Exception as raised:
             made, error = False, portable(raised)
-        return Outcome(request, made, error, time.monotonic() - began)
+        return JobResult(request, made, error, time.monotonic() - began)
 
 
 def portable(error: Exception) -> Exception:

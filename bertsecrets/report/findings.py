@@ -156,7 +156,11 @@ def comparison_line(comparison: Comparison) -> str:
     rate = f"at a false discovery rate of {100 * comparison.rate:.3g} % over all heads and measures"
     if drifted:
         alone = any(measure.counted == "examples" and measure.differences for measure in drifted)
-        only = "; about these checkpoints only: other seeds of the same model may differ as much" if alone else ""
+        only = (
+            "; this applies to these checkpoints only, since other seeds of the same model may differ as much"
+            if alone
+            else ""
+        )
         return f"drift: {len(drifted)} of {count} ({', '.join(str(of.wanted) for of in drifted)}), {rate}{only}"
     if all(measure.equal for measure in compared):
         return f"no drift: {count} exactly equal"

@@ -37,7 +37,7 @@ SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
     "J": "Open questions beyond the paper",
 }
 MADE_UP = "the sentence pairs are synthetic: these verdicts show that the suite works and say nothing about the paper"
-NEXT = "next, your model on GLUE's RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
+NEXT = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
 BRIEF = {  # parts of reasons of inconclusive verdicts -> at most eight words
     "a figure is reproduced only after": "a figure is reproduced only after all seeds",

@@ -131,9 +131,9 @@ def test_explain_prints_all_fields_of_a_claim(capsys):
 def test_doctor_lists_what_is_available_and_what_is_missing(capsys, shared, tiny_glue, tiny_bert):
     out = run(capsys, "doctor", *shared)
     words = len(AutoTokenizer.from_pretrained(tiny_bert))
-    assert f"model {tiny_bert}: here, 3 layers x 4 heads, vocabulary of {words}, " in out
-    assert "examples cut at 128 of 256 tokens, 0.0% [UNK] in 24 rows of RTE" in out
-    assert "GLUE RTE: here" in out
+    assert f"model {tiny_bert}: found, 3 layers x 4 heads, vocabulary of {words}, " in out
+    assert "examples truncated to 128 tokens (model maximum: 256), 0.0% [UNK] in 24 rows of RTE" in out
+    assert "GLUE RTE: found" in out
     assert "GLUE MRPC: missing; no MRPC/train.tsv" in out
     for word in ("torch", "device: CPU", "memory:", "stored checkpoints:", "extra dvc:", "extra ray:"):
         assert word in out
@@ -148,10 +148,10 @@ def test_doctor_lists_an_extra_as_missing_unless_it_is_complete(capsys, monkeypa
 def test_doctor_lists_the_measures_that_apply_to_a_model_and_why_others_do_not(capsys, shared, tmp_path):
     out = run(capsys, "doctor", *shared)
     assert {line for line in out.splitlines() if line.startswith("measure ")} == {
-        f"measure {name}: possible" for name in measure_names() if get_measure(name).reads_model
+        f"measure {name}: supported" for name in measure_names() if get_measure(name).reads_model
     }
     out = run(capsys, "doctor", *shared, "--model", save_family("longformer", tmp_path / "longformer"))
-    assert "measure scores: possible" in out
+    assert "measure scores: supported" in out
     why = "a token attends to a window and to a few global tokens only"
     assert f"measure patterns: not applicable; the attention of Longformer cannot be read: {why}" in out
     assert (
@@ -179,7 +179,7 @@ def test_doctor_reports_what_is_missing_and_continues(capsys, monkeypatch, share
     assert f"\n{line}" in out
     assert f"\nspaCy pipeline en_core_web_sm: missing; {pipeline}" in out
     assert "extra spacy:" in out
-    assert "GLUE RTE: here" in out
+    assert "GLUE RTE: found" in out
 
 
 def test_doctor_works_without_any_data(capsys, tmp_path):

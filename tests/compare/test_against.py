@@ -88,4 +88,4 @@ def test_bad_input_ends_with_one_line_and_exit_code_2(judged, model, pin, rest, 
     code, output = judged("--model", model, "--against", tmp_path / "gone.yaml", *rest)
     assert (code, "cannot read the pin" in output) == (2, True), output
     code, output = judged("--model", model, "--against", pin, "--limit", 12, "--seeds", 2, *rest)
-    assert (code, "not the same examples (24 and 12; all rows and limit 12)" in output) == (2, True), output
+    assert (code, "measured on different examples (24 and 12; all rows and limit 12)" in output) == (2, True), output

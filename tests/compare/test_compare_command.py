@@ -119,7 +119,7 @@ def test_models_are_compared_with_a_pin(capsys, pinned, models, rest):
     said = run(capsys, "compare", pinned, models[1], *rest, code=1)
     assert "(3 seeds against 1 seed, 24 examples; sd: standard deviations over seeds)" in said
     line = told(capsys, "compare", pinned, models[2], "--seeds", "2", "--limit", "12", *rest)
-    assert "not the same examples (24 and 12; all rows and limit 12)" in line
+    assert "measured on different examples (24 and 12; all rows and limit 12)" in line
 
 
 def test_a_pin_is_replaced_only_for_a_new_reason(pin, pinned, tmp_path):

@@ -55,9 +55,9 @@ def test_a_family_of_an_installed_package_is_trained_and_measured(package, model
         return json.loads(file.read_text())["values"]
 
     out = command("doctor")
-    answers = dict(re.findall(r"^measure ([a-z-]+): (possible|not applicable)", out, re.M))
+    answers = dict(re.findall(r"^measure ([a-z-]+): (supported|not applicable)", out, re.M))
     assert {"scores", "attention-change", "patterns", "head-ablation", "weight-pruning", "anisotropy"} <= answers.keys()
-    assert {name for name, answer in answers.items() if answer != "possible"} == set(), out
+    assert {name for name, answer in answers.items() if answer != "supported"} == set(), out
     scores, change, layers = map(values, ("scores", "attention-change", "layer-ablation"))
     assert np.shape(change["cosine"]) == (LAYERS, HEADS)
     assert layers["baseline"] == pytest.approx(scores["accuracy"])

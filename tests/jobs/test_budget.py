@@ -86,7 +86,7 @@ def test_a_plan_lists_as_many_seeds_as_the_budget_is_enough_for(capsys, shared, 
     options = ("plan", "--task", "rte", "--claim", "G1", *shared, "--seeds", "auto")
     assert json.loads(run(capsys, *options, "--budget", "9h", "--json"))["seeds"] == [1, 2, 3, 4, 5]
     assert json.loads(run(capsys, *options, "--budget", "0.001s", "--json"))["seeds"] == [1]
-    assert "9 h 0 min are enough for 5 of at most 5 seeds" in run(capsys, *options, "--budget", "9h")
+    assert "a budget of 9 h 0 min is enough for 5 of at most 5 seeds" in run(capsys, *options, "--budget", "9h")
     unknown = (*options, "--store", tmp_path / "empty", "--budget", "9h", "--json")
     assert json.loads(run(capsys, *unknown))["seeds"] == [1]
 

@@ -31,9 +31,9 @@ def test_dropped_weights_take_disk_only_until_everything_is_measured():
     ("keep", "free", "says"),
     [
         ("full", 4 * GB, None),
-        ("full", 1 * GB, "7 checkpoints would take 3.1 GB, and 1 GB are free in runs: give --keep-checkpoints none"),
-        ("full", 1 * MB, "give fewer tasks or claims or another --store"),
-        ("none", 1 * MB, "give fewer tasks or claims or another --store"),
+        ("full", 1 * GB, "7 checkpoints would take 3.1 GB, but only 1 GB is free in runs: use --keep-checkpoints none"),
+        ("full", 1 * MB, "use fewer tasks or claims or another --store"),
+        ("none", 1 * MB, "use fewer tasks or claims or another --store"),
     ],
 )
 def test_a_run_that_does_not_fit_is_refused_with_advice(keep, free, says):
@@ -51,7 +51,7 @@ def test_nothing_is_trained_where_it_does_not_fit(capsys, shared, tmp_path, full
     words = ["--claim", "C1", "--task", "rte"] if command[0] != "measure" else ["--task", "rte"]
     line = told(capsys, *command, *shared, "--store", tmp_path / "new", *words)
     assert line.startswith("bertsecrets: 1 checkpoint would take ")
-    assert f"and 1 kB are free in {tmp_path / 'new'}: give fewer tasks or claims or another --store" in line
+    assert f"but only 1 kB is free in {tmp_path / 'new'}: use fewer tasks or claims or another --store" in line
     assert not list(tmp_path.glob("new/checkpoints/*"))
 
 
@@ -65,7 +65,7 @@ def test_a_measurement_announces_its_checkpoint_unless_it_is_stored(capsys, shar
 
 def test_a_plan_that_does_not_fit_on_the_disk_says_so(capsys, shared, tmp_path, full_disk):
     last = run(capsys, "plan", *shared, "--store", tmp_path, *FEW).splitlines()[-1]
-    assert last.endswith(f"1 kB free in {tmp_path}, too little: give fewer tasks or claims, or another --store")
+    assert f"1 kB free in {tmp_path}, which is not enough: " in last
 
 
 def test_a_plan_shows_the_disk_space_for_each_retention_setting(capsys, shared, tmp_path):

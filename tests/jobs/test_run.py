@@ -21,7 +21,7 @@ from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.jobs import pool
 from bertsecrets.jobs import prepare as preparing
-from bertsecrets.jobs.plan import Outcome, plan_for
+from bertsecrets.jobs.plan import JobResult, plan_for
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.prepare import fitting, with_share
 from bertsecrets.jobs.worker import serve
@@ -108,7 +108,7 @@ def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs
         (["--jobs", "-3"], "--jobs -3 is out of range"),
         (["--jobs", "2", "--claim", "Z9"], "unknown claim"),
         (["--jobs", "2", "--task", "rtee"], "unknown task"),
-        (["--gpus", "1"], "--gpus is for --ray"),
+        (["--gpus", "1"], "--gpus requires --ray: local jobs use --device"),
     ],
 )
 def test_an_impossible_run_is_refused_in_one_line(capsys, shared, words, says):
@@ -132,7 +132,7 @@ def serve_by_seed(connection, options):
         first = log.read_text().splitlines().count(str(job)) == 1
         if job.subject.seed == 66 or (job.subject.seed == 67 and first):
             os.kill(os.getpid(), signal.SIGKILL)
-        connection.send(Outcome(job, True, errors.get(job.subject.seed), 1.0))
+        connection.send(JobResult(job, True, errors.get(job.subject.seed), 1.0))
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_an_error_that_concerns_every_job_ends_the_run(done):
 
 
 def serve_failures(connection, options):
-    connection.send(Outcome(connection.recv(), error=UserError("training diverged")))
+    connection.send(JobResult(connection.recv(), error=UserError("training diverged")))
 
 
 def test_a_failed_measurement_is_not_measured_and_the_others_are_judged(

@@ -156,7 +156,10 @@ def annotate(options: argparse.Namespace) -> None:
     if agreed := set_agreement(maps):
         print(agreed)
     if options.html:
-        print(f"{options.html}: open it in a browser, label, download, and replace {options.folder}/annotations.tsv")
+        print(
+            f"{options.html}: open it in a browser, label the maps, download the labels, and replace "
+            f"{options.folder}/annotations.tsv with the downloaded file"
+        )
 
 
 def _draw(options: argparse.Namespace) -> None:
