@@ -75,15 +75,14 @@ def band(
         return expect.value - least, expect.value + least
     assert figure.published is not None
     spread, doubt = (observed and observed.spread) or cited_spread(case), figure.doubt
-    seedless = spread is None and case.claim.seedless  # evaluated last, because it imports the measure
-    if spread is None and not seedless and doubt is None:
+    if spread is None and doubt is None and not case.claim.seedless:  # the last, because it imports the measure
         return None
     parts: list[tuple[float, float]] = [(published_error, np.inf)]  # standard errors with their degrees of freedom
     if observed is not None:
         parts.append((observed.sampling_error, np.inf))
     if doubt is not None:
         parts.append((doubt, figure.doubt_degrees))
-    if spread is not None and not seedless:
+    if spread is not None:
         own = 1 / observed.seeds if observed is not None else 0.0
         one_more = 0.0 if doubt is not None else 1.0  # whether the published figure counts as one more run
         least = observed.interaction if observed is not None and expect.sampling == "score" else 0.0

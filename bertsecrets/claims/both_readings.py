@@ -29,11 +29,6 @@ def under_readings(case: Case) -> dict[str, Case]:
     return {reading: under(case, reading) for reading in READINGS}
 
 
-def reading_of(case: Case) -> str:
-    """Return the reading that a case is judged under; empty if it depends on none, or is judged under each."""
-    return str(case.claim.arguments.get(ARGUMENT, ""))
-
-
 def under(case: Case, reading: str) -> Case:
     """Return a case that is judged under only one reading."""
     arguments = {**case.claim.arguments, ARGUMENT: reading}

@@ -70,7 +70,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
     from scipy.special import ndtri, stdtrit  # scipy.stats would take five times as long to import
 
     finite = [abs(observed.value - limit) for limit in limits if np.isfinite(limit)]
-    if not observed.computable or not finite:
+    if not observed.computable:
         return "the number of seeds needed is unknown: the quantity cannot be computed on every resample"
     distance, share = max(min(finite), least - abs(observed.value)), (1 + confidence) / 2
     if distance <= 0:

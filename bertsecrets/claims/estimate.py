@@ -120,7 +120,8 @@ class Estimate:
         low = float(np.quantile(draws, tail, axis=0).min())
         scale = draws.std(0)
         off = np.divide(draws - parts, scale, out=np.zeros_like(draws), where=scale > 0)
-        near = parts - _reach(abs(off), FIRST * tail) * scale <= (parts + _reach(abs(off), FIRST * tail) * scale).min()
+        first = _reach(abs(off), FIRST * tail) * scale
+        near = parts - first <= (parts + first).min()
         high = float((parts + _reach(off[:, near], (1 - FIRST) * tail) * scale)[near].min())
         return (low, high) if turned > 0 else (-high, -low)
 

@@ -117,7 +117,7 @@ def _judge(
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         extreme=observed.extreme,
-        power=weighed.power if outcome == "inconclusive" else "",
+        power=weighed.power if weighed.outcome[0] == "inconclusive" else "",
         open=outcome == "inconclusive" and weighed.seeds_matter,
         p_against=against,
         p_for=in_favour,
@@ -305,7 +305,9 @@ class Weighed:
 
     @property
     def power(self) -> str:
-        """What would decide the claim, as text; empty if unknown."""
+        """What would decide the claim, as text; empty if unknown, or if it is not the interval that leaves it open."""
+        if self.case.figure.constant_answer or self.observed.fewest < FEWEST:
+            return ""
         if self.limits is None or not decidable(self.case, self.limits):
             return ""
         doubtful = self._nothing if self.expect.kind == "around" else self.limits

@@ -4,52 +4,18 @@ At 95 % confidence, up to one in twenty true claims deviates by chance, so runs 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.schema import Claim, load_claims
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.formats import FAILURES, Outcome, OverTasksData, TogetherData
+from bertsecrets.formats import FAILURES, OverTasksData, TogetherData
 from bertsecrets.texts.published import SEVEN_TASKS
 from bertsecrets.texts.tasks import TASKS
 
 
-@dataclass(frozen=True)
-class MultipleTesting:
-    """Deviations of a run, corrected for multiple testing.
-
-    Args:
-        judged: Number of claims that were judged and could deviate.
-        rate: Error rate per claim, and false discovery rate after correction.
-        survive: Cases that still deviate after correction.
-        others: Cases that deviate only without correction.
-    """
-
-    judged: int
-    rate: float
-    survive: tuple[str, ...]
-    others: tuple[str, ...]
-
-    @property
-    def false_alarms(self) -> float:
-        """Upper bound on the expected number of false alarms if all claims are true."""
-        return self.judged * self.rate
-
-    @property
-    def data(self) -> TogetherData:
-        """The serializable data, for reports and other programs."""
-        return TogetherData(
-            judged=self.judged,
-            false_alarms=round(self.false_alarms, 2),
-            false_discovery_rate=round(self.rate, 6),
-            surviving=list(self.survive),
-            not_surviving=list(self.others),
-        )
-
-
-def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> MultipleTesting:
+def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> TogetherData:
     """Control the false discovery rate of the deviations of a run (Benjamini and Hochberg 1995).
 
     The procedure is valid under independence or positive dependence. The claims of a run share model, seeds and
@@ -66,68 +32,26 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Multiple
         for (verdict, _), p in zip(judged, adjusted, strict=True)
         if verdict.outcome in FAILURES
     ]
-    return MultipleTesting(
+    return TogetherData(
         judged=len(judged),
-        rate=rate,
-        survive=tuple(name for name, survives in failed if survives),
-        others=tuple(name for name, survives in failed if not survives),
+        false_alarms=round(len(judged) * rate, 2),
+        false_discovery_rate=round(rate, 6),
+        surviving=[name for name, survives in failed if survives],
+        not_surviving=[name for name, survives in failed if not survives],
     )
 
 
 # ---------------------------------------------------------------------- over tasks
 
 
-@dataclass(frozen=True)
-class OverTasks:
-    """The verdict on a claim about several tasks together, such as "on every task but QQP".
-
-    Args:
-        words: Tasks that the claim is about, as text.
-        tasks: Number of these tasks.
-        judged: Number of tasks on which the claim was judged.
-        holds: Lower confidence bound for the number of tasks on which it holds.
-        fails: Lower confidence bound for the number of tasks on which it fails.
-        p_for: Smallest error rate at which the claim would still be reproduced.
-        p_against: Smallest error rate at which the claim would still deviate.
-    """
-
-    claim: Claim
-    words: str
-    tasks: int
-    judged: int
-    holds: int
-    fails: int
-    outcome: Outcome
-    p_for: float
-    p_against: float
-
-    @property
-    def data(self) -> OverTasksData:
-        """The serializable data, for reports and other programs."""
-        return OverTasksData(
-            claim=self.claim.name,
-            speaks_of=self.words,
-            tasks=self.tasks,
-            judged=self.judged,
-            holds_on_at_least=self.holds,
-            fails_on_at_least=self.fails,
-            verdict=self.outcome,
-            p_for=self.p_for,
-            p_against=self.p_against,
-        )
-
-
-def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasks]:
+def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasksData]:
     """Return the verdicts on claims about several tasks together, if judged on at least two of them."""
-    results = []
-    for claim in dict.fromkeys(verdict.case.claim.name for verdict in verdicts):
-        wanted = next(verdict.case.claim for verdict in verdicts if verdict.case.claim.name == claim)
-        if wanted.over_tasks and (result := _over_tasks(wanted, verdicts, confidence)) is not None:
-            results.append(result)
-    return results
+    claims = {verdict.case.claim.name: verdict.case.claim for verdict in verdicts}
+    results = [_over_tasks(claim, verdicts, confidence) for claim in claims.values() if claim.over_tasks]
+    return [result for result in results if result is not None]
 
 
-def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) -> OverTasks | None:
+def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) -> OverTasksData | None:
     """Return the verdict on a claim over tasks; None if it was judged on fewer than two."""
     exception = next((other for other in load_claims() if other.name == f"{claim.name}-not"), None)
     names = {claim.name, exception.name if exception else claim.name}
@@ -141,14 +65,14 @@ def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) ->
     holds, fails = at_least(p_for), at_least(p_against)
     reproduced = float(holds[enough - 1]) if enough <= len(holds) else 1.0
     deviates = float(fails[tasks - enough]) if tasks - enough < len(fails) else 1.0
-    return OverTasks(
-        claim=claim,
-        words=_words(claim, exception),
+    return OverTasksData(
+        claim=claim.name,
+        speaks_of=_words(claim, exception),
         tasks=tasks,
         judged=len(p_for),
-        holds=int((holds <= rate).sum()),
-        fails=int((fails <= rate).sum()),
-        outcome="deviates" if deviates <= rate else "reproduced" if reproduced <= rate else "inconclusive",
+        holds_on_at_least=int((holds <= rate).sum()),
+        fails_on_at_least=int((fails <= rate).sum()),
+        verdict="deviates" if deviates <= rate else "reproduced" if reproduced <= rate else "inconclusive",
         p_for=reproduced,
         p_against=deviates,
     )

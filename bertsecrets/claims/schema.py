@@ -285,12 +285,12 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
         try:
             claims.append((line, Claim.model_validate(entry)))
         except ValidationError as error:
-            line = _line_of(entry_node, error.errors()[0]["loc"]) or line
+            line = _line_of(entry_node, error.errors()[0]["loc"])
             raise UserError(f"{file}, line {line}: {first_problem(error, Claim)}") from error
     return claims
 
 
-def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
+def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int:
     """Return the line of the deepest node on `path` that exists in the file."""
     line = node.start_mark.line + 1
     for step in path:
@@ -305,14 +305,9 @@ def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
     return line
 
 
-def cases(measure: str | None = None) -> list[Case]:
-    """Return all implemented cases, or only those of one measure."""
-    return [
-        case
-        for claim in load_claims()
-        if claim.implemented and measure in (None, claim.measure)
-        for case in claim.cases
-    ]
+def cases() -> list[Case]:
+    """Return all implemented cases."""
+    return [case for claim in load_claims() if claim.implemented for case in claim.cases]
 
 
 def find_cases(wanted: str) -> list[Case]:

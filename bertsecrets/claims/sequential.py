@@ -41,15 +41,14 @@ def judge_interim(
     learned = len(usable(by_seed).by_seed)
     last = learned >= ANALYSES[-1] or len(by_seed) >= MOST_SEEDS
     of_figure = case.claim.expect.kind == "around"
-    rate = 1 - interim_confidence(settings.confidence)
-    if of_figure:
-        rate = (1 - settings.confidence) * (1 if last else EARLY)
+    early = 1 if last else EARLY
+    rate = (1 - settings.confidence) * early if of_figure else 1 - interim_confidence(settings.confidence)
     verdict = judge(case, by_seed, settings.model_copy(update={"confidence": 1 - rate}), details=details)
     verdict = replace(verdict, open=verdict.open and not last)
     if verdict.interval is None or learned < ANALYSES[0]:
         return verdict
     if of_figure:
-        against = None if verdict.p_against is None else min(1.0, verdict.p_against / (1 if last else EARLY))
+        against = None if verdict.p_against is None else min(1.0, verdict.p_against / early)
     else:
         against = overall_p_value(verdict.p_against, settings.confidence)
     verdict = replace(

@@ -7,7 +7,6 @@ from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
-from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
@@ -163,8 +162,7 @@ class Verdict:
     @property
     def unit(self) -> str:
         """The unit of the claim, or that of its quantity."""
-        claim = self.case.claim
-        return claim.unit or (QUANTITIES[claim.quantity].unit if claim.quantity else "")
+        return self.case.unit
 
     @property
     def data(self) -> VerdictData:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertsecrets.claims.band import format_interval, format_number
-from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import from_extra
 from bertsecrets.lab.specifications import CHOICES, Curve, Specification
 from bertsecrets.report.tables import table
@@ -50,7 +49,7 @@ def draw_curve(curve: Curve) -> str:
 
         from bertsecrets.report.charts import INK, plain, rounded, svg
 
-    unit, expect = QUANTITIES[curve.case.claim.quantity or ""].unit, curve.case.claim.expect
+    unit, expect = curve.case.unit, curve.case.claim.expect
     nothing = float("nan")
     points, choices = [], []
     for place, each in enumerate(_ordered(curve)):

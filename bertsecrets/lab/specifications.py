@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.requirements import Bench, required_measurements
 from bertsecrets.claims.schema import Case, find_cases
 from bertsecrets.claims.verdict import Verdict
@@ -150,7 +149,7 @@ class Curve:
 
     def medians(self) -> dict[str, dict[str, float | None]]:
         """Return the median of the quantity for each option of each choice, over all other choices."""
-        names = self.specifications[0].combination if self.specifications else {}
+        names = self.specifications[0].combination
         return {
             name: {
                 CHOICES[name].way(alternative): _median(
@@ -168,7 +167,7 @@ class Curve:
             "claim": self.case.claim.id,
             "task": self.case.task,
             "statement": self.case.claim.statement,
-            "unit": QUANTITIES[self.case.claim.quantity or ""].unit,
+            "unit": self.case.unit,
             "published": self.case.figure.published,
             "specifications": len(self.specifications),
             "share_reproduced": self.share_holds,
@@ -200,7 +199,7 @@ def chosen_cases(names: Sequence[str] | None, task_name: str) -> list[Case]:
         if not cases:
             raise UserError(f"claim {name} has no specifications: give one of {', '.join(OF_CLAIMS)}")
         on_task = [case for case in cases if case.task == wanted]
-        chosen += on_task[:1]
+        chosen += on_task
         if names and not on_task:
             tasks = dict.fromkeys(case.task for case in cases)
             raise UserError(f"{name} is not about {wanted}: its tasks are {', '.join(tasks)}")

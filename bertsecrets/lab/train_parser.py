@@ -21,16 +21,14 @@ HELD_OUT = 0.1  # fraction of test sentences, the last in file order and so from
 WIDTH = 96  # of the shared token vectors
 BATCH_WORDS = 800
 DROPOUT = 0.15
+SEED = 1
 
 
-def train_pipeline(
-    treebank: Path, folder: Path, *, seed: int = 1, epochs: int = EPOCHS, sentences: int | None = None
-) -> dict[str, Any]:
+def train_pipeline(treebank: Path, folder: Path, *, epochs: int = EPOCHS) -> dict[str, Any]:
     """Train a tagger and a parser, write them to `folder` (for `--spacy FOLDER`), and return their accuracy.
 
     Args:
         treebank: Folder with NLTK's `treebank` and `dependency_treebank`, zipped or not.
-        sentences: Number of sentences to use, from the first. None for all.
 
     Returns:
         Accuracy on the held-out sentences, as in `meta.json`: `tag_acc`, `dep_uas`, `dep_las`, and precision, recall
@@ -42,15 +40,15 @@ def train_pipeline(
     spacy = spacy_module()
     if folder.exists():
         raise UserError(f"{folder} already exists: choose a new folder for the pipeline")
-    parsed = read_treebank(treebank)[:sentences]
+    parsed = read_treebank(treebank)
     if len(parsed) < 2:
         raise UserError(f"{treebank} has only one sentence: training and testing need at least 2")
     cut = min(len(parsed) - 1, round(len(parsed) * (1 - HELD_OUT)))
-    spacy.util.fix_random_seed(seed)
+    spacy.util.fix_random_seed(SEED)
     nlp = _blank(spacy)
     train = [(_example(nlp, sentence), _example(nlp, sentence, lower=True)) for sentence in parsed[:cut]]
     try:
-        _fit(nlp, train, epochs, seed)
+        _fit(nlp, train, epochs)
     except ValueError as error:
         raise UserError(f"spaCy cannot be trained on {treebank} ({first_line(error)}): fetch it again") from error
     scores = evaluate(nlp, parsed[cut:])
@@ -63,7 +61,7 @@ def train_pipeline(
             "sentences": cut,
             "held_out": len(parsed) - cut,
             "epochs": epochs,
-            "seed": seed,
+            "seed": SEED,
             "spacy": spacy.__version__,
             "treebank": digest([[p.words, p.tags, p.heads, p.labels] for p in parsed]),
         },
@@ -99,10 +97,10 @@ def _example(nlp: Any, sentence: Parsed, lower: bool = False) -> Any:
     return Example(nlp.make_doc(gold.text), gold)
 
 
-def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int, seed: int) -> None:
+def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int) -> None:
     from spacy.training.batchers import minibatch_by_words
 
-    order = random.Random(seed)
+    order = random.Random(SEED)
     optimizer = nlp.initialize(lambda: [example for both in train for example in both])
     for _ in range(epochs):
         order.shuffle(train)

@@ -35,8 +35,8 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
         model=model,
         settings=named,
         incomplete=note or None,
-        over_tasks={result.claim.name: result.data for result in over_tasks(verdicts, confidence)},
-        together=multiple_testing(verdicts, confidence).data,
+        over_tasks={result.claim: result for result in over_tasks(verdicts, confidence)},
+        together=multiple_testing(verdicts, confidence),
         verdicts=[verdict.data for verdict in verdicts],
     )
 
@@ -73,8 +73,8 @@ def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
         "claims": {str(v.case): {"observed": v.observed, "verdict": v.status} for v in verdicts},
-        "over_tasks": {result.claim.name: result.data.model_dump() for result in over_tasks(verdicts, confidence)},
-        "together": multiple_testing(verdicts, confidence).data.model_dump(),
+        "over_tasks": {result.claim: result.model_dump() for result in over_tasks(verdicts, confidence)},
+        "together": multiple_testing(verdicts, confidence).model_dump(),
     }
 
 

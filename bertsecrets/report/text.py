@@ -15,11 +15,11 @@ from bertsecrets.claims.band import (
     undecidable,
 )
 from bertsecrets.claims.both_readings import observed_text
-from bertsecrets.claims.multiplicity import MultipleTesting, OverTasks, multiple_testing, over_tasks
+from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import Judged, ends
-from bertsecrets.formats import FAILURES
+from bertsecrets.formats import FAILURES, OverTasksData, TogetherData
 from bertsecrets.report.outcomes import OUTCOMES, counted, label
 from bertsecrets.store.verdicts import KeptVerdict
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -275,24 +275,26 @@ def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
     return [MADE_UP, NEXT] if any(measurement.provenance.made_up_data for measurement in measured) else []
 
 
-def _over_tasks_line(result: OverTasks, confidence: float) -> str:
+def _over_tasks_line(result: OverTasksData, confidence: float) -> str:
     return (
-        f"{result.claim.name} on {result.words}: {result.outcome}; holds on at least {result.holds} of {result.judged} "
-        f"judged tasks, fails on at least {result.fails} ({_percent(confidence)} confidence)"
+        f"{result.claim} on {result.speaks_of}: {result.verdict}; holds on at least {result.holds_on_at_least} of "
+        f"{result.judged} judged tasks, fails on at least {result.fails_on_at_least} "
+        f"({_percent(confidence)} confidence)"
     )
 
 
-def _multiple_testing_lines(result: MultipleTesting) -> Iterator[str]:
+def _multiple_testing_lines(result: TogetherData) -> Iterator[str]:
     if not result.judged:
         return
-    claims = "1 claim" if result.judged == 1 else f"{result.judged} claims"
-    alarms = format_number(result.false_alarms)
-    yield f"expect up to {alarms} false alarms among {claims} judged at {_percent(1 - result.rate)} confidence"
-    if result.survive or result.others:
+    claims, rate = "1 claim" if result.judged == 1 else f"{result.judged} claims", result.false_discovery_rate
+    alarms = format_number(result.judged * rate)
+    yield f"expect up to {alarms} false alarms among {claims} judged at {_percent(1 - rate)} confidence"
+    if result.surviving or result.not_surviving:
         yield (
-            f"at a false discovery rate of {_percent(result.rate)}, {len(result.survive)} of "
-            f"{len(result.survive) + len(result.others)} deviations survive: {', '.join(result.survive) or 'none'}"
-            + (f"; not {', '.join(result.others)}" if result.others else "")
+            f"at a false discovery rate of {_percent(rate)}, {len(result.surviving)} of "
+            f"{len(result.surviving) + len(result.not_surviving)} deviations survive: "
+            f"{', '.join(result.surviving) or 'none'}"
+            + (f"; not {', '.join(result.not_surviving)}" if result.not_surviving else "")
         )
 
 

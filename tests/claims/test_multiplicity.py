@@ -23,23 +23,23 @@ def judged(name, against, favour=1.0, outcome=None):
 def test_a_run_says_how_many_claims_deviate_by_chance():
     verdicts = [judged(f"E1-{name}", 0.5) for name in TASKS] + [Verdict(of_id("C2-rte"), "inconclusive", "few")]
     testing = multiple_testing(verdicts, 0.95)
-    assert (testing.judged, testing.survive, testing.others) == (7, (), ())
+    assert (testing.judged, testing.surviving, testing.not_surviving) == (7, [], [])
     assert testing.false_alarms == pytest.approx(0.35)
 
 
 def test_deviations_survive_by_benjamini_and_hochberg():
     p_values = dict(zip(TASKS, (0.001, 0.014, 0.04, 0.3, 0.5, 0.7, 0.9), strict=True))
     testing = multiple_testing([judged(f"E1-{name}", p) for name, p in p_values.items()], 0.95)
-    assert testing.survive == ("E1-mrpc", "E1-stsb")  # .001 < .05 / 7 and .014 < .05 * 2 / 7
-    assert testing.others == ("E1-sst2",)  # .04 > .05 * 3 / 7
+    assert testing.surviving == ["E1-mrpc", "E1-stsb"]  # .001 < .05 / 7 and .014 < .05 * 2 / 7
+    assert testing.not_surviving == ["E1-sst2"]  # .04 > .05 * 3 / 7
     alone = multiple_testing([judged("E1-sst2", 0.04)], 0.95)
-    assert alone.survive == ("E1-sst2",)
+    assert alone.surviving == ["E1-sst2"]
 
 
 def test_a_deviation_counts_and_a_degenerate_model_does_not():
     verdicts = [judged("E1-rte", 0.001, outcome="deviates"), Verdict(of_id("E1-mrpc"), "degenerate", "constant")]
     testing = multiple_testing(verdicts, 0.95)
-    assert (testing.judged, testing.survive) == (1, ("E1-rte",))
+    assert (testing.judged, testing.surviving) == (1, ["E1-rte"])
     assert multiple_testing(verdicts[1:], 0.95).judged == 0
 
 
@@ -47,8 +47,10 @@ def test_runs_of_true_claims_hardly_ever_have_a_survivor():
     rng = np.random.default_rng(2)
     runs = [multiple_testing([judged(f"E1-{name}", p) for name, p in zip(TASKS, ps, strict=True)], 0.95)
             for ps in rng.uniform(size=(400, 7))]  # fmt: skip
-    assert np.mean([bool(run.survive) for run in runs]) == pytest.approx(0.05, abs=0.03)
-    assert np.mean([len(run.survive) + len(run.others) for run in runs]) == pytest.approx(runs[0].false_alarms, abs=0.1)
+    assert np.mean([bool(run.surviving) for run in runs]) == pytest.approx(0.05, abs=0.03)
+    assert np.mean([len(run.surviving) + len(run.not_surviving) for run in runs]) == pytest.approx(
+        runs[0].false_alarms, abs=0.1
+    )
 
 
 # ---------------------------------------------------------------------- over tasks
@@ -81,17 +83,22 @@ def over(name, p_against, p_for, tasks=TASKS):
 
 def test_a_claim_about_all_tasks_holds_only_if_it_holds_on_each():
     (verdict,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.04])
-    assert (verdict.outcome, verdict.holds, verdict.fails, verdict.words) == ("reproduced", 7, 0, "every task")
+    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least, verdict.speaks_of) == (
+        "reproduced",
+        7,
+        0,
+        "every task",
+    )
     assert (verdict.p_for, verdict.p_against) == (pytest.approx(0.04), 1)
     (verdict,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.06])
-    assert (verdict.outcome, verdict.holds) == ("inconclusive", 6)
+    assert (verdict.verdict, verdict.holds_on_at_least) == ("inconclusive", 6)
 
 
 def test_one_task_that_fails_refutes_it_if_it_is_sure_enough_for_so_many():
     (verdict,) = over(("E1", ""), [0.03, *[1] * 6], [1, *[0.001] * 6])
-    assert (verdict.outcome, verdict.holds, verdict.fails) == ("inconclusive", 6, 0)
+    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least) == ("inconclusive", 6, 0)
     (verdict,) = over(("E1", ""), [0.007, *[1] * 6], [1, *[0.001] * 6])
-    assert (verdict.outcome, verdict.holds, verdict.fails, verdict.p_against) == (
+    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least, verdict.p_against) == (
         "deviates",
         6,
         1,
@@ -101,27 +108,27 @@ def test_one_task_that_fails_refutes_it_if_it_is_sure_enough_for_so_many():
 
 def test_tasks_that_were_not_judged_leave_it_open():
     (verdict,) = over(("E1", ""), [1] * 4, [0.001] * 4)
-    assert (verdict.outcome, verdict.tasks, verdict.judged, verdict.holds) == ("inconclusive", 7, 4, 4)
+    assert (verdict.verdict, verdict.tasks, verdict.judged, verdict.holds_on_at_least) == ("inconclusive", 7, 4, 4)
     assert verdict.p_for == 1
 
 
 def test_most_tasks_are_more_than_half_of_all():
     (verdict,) = over(("A4", "-half"), [1] * 7, [0.001] * 4 + [1] * 3)
-    assert (verdict.outcome, verdict.holds, verdict.words) == ("reproduced", 4, "most tasks")
+    assert (verdict.verdict, verdict.holds_on_at_least, verdict.speaks_of) == ("reproduced", 4, "most tasks")
     (verdict,) = over(("A4", "-half"), [0.001] * 3 + [1] * 4, [1] * 3 + [0.001] * 3 + [0.2])
-    assert (verdict.outcome, verdict.holds, verdict.fails) == ("inconclusive", 3, 3)
+    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least) == ("inconclusive", 3, 3)
     (verdict,) = over(("A4", "-half"), [0.001] * 4, [1] * 4)
-    assert (verdict.outcome, verdict.fails) == ("deviates", 4)
+    assert (verdict.verdict, verdict.fails_on_at_least) == ("deviates", 4)
 
 
 def test_the_exception_is_judged_too():
     verdicts = [judged(f"C1-{name}", 1, 0.001) for name in TASKS if name != "qqp"]
     (verdict,) = over_tasks(verdicts, 0.95)
-    assert (verdict.outcome, verdict.words, verdict.judged) == ("inconclusive", "every task but QQP", 6)
+    assert (verdict.verdict, verdict.speaks_of, verdict.judged) == ("inconclusive", "every task but QQP", 6)
     (verdict,) = over_tasks([*verdicts, judged("C1-qqp-not", 1, 0.001)], 0.95)
-    assert (verdict.outcome, verdict.holds) == ("reproduced", 7)
+    assert (verdict.verdict, verdict.holds_on_at_least) == ("reproduced", 7)
     (verdict,) = over_tasks([*verdicts, judged("C1-qqp-not", 0.001)], 0.95)
-    assert (verdict.outcome, verdict.holds, verdict.fails) == ("deviates", 6, 1)
+    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least) == ("deviates", 6, 1)
 
 
 def test_one_task_is_no_verdict_over_tasks():

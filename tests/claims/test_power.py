@@ -1,6 +1,7 @@
 """The number of seeds or examples that decide a claim, compared with manual computation and simulation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,3 +93,12 @@ def test_a_verdict_states_its_power_only_if_undecided():
     assert verdict.outcome == "inconclusive"
     assert verdict.power == verdict.as_json()["power"]
     assert "would be needed to decide this, instead of 1000" in verdict.power
+
+
+def test_no_number_of_seeds_is_given_if_seeds_cannot_decide():
+    target = [1, 0] * 10
+    few = [scored([1 - label for label in target[:n]] + target[n:], target) for n in (7, 8, 10)]
+    seeds = [replace(scores, subject=replace(scores.subject, seed=n)) for n, scores in enumerate(few, start=1)]
+    verdict = judge(made_up(kind="above", figure={}), [needed("score", scores) for scores in seeds], SETTINGS)
+    assert (verdict.outcome, verdict.power) == ("inconclusive", "")
+    assert verdict.reason.startswith("fewer than 30 examples")

@@ -301,9 +301,9 @@ def test_the_mean_gap_can_pass_and_fail():
         return own, other
 
     case = of_id("D2-all-mean")
-    as_published = judged(case, *found(359))
-    assert (as_published.outcome, as_published.observed) == ("reproduced", pytest.approx(35.9))
-    assert judged(case, *found(440)).outcome == "reproduced"
+    as_published = judged(case, *found(419))  # constant answers have no correlation on STS-B
+    assert (as_published.outcome, as_published.observed) == ("reproduced", pytest.approx(41.9 * 6 / 7))
+    assert judged(case, *found(513)).outcome == "reproduced"
     assert judged(case, *found(550)).outcome == "deviates"
 
 
@@ -330,7 +330,7 @@ def test_the_loss_from_cased_tokenization():
 
 def test_marked_figures_equal_the_score_of_a_constant_answer():
     """Every accuracy and F1 in K19's table 1 is compared with the class counts of the validation sets."""
-    for case in cases("scores"):
+    for case in [each for each in cases() if each.claim.measure == "scores"]:
         task = TASKS.get(case.task)
         if case.claim.id != "D1" or task is None or task.regression:
             continue

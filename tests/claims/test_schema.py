@@ -55,13 +55,6 @@ def test_a_claim_without_a_measure_is_no_case():
         assert case.claim.quantity in QUANTITIES
 
 
-def test_each_measure_has_its_own_cases():
-    by_measure = {name: cases(name) for name in ("scores", "attention-change", "special-tokens")}
-    assert all(by_measure.values())
-    for name, of_measure in by_measure.items():
-        assert {case.claim.measure for case in of_measure} == {name}
-
-
 def test_the_measures_own_claims_read_that_measure_first():
     for case in cases():
         needs = list(QUANTITIES[case.claim.quantity].needs.values())

@@ -13,10 +13,10 @@ from bertsecrets.ablation.gains import Block, all_gains, gains_of, metric_of
 from bertsecrets.claims.estimand import Estimand, Extreme, Number, both, clusters_of, halves
 from bertsecrets.claims.quantities.head_ranking import name_of, place, top
 from bertsecrets.claims.quantities.likeness import likeness, panels
-from bertsecrets.claims.quantities.task_scores import in_points, mean_over_tasks, score_range
+from bertsecrets.claims.quantities.task_scores import in_points, mean_over_tasks, metric_name, score_range
 from bertsecrets.claims.quantity import ANY, Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.texts.metrics import METRICS, moments
+from bertsecrets.texts.metrics import moments
 from bertsecrets.texts.published import FRAME_HEADS, HARMFUL_HEADS, SEVEN_TASKS
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
@@ -24,6 +24,7 @@ from bertsecrets.types import Measurement
 FLIPS, SEED, AT_ONCE = 2000, 2019, 100  # draws of the null distribution
 HEADS, LAYERS = Need("head-ablation"), Need("layer-ablation")
 KINDS = ("uniform", "zero", "mean", "resampled")
+COUNT = 2  # most important heads that are compared
 STSB_AND_RTE = Need("head-ablation", tasks=("stsb", "rte"))
 SEVERAL_TASKS = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 
@@ -230,7 +231,7 @@ def first_layer_of_kinds(
 
 @quantity("shared-harm-rank-of-kinds", unit="percent", within=(0, 100), **_of_kinds("head-ablation"))
 def shared_harm_of_kinds(
-    uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement, count: int = 2
+    uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
     """Return the percentage of heads more important, under other ablations, than the top heads by uniform ablation.
 
@@ -238,22 +239,15 @@ def shared_harm_of_kinds(
     ablation is returned. Chance gives 50. Each resample selects the heads again.
     """
     kinds = (uniform, zero, mean, resampled)
-    sets = len(uniform.sample("predicted"))
-    if sets <= 2 * count:
-        raise NotApplicableError(f"the model has too few heads to compare {count} of them with the others")
+    _check_heads(uniform)
     blocks, gains = zip(*map(gains_of, kinds), strict=True)
     block, split = _side_by_side(blocks)
 
     def statistic(mean: np.ndarray) -> Number:
         on_first, *on_others = (of(part) for of, part in zip(gains, split(mean), strict=True))
-        first = on_first.argsort(-1, kind="stable")[..., :count]
-        by_kind = []
-        for on_second in on_others:
-            second = on_second.argsort(-1, kind="stable")[..., :count]
-            by_kind.append((_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2)
-        return np.stack(by_kind, axis=-1)
+        return np.stack([_shared_rank(on_first, on_second) for on_second in on_others], axis=-1)
 
-    notes = [note.partition(": ")[2] for note in _most_harmful(kinds, count)]
+    notes = [note.partition(": ")[2] for note in _most_harmful(kinds)]
     parts = np.atleast_1d(statistic(block.mean(0)))
     said = [f"{kind} {part:.1f}: {note}" for kind, part, note in zip(KINDS[1:], parts, notes[1:], strict=True)]
     estimand = Estimand.of(block, statistic, f"uniform: {notes[0]}", *said, clusters=clusters_of(uniform))
@@ -266,16 +260,15 @@ def without_attention(ablation: Measurement) -> Estimand:
 
     The notes give the score with all heads and that of the majority class.
     """
-    regression = TASKS[ablation.subject.task].regression
-    metric = "pearson" if regression else "accuracy"
+    metric = metric_name(ablation)
     target = ablation.sample("target")
     with_all, without = (
         moments(metric, ablation.sample(name).reshape(-1, len(target))[0], target)
         for name in ("baseline_predicted", "predicted")
     )
-    points = in_points(METRICS[metric])
+    points = in_points(metric)
     note = f"{float(points(with_all.mean(0))):.1f} with all heads"
-    if not regression:
+    if metric == "accuracy":
         note += f", {100 * float(np.bincount(target.astype(int)).max()) / len(target):.1f} for the most frequent class"
     return Estimand.of(without, points, note, clusters=clusters_of(ablation))
 
@@ -311,28 +304,36 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 
 
 @quantity("shared-harm-rank", unit="percent", within=(0, 100), ablations=STSB_AND_RTE)
-def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
+def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the percentage of heads that are more important on one task than the top heads of the other task.
 
     It is averaged over the top heads and both directions. Chance gives 50. Each resample selects the heads again.
     """
-    if len(ablations[0].sample("predicted")) <= 2 * count:
-        raise NotApplicableError(f"the model has too few heads to compare {count} of them with the others")
+    _check_heads(ablations[0])
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
 
     def statistic(*means: np.ndarray) -> Number:
-        on_first, on_second = (of(mean) for of, mean in zip(gains, means, strict=True))
-        first, second = (on.argsort(-1, kind="stable")[..., :count] for on in (on_first, on_second))
-        return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
+        return _shared_rank(*(of(mean) for of, mean in zip(gains, means, strict=True)))
 
     return Estimand(tuple(blocks), statistic, _most_harmful(ablations), clusters=tuple(map(clusters_of, ablations)))
 
 
-def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str, ...]:
+def _check_heads(ablation: Measurement) -> None:
+    if len(ablation.sample("predicted")) <= 2 * COUNT:
+        raise NotApplicableError(f"the model has too few heads to compare {COUNT} of them with the others")
+
+
+def _shared_rank(on_first: np.ndarray, on_second: np.ndarray) -> Number:
+    """Return the percentage of heads more important than the other side's top heads, over both directions."""
+    first, second = (on.argsort(-1, kind="stable")[..., :COUNT] for on in (on_first, on_second))
+    return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
+
+
+def _most_harmful(ablations: Sequence[Measurement]) -> tuple[str, ...]:
     """Return the most important heads on each task, as text."""
     notes = []
     for ablation in ablations:
-        order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:count]
+        order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:COUNT]
         heads = " and ".join(_name(ablation, int(chosen)) for chosen in order)
         notes.append(f"{ablation.subject.task}: most harmful {heads}")
     return tuple(notes)

@@ -6,10 +6,9 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.estimand import Estimand, Number, clusters_of
-from bertsecrets.claims.quantities.task_scores import in_points, score_range
+from bertsecrets.claims.quantities.task_scores import in_points, metric_name, score_range
 from bertsecrets.claims.quantity import Need, quantity
-from bertsecrets.texts.metrics import METRICS, moments
-from bertsecrets.texts.tasks import TASKS
+from bertsecrets.texts.metrics import moments
 from bertsecrets.types import Measurement
 
 WEIGHTS = Need("weight-pruning")
@@ -18,11 +17,11 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
     """Return a block of moments, and a function from its means to scores in points, starting with the full model."""
-    metric = "pearson" if TASKS[pruning.subject.task].regression else "accuracy"
+    metric = metric_name(pruning)
     target = pruning.sample("target")
     answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
     parts = [moments(metric, predicted, target) for predicted in answers]
-    points = in_points(METRICS[metric])
+    points = in_points(metric)
     return np.hstack(parts), lambda mean: np.asarray(
         points(mean.reshape(*mean.shape[:-1], len(parts), parts[0].shape[1]))
     )

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from bertsecrets.claims.estimand import Estimand, Number, clusters_of
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.texts.metrics import Metric, accuracy, moments, pearson, positive_f1
+from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.published import SEVEN_TASKS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -18,22 +18,18 @@ from bertsecrets.types import Measurement
 SCORES = Need("scores")
 
 
-def in_points(metric: Metric) -> Callable[[np.ndarray], Number]:
-    """Return a metric times 100."""
-    return lambda mean: 100 * metric(mean)
-
-
-def _plain_metric(scores: Measurement) -> Metric:
+def metric_name(measurement: Measurement) -> str:
     """Return the task's metric in K19's table 1: accuracy, or Pearson's correlation for regression."""
-    return pearson if "pearson" in scores.values else accuracy
+    return "pearson" if TASKS[measurement.subject.task].regression else "accuracy"
 
 
-def _kind(scores: Measurement) -> str:
-    return "pearson" if "pearson" in scores.values else "accuracy"
+def in_points(metric: str) -> Callable[[np.ndarray], Number]:
+    """Return a metric times 100."""
+    return lambda mean: 100 * METRICS[metric](mean)
 
 
 def _moments(scores: Measurement) -> Float[np.ndarray, "examples k"]:
-    return moments(_kind(scores), scores.sample("predicted"), scores.sample("target"))
+    return moments(metric_name(scores), scores.sample("predicted"), scores.sample("target"))
 
 
 def score_range(task: str) -> tuple[float, float]:
@@ -44,8 +40,8 @@ def score_range(task: str) -> tuple[float, float]:
 @quantity("score", unit="points", within=score_range, scores=SCORES)
 def score(scores: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation for a regression task."""
-    estimand = Estimand.of(_moments(scores), in_points(_plain_metric(scores)), clusters=clusters_of(scores))
-    nothing = 0.0 if _plain_metric(scores) is pearson else 100 * _majority(scores).mean()
+    estimand = Estimand.of(_moments(scores), in_points(metric_name(scores)), clusters=clusters_of(scores))
+    nothing = 0.0 if metric_name(scores) == "pearson" else 100 * _majority(scores).mean()
     return replace(estimand, nothing=float(nothing), constant=bool(scores.values.get("constant")))
 
 
@@ -61,7 +57,7 @@ def f1_score(scores: Measurement) -> Estimand:
     target = scores.sample("target").astype(int)
     share = float((target == 1).mean())
     always = 100 * 2 * share / (1 + share)  # F1 of always predicting 1
-    estimand = Estimand.of(_moments(scores), in_points(positive_f1), clusters=clusters_of(scores))
+    estimand = Estimand.of(_moments(scores), in_points("f1"), clusters=clusters_of(scores))
     return replace(estimand, nothing=always, constant=bool(scores.values.get("constant")))
 
 
@@ -74,11 +70,11 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
         above_majority: Whether to also compare with the majority class and return the smaller difference, so that a
             constant predictor cannot beat a worse one. Ignored for correlations.
     """
-    if above_majority and _plain_metric(own) is accuracy:
+    if above_majority and metric_name(own) == "accuracy":
         return _lead_over_both(own, other)
     of_own, of_other = _moments(own), _moments(other)
     has_f1 = with_f1 and TASKS[own.subject.task].metric == "f1"
-    k, points = of_own.shape[1], in_points(positive_f1 if has_f1 else _plain_metric(own))
+    k, points = of_own.shape[1], in_points("f1" if has_f1 else metric_name(own))
     block = np.hstack([of_own, of_other])
     return Estimand.of(block, lambda mean: points(mean[..., :k]) - points(mean[..., k:]), clusters=clusters_of(own))
 
@@ -153,7 +149,7 @@ def lead_over_words(scores: Measurement, words: Measurement, texts: Literal["wor
     Args:
         texts: `words` for the words of all texts, `second` for only those of the second text.
     """
-    baseline = replace(_of_words(words, texts), values=scores.values)
+    baseline = _of_words(words, texts)
     return replace(difference(scores, baseline), notes=(f"bag-of-words baseline {float(score(baseline).value):.1f}",))
 
 
@@ -164,9 +160,7 @@ def words_over_majority(words: Measurement, texts: Literal["words", "second"] = 
     Args:
         texts: `words` for the words of all texts, `second` for only those of the second text.
     """
-    baseline = _of_words(words, texts)
-    regression = TASKS[words.subject.task].regression
-    return over_majority(replace(baseline, values={"pearson" if regression else "accuracy": 0.0}))
+    return over_majority(_of_words(words, texts))
 
 
 @quantity("score-over-majority", unit="points", scores=SCORES)
@@ -176,9 +170,9 @@ def over_majority(scores: Measurement) -> Estimand:
     A constant predictor can never beat the majority class, so it refutes the claim on any examples.
     """
     refuted = "a constant answer is never above the majority class" if scores.values.get("constant") else ""
-    if _plain_metric(scores) is pearson:
+    if metric_name(scores) == "pearson":
         return replace(score(scores), refuted=refuted)
-    points = in_points(accuracy)
+    points = in_points("accuracy")
     block = np.hstack([_moments(scores), _majority(scores)[:, None]])
     lead = lambda mean: points(mean[..., :-1]) - 100 * mean[..., -1]  # noqa: E731
     return replace(Estimand.of(block, lead, clusters=clusters_of(scores)), refuted=refuted)

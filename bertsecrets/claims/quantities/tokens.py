@@ -22,7 +22,7 @@ STRIPED = ("vertical", "vertical-diagonal")
 def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples layers"]:
     """Return the attention to a kind of token (`cls`, `sep` or `sep_sum`) by layer."""
     if np.isnan(special.value(kind)).all():
-        raise NotApplicableError(f"the model has no [{kind.upper()}]")
+        raise NotApplicableError(f"the model has no [{kind.removesuffix('_sum').upper()}]")
     return by_layer(special, kind)
 
 

@@ -17,6 +17,7 @@ from bertsecrets.claims.estimand import (
     halves,
     largest,
 )
+from bertsecrets.claims.quantities.ablation_gains import COUNT, STSB_AND_RTE
 from bertsecrets.claims.quantities.head_ranking import name_of, place
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
@@ -189,15 +190,15 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
     "equal-word-attention",
     unit="attention",
     words=SURFACE,
-    ablations=Need("head-ablation", tasks=("stsb", "rte")),
+    ablations=STSB_AND_RTE,
 )
-def equal_words(words: Measurement, ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
+def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the weight from a word to the same word in the other text, above chance, in the most important heads.
 
     Those are the heads with the lowest sum of ranks by ablation gain on two tasks.
     """
     ranks = sum(np.asarray(ablation.value("score")).ravel().argsort(kind="stable").argsort() for ablation in ablations)
-    heads = np.argsort(ranks, kind="stable")[:count]
+    heads = np.argsort(ranks, kind="stable")[:COUNT]
     excess = flat(words, "equal") - flat(words, "expected")
     every = _means(excess)
     names = " and ".join(f"{name_of(words, int(head), 'equal')} {every[head]:+.4f}" for head in heads)

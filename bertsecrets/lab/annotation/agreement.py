@@ -12,6 +12,7 @@ from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.map_set import MapSet
 
 CONFIDENCE = 0.95  # of the interval
+SEED = 2019
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,7 @@ class Agreement:
     """The agreement of two annotators on the same maps.
 
     `share` is the proportion of maps with equal labels. `kappa`, with confidence interval `low` to `high`, is NaN if
-    both annotators assign the same class to all maps. `table` is the confusion matrix [first, second], ordered as
-    CLASSES.
+    both annotators assign the same class to all maps.
     """
 
     maps: int
@@ -28,7 +28,6 @@ class Agreement:
     kappa: float
     low: float
     high: float
-    table: np.ndarray
 
     def __str__(self) -> str:
         return (
@@ -42,7 +41,6 @@ def label_agreement(
     second: Sequence[str],
     *,
     resamples: int = 2000,
-    seed: int = 2019,
 ) -> Agreement:
     """Return the agreement of two annotators on the same maps, with a bootstrap interval over maps.
 
@@ -56,13 +54,13 @@ def label_agreement(
     table = np.zeros((len(CLASSES), len(CLASSES)), dtype=np.int64)
     for labels in zip(first, second, strict=True):
         table[tuple(CLASSES.index(check_class(label)) for label in labels)] += 1
-    rng, shares = np.random.default_rng(seed), table.ravel() / len(first)
+    rng, shares = np.random.default_rng(SEED), table.ravel() / len(first)
     drawn = np.concatenate(list(resample_counts(rng, table.size, resamples, drawn=len(first), shares=shares)))
     kappas = kappa(drawn.reshape(resamples, *table.shape))
     kappas = kappas[np.isfinite(kappas)]
     low, high = central_interval(kappas, CONFIDENCE) if len(kappas) else (np.nan, np.nan)
     share = float(np.trace(table)) / len(first)
-    return Agreement(len(first), share, float(kappa(table[None].astype(float))[0]), float(low), float(high), table)
+    return Agreement(len(first), share, float(kappa(table[None].astype(float))[0]), float(low), float(high))
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:

@@ -2,8 +2,8 @@
 
 The format is that of their loader (`src/classify_attention_patterns.py`): `raw/labels.txt` contains lines of the form
 `label = name, name`, and the folder next to it contains one `.npy` file of raw attention per map, of any size. Names
-that are numbers are zero-padded to 4 digits. Single, double and multiple vertical are merged into one class, as in K19
-(Kovaleva et al. 2019). `mix` means vertical and diagonal, `other` means everything else.
+without an underscore are zero-padded to 4 characters. Single, double and multiple vertical are merged into one class,
+as in K19 (Kovaleva et al. 2019). `mix` means vertical and diagonal, `other` means everything else.
 """
 
 import re
@@ -100,7 +100,7 @@ def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
 
 
 def _stem(name: str) -> str:
-    """Return a map's file name without suffix. Numbers are zero-padded to four digits.
+    """Return a map's file name without suffix. Names without an underscore are zero-padded to four characters.
 
     >>> _stem("12")
     '0012'

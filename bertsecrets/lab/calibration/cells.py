@@ -138,11 +138,9 @@ def examples_interval(
 
     More examples make it narrower, unlike the parts due to seeds and to the pattern classifier's errors.
     """
-    chosen = next(iter(under_readings(case).values()), case)
-    assert chosen.claim.quantity is not None
-    quantity = QUANTITIES[chosen.claim.quantity]
-    estimands = [without_annotated(quantity.read(needed, **chosen.claim.arguments)) for needed in by_seed]
-    observed = estimate(with_ceiling(estimands)[0], settings, seedless=True, within=quantity.within(case.task))
+    estimands = [without_annotated(_read(case, needed)) for needed in by_seed]
+    within = QUANTITIES[case.claim.quantity or ""].within(case.task)
+    observed = estimate(with_ceiling(estimands)[0], settings, seedless=True, within=within)
     confidence = settings.confidence if case.claim.seedless else interim_confidence(settings.confidence)
     return observed.interval(confidence)
 
@@ -200,10 +198,13 @@ def with_paper(case: Case, model: SimulatedModel) -> Case:
 
 
 def _estimand(case: Case, model: SimulatedModel, seed: int = 1) -> Estimand:
-    chosen = next(iter(under_readings(case).values()), case)
-    needed = measure_case(model, chosen, MODEL, [seed])[0]
-    assert chosen.claim.quantity is not None
-    return QUANTITIES[chosen.claim.quantity].read(needed, **chosen.claim.arguments)
+    return _read(case, measure_case(model, case, MODEL, [seed])[0])
+
+
+def _read(case: Case, needed: Mapping[str, Needed]) -> Estimand:
+    """Return a case's estimand, under the first reading if it has several."""
+    claim = next(iter(under_readings(case).values()), case).claim
+    return QUANTITIES[claim.quantity or ""].read(needed, **claim.arguments)
 
 
 def true_value(case: Case, setting: Setting) -> float | None:
@@ -291,7 +292,9 @@ def find_cells(
 
 def code(cell: Cell) -> str:
     """Return a digest of the code and the claim that a cell's rates depend on."""
-    made_by = [code_digest(__name__), find_case(cell.case).claim.model_dump_json()]
+    claim = find_case(cell.case).claim
+    of_quantity = QUANTITIES[claim.quantity or ""].function.__module__  # not among the imports of this module
+    made_by = [code_digest(__name__), code_digest(of_quantity), claim.model_dump_json()]
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
 

@@ -29,17 +29,14 @@ def table(counted: Sequence[Rates], form: Format = "text") -> str:
 
 def _row(rates: Rates) -> tuple[str, ...]:
     truth = "-" if rates.truth is None else f"{rates.truth:.3g}" + ("" if rates.holds else " (contradicts)")
-    by_procedure = {name: _outcomes(rates, name) for name in PROCEDURES}
-    seeds = f"{rates.seeds['auto']:.1f}"
-    case, world = rates.cell.case, rates.cell.world
     return (
-        case,
-        world,
+        rates.cell.case,
+        rates.cell.world,
         truth,
-        by_procedure["auto"],
-        seeds,
-        by_procedure["1"],
-        by_procedure["5"],
+        _outcomes(rates, "auto"),
+        f"{rates.seeds['auto']:.1f}",
+        _outcomes(rates, "1"),
+        _outcomes(rates, "5"),
         "; ".join(wrong(rates)),
     )
 
@@ -130,7 +127,8 @@ def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
     kept = {name: prospect.model_dump() for name, prospect in earlier.cases.items()} if earlier else {}
     by_case = {rates.cell.case: rates for rates in counted if rates.cell.world == "as-published"}
     new = {name: {**_as_data(rates), "made": made, "code": code(rates.cell)} for name, rates in by_case.items()}
-    named = {str(case): {**kept, **new}.get(str(case)) for case in cases()}
+    known = {**kept, **new}
+    named = {str(case): known.get(str(case)) for case in cases()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in named.items() if prospect)
     return json.dumps(facts, indent=1)[:-2] + f',\n "cases": {{\n{lines}\n }}\n}}\n'
 

@@ -201,10 +201,10 @@ class SimulatedModel:
         return self.world.spread * np.asarray(scale) * rng.normal(size=size)
 
     def sampled(
-        self, name: str, subject: Subject, level: np.ndarray, scale: float, most: int = ROWS, correlation: float = 0.5
+        self, name: str, subject: Subject, level: np.ndarray, scale: float, correlation: float = 0.5
     ) -> np.ndarray:
         """Return samples [rows, *level.shape] around a level."""
-        count = self.rows(subject.task, most)
+        count = self.rows(subject.task)
         effects = self.examples(name, subject.task, count, level.size, correlation)
         if self.noise and not self.world.tails and subject.initialisation != "untrained":
             rng = self.rng(name, subject.task, subject.initialisation, subject.seed, "interaction")

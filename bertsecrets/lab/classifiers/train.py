@@ -212,9 +212,7 @@ def left_out_errors(read: ReadMaps) -> dict[str, list[float]]:
     names = sorted(set(models.tolist()))
     if len(names) < 2:
         return {}
-    labels = np.array(
-        [np.eye(len(CLASSES))[[CLASSES.index(label) for label in votes]].mean(0) for votes in read.pictures.votes]
-    )
+    labels = read.maps.votes / read.maps.votes.sum(1, keepdims=True)
     heads = np.array([_head(each) for each in read.pictures])
     errors = {}
     for name in names:
