@@ -212,10 +212,9 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
 
     settings, model, options = load_settings(), judged_model(config), config.stash[OPTIONS]
     command = ["pytest", *map(str, config.invocation_params.args)]
-    single = (
-        ["--checkpoint", str(options.checkpoint), "--task", task_name] if (task_name := options.checkpoint_task) else []
-    )
-    rerun = ["bertsecrets", "report", *words_of(options, ["keep_checkpoints"]), *single]
+    rerun = ["bertsecrets", "report", *words_of(options, ["keep_checkpoints"])]
+    if options.checkpoint is not None:
+        rerun += ["--checkpoint", str(options.checkpoint), "--task", str(options.checkpoint_task)]
     write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
     examples = Examples() if note else _examples(verdicts, config)
     content = page({model: verdicts}, settings.judge, note=note, command=command, rerun=rerun, examples=examples)

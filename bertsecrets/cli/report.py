@@ -124,19 +124,8 @@ def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Seque
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
-    measuring = (
-        "glue",
-        "store",
-        "device",
-        "precision",
-        "threads",
-        "limit",
-        "train_limit",
-        "grid_limit",
-        "frames",
-        "spacy",
-    )
-    refuse(options, (*measuring, "budget", "keep_checkpoints", "checkpoint"), "has no effect on --measurements")
+    unused = ("glue", "store", "device", "precision", "threads", "limit", "train_limit", "grid_limit", "frames")
+    refuse(options, (*unused, "spacy", "budget", "keep_checkpoints", "checkpoint"), "has no effect on --measurements")
     given, settings = RunOptions.of(options), load_settings()
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)
