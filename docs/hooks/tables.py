@@ -9,17 +9,19 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.prospects import prospect
 from bertsecrets.claims.prospects import prospects as all_prospects
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantities.ablation_gains import KINDS
 from bertsecrets.claims.quantity import Need
 from bertsecrets.claims.schema import Case, Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
-from bertsecrets.formats import ReadingData, VerdictData
+from bertsecrets.formats import ReadingData, VerdictData, VerdictsFile
 from bertsecrets.measures.base import AttentionMeasure
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
@@ -27,7 +29,6 @@ from bertsecrets.report.tables import table
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
-RENAMED = {"J4-stsb": "J4-stsb-own", "J4-rte": "J4-rte-own"}  # cases of version 1 whose id now means another claim
 PLACE = re.compile(r"^<!-- table: (\w+)((?: [\w-]+)*) -->$", re.M)
 
 
@@ -196,23 +197,17 @@ def observed(model: str, family: str) -> str:
 
 
 def _on_record() -> dict[str, dict[str, str]]:
-    """Return the newest verdict in `expected/evidence` on each model and case as a table cell.
-
-    Verdicts by earlier rules (version 1 of the format) are marked with a dagger, or left out if the quantity of their
-    claim has been replaced, which a different unit shows.
-    """
+    """Return the newest verdict in `expected/evidence` on each model and case as a table cell."""
     known: dict[str, dict[str, str]] = {}
-    units = {str(case): case.unit for case in cases()}
-    files = sorted(project_path("expected").glob("evidence/verdicts-*.json"))
-    runs = [(read_verdicts_file(file), json.loads(file.read_text())["format_version"]) for file in files]
-    for run, version in sorted(runs, key=lambda pair: pair[0].made):
-        cells = known.setdefault(run.model, {})
-        for verdict in run.verdicts:
-            if not version.startswith("1."):
-                cells[verdict.id] = _verdict(verdict)
-            elif units.get(name := RENAMED.get(verdict.id, verdict.id)) == verdict.unit:
-                cells[name] = _verdict(verdict) + " †"
+    for run in _runs():
+        known.setdefault(run.model, {}).update({verdict.id: _verdict(verdict) for verdict in run.verdicts})
     return known
+
+
+def _runs() -> Iterable[VerdictsFile]:
+    """Return the runs in `expected/evidence`, oldest first."""
+    files = project_path("expected").glob("evidence/verdicts-*.json")
+    return sorted(map(read_verdicts_file, files), key=lambda run: run.made)
 
 
 def _verdict(verdict: VerdictData) -> str:
@@ -230,6 +225,17 @@ def _value(verdict: VerdictData | ReadingData) -> str:
         return shown
     low, high = verdict.interval
     return f"{shown} {format_interval((-math.inf if low is None else low, math.inf if high is None else high))}"
+
+
+def kinds(model: str, task: str) -> str:
+    """Return a row for every claim on gains under all kinds of ablation (G9): the mean over seeds under each kind."""
+    known = {verdict.id: verdict for run in _runs() if run.model == model for verdict in run.verdicts}
+    rows = [
+        (case.claim.name, *(format_number(fmean(gains)) for gains in zip(*known[str(case)].by_seed, strict=True)))
+        for case in cases()
+        if case.claim.id == "G9" and case.task == task and case.unit == "points"
+    ]
+    return _table(("gain in points", *KINDS), rows)
 
 
 def fields() -> str:
@@ -318,6 +324,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "fields": fields,
     "models": models,
     "observed": observed,
+    "kinds": kinds,
     "ratios": ratios,
     "growth": growth,
     "machine": machine,
