@@ -340,19 +340,19 @@ def _most_harmful(ablations: Sequence[Measurement]) -> tuple[str, ...]:
 
 
 @quantity("figure-8-correlation", unit="r", ablation=HEADS)
-def figure_8(ablation: Measurement, ranks: bool = False) -> Estimand:
+def figure_8(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 8 exceeds all references."""
     block, gains = gains_of(ablation)
     folder, clusters = TASKS[ablation.subject.task].folder, clusters_of(ablation)
-    return likeness(block, panels("fig8_head"), folder, to_map=gains, ranks=ranks, clusters=clusters)
+    return likeness(block, panels("fig8_head"), folder, to_map=gains, clusters=clusters)
 
 
 @quantity("figure-9-correlation", unit="r", ablation=LAYERS)
-def figure_9(ablation: Measurement, ranks: bool = False) -> Estimand:
+def figure_9(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 9 exceeds all references.
 
     Figure 9 has one score per layer, so the null distribution shuffles layers.
     """
     block, gains = gains_of(ablation)
     folder, clusters = TASKS[ablation.subject.task].folder, clusters_of(ablation)
-    return likeness(block, panels("fig9_layer"), folder, to_map=gains, ranks=ranks, clusters=clusters)
+    return likeness(block, panels("fig9_layer"), folder, to_map=gains, clusters=clusters)

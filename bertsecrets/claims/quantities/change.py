@@ -63,8 +63,8 @@ def little_changed(change: Measurement) -> Estimand:
 
 
 @quantity("figure-5-correlation", unit="r", change=CHANGE)
-def figure_5(change: Measurement, ranks: bool = False) -> Estimand:
+def figure_5(change: Measurement) -> Estimand:
     """Return how much the similarities' correlation with the task's panel of K19's figure 5 exceeds all references."""
     folder = TASKS[change.subject.task].folder
     block, clusters = flat(change, "cosine"), clusters_of(change)
-    return likeness(block, panels("fig5_cosine"), folder, ranks=ranks, within_rows=True, clusters=clusters)
+    return likeness(block, panels("fig5_cosine"), folder, within_rows=True, clusters=clusters)

@@ -50,7 +50,7 @@ def correlation(means: Float[np.ndarray, "*any k"], figure: Float[np.ndarray, " 
     return correlations(means, figure[None], ranks)[..., 0]
 
 
-def _centred(means: Float[np.ndarray, "*any k"], ranks: bool) -> Float[np.ndarray, "*any k"]:
+def _centred(means: Float[np.ndarray, "*any k"], ranks: bool = False) -> Float[np.ndarray, "*any k"]:
     if ranks:
         from scipy.stats import rankdata
 
@@ -59,7 +59,7 @@ def _centred(means: Float[np.ndarray, "*any k"], ranks: bool) -> Float[np.ndarra
 
 
 def shuffled(
-    means: Float[np.ndarray, "*any k"], figure: Float[np.ndarray, "rows heads"], ranks: bool = False
+    means: Float[np.ndarray, "*any k"], figure: Float[np.ndarray, "rows heads"]
 ) -> tuple[Float[np.ndarray, "*any"], Float[np.ndarray, "*any"]]:
     """Return the mean and standard deviation of the correlation with a figure when heads are shuffled within rows.
 
@@ -67,7 +67,7 @@ def shuffled(
     product of both sums of squares divided by n - 1.
     """
     rows, heads = figure.shape
-    off, centred = _centred(means, ranks), _centred(figure.ravel(), ranks).reshape(rows, heads)
+    off, centred = _centred(means), _centred(figure.ravel()).reshape(rows, heads)
     off = off.reshape(*off.shape[:-1], rows, heads)
     of_rows, of_figure = off.mean(-1), centred.mean(-1)
     between = heads * (of_rows * of_figure).sum(-1)
@@ -80,9 +80,7 @@ def shuffled(
     return mean, std
 
 
-def reach_of_shuffles(
-    map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"], ranks: bool = False
-) -> float:
+def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"]) -> float:
     """Return the upper quantile of the correlations of shuffled maps, in standard deviations above their mean.
 
     It is the `SHUFFLED` quantile over random permutations of heads within rows. If rows have few heads, as in figure 7,
@@ -90,10 +88,10 @@ def reach_of_shuffles(
     """
     rng, shape = np.random.default_rng(SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
-    middle, spread = shuffled(map, figure, ranks)
+    middle, spread = shuffled(map, figure)
     if not spread > 0:
         return 0.0
-    return float((np.quantile(correlation(permuted, figure.ravel(), ranks), SHUFFLED) - middle) / spread)
+    return float((np.quantile(correlation(permuted, figure.ravel()), SHUFFLED) - middle) / spread)
 
 
 def likeness(
@@ -102,7 +100,6 @@ def likeness(
     own: str,
     *,
     to_map: Callable[[np.ndarray], np.ndarray] = lambda means: means,
-    ranks: bool = False,
     within_rows: bool = False,
     clusters: Clusters = None,
 ) -> Estimand:
@@ -116,7 +113,6 @@ def likeness(
         figures: Panels by task.
         own: Task of the measured map.
         to_map: Function from column means of the block to the map.
-        ranks: Whether to use Spearman's correlation.
         within_rows: Whether to remove row means for the first part. This makes it sensitive to permuted heads within a
             layer, since most of r comes from differences between layers.
         clusters: Cluster index of each row (`Estimand`).
@@ -127,24 +123,24 @@ def likeness(
     own_within = _without_rows(flat[0], rows)
 
     measured = column_means(block)[0]
-    reach = reach_of_shuffles(to_map(measured), figures[own], ranks)
+    reach = reach_of_shuffles(to_map(measured), figures[own])
 
     def references(mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         measured_map = to_map(mean)
-        middle, spread = shuffled(measured_map, figures[own], ranks)
-        return correlations(measured_map, flat, ranks), np.asarray(middle + reach * spread)
+        middle, spread = shuffled(measured_map, figures[own])
+        return correlations(measured_map, flat), np.asarray(middle + reach * spread)
 
     def parts(mean: np.ndarray) -> np.ndarray:
         by_panel, chance = references(mean)
         own_panel = by_panel[..., :1]
-        first = correlations(_without_rows(to_map(mean), rows), own_within[None], ranks) if within_rows else own_panel
+        first = correlations(_without_rows(to_map(mean), rows), own_within[None]) if within_rows else own_panel
         return np.concatenate([first, own_panel - chance[..., None], own_panel - by_panel[..., 1:]], axis=-1)
 
     by_panel, chance = references(measured)
-    other_kind = float(correlation(to_map(measured), flat[0], not ranks))
+    spearman = float(correlation(to_map(measured), flat[0], ranks=True))
     notes = [
-        f"{'Spearman' if ranks else 'Pearson'} correlation {by_panel[0]:.3f}",
-        f"{'Pearson' if ranks else 'Spearman'} {other_kind:.3f}",
+        f"Pearson correlation {by_panel[0]:.3f}",
+        f"Spearman {spearman:.3f}",
         f"{chance:.3f} by shuffled heads at {SHUFFLED:.0%}",
     ]
     if len(order) > 1 and not np.isnan(by_panel).any():
@@ -154,7 +150,7 @@ def likeness(
     if not within_rows:
         return replace(estimand, map=to_map(measured))
     within = _without_rows(to_map(measured), rows)
-    notes.append(f"{float(correlation(within, own_within, ranks)):.3f} within layers")
+    notes.append(f"{float(correlation(within, own_within)):.3f} within layers")
     return replace(estimand, map=within, of_ceiling=WITHIN_ROWS, notes=(", ".join(notes),))
 
 

@@ -155,8 +155,8 @@ def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
 
 
 @quantity("figure-6-correlation", unit="r", special=SPECIAL)
-def figure_6(special: Measurement, kind: str, ranks: bool = False) -> Estimand:
+def figure_6(special: Measurement, kind: str) -> Estimand:
     """Return how much the correlation of a map with the task's panel of K19's figure 6 exceeds all references."""
     _by_layer(special, kind)
     folder, figures = TASKS[special.subject.task].folder, panels(f"fig6_{kind.upper()}")
-    return likeness(flat(special, kind), figures, folder, ranks=ranks, clusters=clusters_of(special))
+    return likeness(flat(special, kind), figures, folder, clusters=clusters_of(special))

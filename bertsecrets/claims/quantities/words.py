@@ -208,7 +208,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estim
 
 
 @quantity("figure-7-correlation", unit="r", features=FEATURES)
-def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
+def figure_7(features: Measurement) -> Estimand:
     """Return how much the correlation of the last layer with the task's panel of K19's figure 7 exceeds all references.
 
     Features that occur in too few inputs are excluded.
@@ -217,7 +217,7 @@ def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
     frequent, notes = _frequent({kind: rows[kind] for kind in FIGURE_7.values()})
     figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7.items() if kind in frequent])
     block, folder = np.hstack([rows[kind] for kind in frequent]), TASKS[features.subject.task].folder
-    estimand = likeness(block, figures, folder, ranks=ranks, clusters=clusters_of(features))
+    estimand = likeness(block, figures, folder, clusters=clusters_of(features))
     return replace(estimand, notes=(*estimand.notes, *notes))
 
 
