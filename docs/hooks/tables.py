@@ -238,6 +238,22 @@ def kinds(model: str, task: str) -> str:
     return _table(("gain in points", *KINDS), rows)
 
 
+def damages() -> str:
+    """Return a row for every kind of damage: what drifts from the undamaged checkpoint, and from the pin."""
+    study = json.loads((project_path("expected") / "evidence" / "damages-minilm-rte.json").read_text())
+    rows = [
+        (name, *(_drifted(found[base]) for base in ("itself", "the pin"))) for name, found in study["damages"].items()
+    ]
+    return _table(("damage", "compared with the undamaged checkpoint", "compared with the pin of five seeds"), rows)
+
+
+def _drifted(outcomes: Mapping[str, str]) -> str:
+    """Return the measures that drift, with the number of numbers if they were compared."""
+    drifted = {name: how.removeprefix("drift: ") for name, how in outcomes.items() if how.startswith("drift: ")}
+    shown = (f"{name} {how if re.match(r'[0-9]+ of [0-9]+$', how) else '(refused)'}" for name, how in drifted.items())
+    return ", ".join(shown) or "-"
+
+
 def fields() -> str:
     """Return a row for every field of a verdict as data."""
     rows = [(f"`{name}`", field.description or "") for name, field in VerdictData.model_fields.items()]
@@ -325,6 +341,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "models": models,
     "observed": observed,
     "kinds": kinds,
+    "damages": damages,
     "ratios": ratios,
     "growth": growth,
     "machine": machine,
