@@ -136,5 +136,5 @@ def test_read_and_watched_paths_must_agree(own_glue, own_bert, tmp_path, capsys)
 
 
 def test_options_of_fetch_that_do_not_go_together(tmp_path, capsys):
-    assert "give one of the two" in told(capsys, "fetch", "--output", tmp_path / "a", "--digests", tmp_path / "b")
+    assert "cannot be combined" in told(capsys, "fetch", "--output", tmp_path / "a", "--digests", tmp_path / "b")
     assert "--watched has no effect" in told(capsys, "fetch", "--watched", tmp_path)

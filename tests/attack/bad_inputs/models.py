@@ -67,11 +67,15 @@ WRITING = {
     "measure --save": (*SCORES, "--save"),
     "report --html": (*CLAIM, "--html"),
 }
-PLACES = ("/dev/full", "{glue}/RTE/dev.tsv/out", f"{{room}}/{'x' * 300}")
+PLACES = {
+    "/dev/full": "cannot write",
+    "{glue}/RTE/dev.tsv/out": "cannot write",
+    f"{{room}}/{'x' * 300}": "is too long for a path",
+}
 OUTPUTS = [
-    BadInput(f"{name} {place[:12]}", (*words, place), "cannot write")
+    BadInput(f"{name} {place[:12]}", (*words, place), says)
     for name, words in WRITING.items()
-    for place in PLACES
+    for place, says in PLACES.items()
     if place != "/dev/full" or Path(place).exists()
 ]
 
