@@ -126,7 +126,7 @@ def check_flips(bench: Bench, kept: str, kind: str) -> None:
         put_back()[0].unlink()
         right.append(result(bench.done(command)))
     draw, outcomes, wrong = random.Random(kind), Counter(), []
-    for number in [number for number in range(len(paths)) for _ in range(FLIPS)]:
+    for number in sorted([*range(len(paths))] * FLIPS):
         where = flip(put_back()[number], draw)
         ended = bench.run(command)
         came = outcome(ended, result(ended) in right)

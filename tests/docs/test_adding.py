@@ -283,7 +283,6 @@ class Everything:
     def shape(self, model): ...
 tasks = {str(case): {wanted.task for wanted in required_measurements(Everything(), case)} for case in cases()}
 assert tasks["D2-all-mean"] == tasks["A3-all-across-tasks"] == tasks["E2-all"] == set(seven)
-print(f"{len(seven)} tasks")
 """
 
 
@@ -306,7 +305,7 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
     checkout.add("extend.md", "expected/D-scores.yaml")
     measure = ("bertsecrets", "measure", "scores", "--task", "cola", "--save", "kept", "--json", "scores.json")
     ablate = ("bertsecrets", "measure", "layer-ablation", "--task", "cola", "--json", "layers.json")
-    *_, after, tasks = checkout.run(
+    *_, after, _ = checkout.run(
         measure, ablate, report("D9", "cola"), ("bertsecrets", "explain", "D2"), ("python", TASKS_OF_THE_MEAN)
     )
     scores = checkout.json("scores.json")
@@ -321,4 +320,3 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
     gain = None if scores["values"]["constant"] else pytest.approx(100 * (right.mean() - majority))
     assert checkout.verdict()["observed"] == gain  # not judged if the model gives a constant answer
     assert after == before
-    assert "7 tasks" in tasks

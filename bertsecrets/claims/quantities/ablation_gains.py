@@ -24,7 +24,7 @@ from bertsecrets.types import Measurement
 FLIPS, SEED, AT_ONCE = 2000, 2019, 100  # draws of the null distribution
 HEADS, LAYERS = Need("head-ablation"), Need("layer-ablation")
 KINDS = ("uniform", "zero", "mean", "resampled")
-COUNT = 2  # most important heads that are compared
+TOP_HEADS = 2  # number of most important heads that claims G6 and J4 are about
 STSB_AND_RTE = Need("head-ablation", tasks=("stsb", "rte"))
 SEVERAL_TASKS = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 
@@ -319,13 +319,13 @@ def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
 
 
 def _check_heads(ablation: Measurement) -> None:
-    if len(ablation.sample("predicted")) <= 2 * COUNT:
-        raise NotApplicableError(f"the model has too few heads to compare {COUNT} of them with the others")
+    if len(ablation.sample("predicted")) <= 2 * TOP_HEADS:
+        raise NotApplicableError(f"the model has too few heads to compare {TOP_HEADS} of them with the others")
 
 
 def _shared_rank(on_first: np.ndarray, on_second: np.ndarray) -> Number:
     """Return the percentage of heads more important than the other side's top heads, over both directions."""
-    first, second = (on.argsort(-1, kind="stable")[..., :COUNT] for on in (on_first, on_second))
+    first, second = (on.argsort(-1, kind="stable")[..., :TOP_HEADS] for on in (on_first, on_second))
     return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
 
 
@@ -333,7 +333,7 @@ def _most_harmful(ablations: Sequence[Measurement]) -> tuple[str, ...]:
     """Return the most important heads on each task, as text."""
     notes = []
     for ablation in ablations:
-        order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:COUNT]
+        order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:TOP_HEADS]
         heads = " and ".join(_name(ablation, int(chosen)) for chosen in order)
         notes.append(f"{ablation.subject.task}: most harmful {heads}")
     return tuple(notes)

@@ -17,7 +17,7 @@ from bertsecrets.claims.estimand import (
     halves,
     largest,
 )
-from bertsecrets.claims.quantities.ablation_gains import COUNT, STSB_AND_RTE
+from bertsecrets.claims.quantities.ablation_gains import STSB_AND_RTE, TOP_HEADS
 from bertsecrets.claims.quantities.head_ranking import name_of, place
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
@@ -198,7 +198,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estim
     Those are the heads with the lowest sum of ranks by ablation gain on two tasks.
     """
     ranks = sum(np.asarray(ablation.value("score")).ravel().argsort(kind="stable").argsort() for ablation in ablations)
-    heads = np.argsort(ranks, kind="stable")[:COUNT]
+    heads = np.argsort(ranks, kind="stable")[:TOP_HEADS]
     excess = flat(words, "equal") - flat(words, "expected")
     every = _means(excess)
     names = " and ".join(f"{name_of(words, int(head), 'equal')} {every[head]:+.4f}" for head in heads)
