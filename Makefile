@@ -89,7 +89,9 @@ GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 gpu:
 	$(if $(GLUE),,$(error give a folder in GLUE's own layout: make gpu GLUE=DIR))
 	@$(GPU_PYTHON) -c "import sys, torch; torch.cuda.is_available() or sys.exit('make gpu: torch finds no GPU here')"
-	$(GPU_PYTHON) -m pytest -m gpu tests benchmarks/speed --glue "$(GLUE)" --offline --benchmark-json speed-gpu.json
+	$(GPU_PYTHON) -m pytest -m gpu tests
+	@# In a process of its own: the tests' type checks would slow it down.
+	$(GPU_PYTHON) -m pytest -m gpu benchmarks/speed --glue "$(GLUE)" --offline --benchmark-json speed-gpu.json
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

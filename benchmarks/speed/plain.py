@@ -76,7 +76,7 @@ def plain_count(config, batches: Sequence[Batch]) -> int:
 def engine_count(config, encoded: Encoded, sets: Sequence[HeadSet]) -> int:
     """Return the multiply-adds of the engine's fast path, computed from its plan."""
     width, inner, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
-    steps, _ = plan(sets, config.num_hidden_layers)
+    steps, _ = plan(tuple(sets), config.num_hidden_layers)
     rest = 2 * width * inner
     total = 0
     for length in encoded.lengths.tolist():

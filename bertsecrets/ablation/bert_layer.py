@@ -7,12 +7,13 @@ additional parts, such as rotary positions or adapters, so the engine first comp
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import nn
 
 from bertsecrets.models.families import ACTIVATION, BERT_LAYOUTS, POSITION_TERMS
@@ -67,13 +68,20 @@ class Block:
         """The scaling factor of attention logits, 1 / sqrt(head size)."""
         return 1 / math.sqrt(self.query.out_features // self.heads)
 
+    @cached_property
+    def projections(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The query, key and value projections as one: the joined weights, and biases if there are any."""
+        parts = (self.query, self.key, self.value)
+        bias = None if self.query.bias is None else torch.cat([part.bias for part in parts])
+        return torch.cat([part.weight for part in parts]), bias
+
     def split(self, x: Float[torch.Tensor, "rows tokens width"]) -> PerHead:
         """Split projected tokens into heads."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def attend(self, x: Hidden) -> tuple[PerHead, PerHead]:
         """Return the context and the values of each head."""
-        query, key, value = (self.split(part(x)) for part in (self.query, self.key, self.value))
+        query, key, value = map(self.split, F.linear(x, *self.projections).chunk(3, -1))
         term = None if self.term is None else self.term(x[:1])
         return F.scaled_dot_product_attention(query, key, value, attn_mask=term, scale=self.scale), value
 
@@ -101,7 +109,7 @@ class Block:
         return context, self.value(x.mean(1)).unflatten(-1, (self.heads, -1))
 
     def deltas(
-        self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: list[int]
+        self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: Int[torch.Tensor, " chosen"]
     ) -> Float[torch.Tensor, "chosen rows tokens width"]:
         """Return the change in the projected attention from disabling a head: W_o[h] (instead_h - context_h).
 

@@ -213,15 +213,19 @@ def ablate(
     place_of = {heads: i for i, heads in enumerate(different)}
     if instead is None:
         instead = engine.instead(encoded)
-    result = np.zeros((len(different), len(encoded), engine.skeleton.model.config.num_labels), dtype=np.float32)
+    parts: list[tuple[np.ndarray, slice, torch.Tensor]] = []  # copied at the end: a copy waits for the GPU
 
     def put(rows: np.ndarray, portion: slice, logits: torch.Tensor) -> None:
-        result[portion, rows] = logits.float().cpu().numpy()
+        parts.append((rows, portion, logits.float()))
         if progress:
             progress(len(sets) * logits.shape[0] / len(different) * len(rows) / len(encoded))
 
-    for rows, portion in _portions(encoded, len(different), engine.budget, engine.ablation.states(layers)):
-        _cover(engine, encoded, different, rows=rows, portion=portion, instead=instead, put=put)
+    with engine.skeleton.attending():
+        for rows, portion in _portions(encoded, len(different), engine.budget, engine.ablation.states(layers)):
+            _cover(engine, encoded, different, rows=rows, portion=portion, instead=instead, put=put)
+    result = np.zeros((len(different), len(encoded), engine.skeleton.model.config.num_labels), dtype=np.float32)
+    for rows, portion, logits in parts:
+        result[portion, rows] = logits.cpu().numpy()
     return result[[place_of[heads] for heads in sets]]
 
 

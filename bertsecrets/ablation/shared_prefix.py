@@ -9,10 +9,10 @@ token, because the classifier uses no other. Rows have equal lengths, so no padd
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import HeadSet
@@ -32,14 +32,15 @@ class Step:
     splits: dict[int, dict[int, Choice]]
 
 
-def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
+@lru_cache(maxsize=8)  # every group of rows has the same plan
+def plan(sets: tuple[HeadSet, ...], layers: int) -> tuple[list[Step], tuple[int, ...]]:
     """Return the tree of runs by layer, and the index of each set's final state. Sets must be unique.
 
-    >>> steps, ends = plan([frozenset(), frozenset({(0, 1)}), frozenset({(1, 0)})], layers=2)
+    >>> steps, ends = plan((frozenset(), frozenset({(0, 1)}), frozenset({(1, 0)})), layers=2)
     >>> [step.splits for step in steps]
     [{0: {0: (), 1: (1,)}}, {0: {0: (), 2: (0,)}, 1: {1: ()}}]
     >>> ends
-    [0, 1, 2]
+    (0, 1, 2)
     """
     place_of: dict[HeadSet, int] = {frozenset(): 0}
     steps, used = [], 1
@@ -58,7 +59,7 @@ def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
             leaving[after[prefix]] = tuple(sorted(head for at, head in prefix if at == layer))
         place_of = after
         steps.append(Step(splits))
-    return steps, [place_of[heads] for heads in sets]
+    return steps, tuple(place_of[heads] for heads in sets)
 
 
 def run(
@@ -77,7 +78,7 @@ def run(
         tokens: Approximate number of tokens per batch.
         vectors: Replacement vectors for each layer. If None, the mean values are used.
     """
-    steps, ends = plan(sets, len(blocks))
+    steps, ends = plan(tuple(sets), len(blocks))
     at_once = max(1, tokens // ids.numel())
     with torch.inference_mode():
         embedded = _embed(skeleton, ids, segments)
@@ -86,7 +87,7 @@ def run(
         of_layers: Sequence[Vectors | None] = vectors or [None] * len(blocks)
         for block, step, instead in zip(blocks[:-1], steps[:-1], of_layers[:-1], strict=True):
             _pass(block, step, states, at_once, instead)
-        last = _pass_last(blocks[-1], steps[-1], states, at_once, of_layers[-1])[ends]
+        last = _pass_last(blocks[-1], steps[-1], states, at_once, of_layers[-1])[_places(ends, states.device)]
         logits = _classify(skeleton, last.flatten(0, 1), ids, segments)
     return logits.unflatten(0, (len(sets), -1))
 
@@ -101,11 +102,12 @@ def _pass(
     """Run all states through a layer in place."""
     unsplit = [(entering, leaving[entering]) for entering, leaving in step.splits.items() if len(leaving) == 1]
     for chunk in _chunks(unsplit, at_once):
-        places = [place for place, _ in chunk]
+        places = _places([place for place, _ in chunk], states.device)
         x = states[places].flatten(0, 1)
-        disabled = _disabled(block, [choice for _, choice in chunk], states)
+        choices = [choice for _, choice in chunk]
         context, value = block.attend(x)
-        if disabled is not None:
+        if any(choices):
+            disabled = _members(choices, range(block.heads), states.device).repeat_interleave(states.shape[1], 0)
             context = put(context, disabled, value.mean(2, keepdim=True) if instead is None else instead)
         states[places] = block.finish(block.project(context).add_(x)).unflatten(0, (len(chunk), -1))
     for entering, leaving in step.splits.items():
@@ -122,11 +124,11 @@ def _split(
     disabled = sorted({head for choice in leaving.values() for head in choice})
     if instead is None:
         instead = value.mean(2, keepdim=True)
-    deltas = block.deltas(context, instead, disabled).flatten(1)
+    deltas = block.deltas(context, instead, _places(disabled, states.device)).flatten(1)
     for chunk in _chunks(list(leaving.items()), at_once):
-        member = deltas.new_tensor([[head in choice for head in disabled] for _, choice in chunk])
+        member = _members([choice for _, choice in chunk], disabled, states.device).to(deltas.dtype)
         mixed = (member @ deltas).view(len(chunk), *plain.shape).add_(plain)
-        states[[place for place, _ in chunk]] = block.finish(mixed)
+        states[_places([place for place, _ in chunk], states.device)] = block.finish(mixed)
 
 
 def _pass_last(
@@ -135,32 +137,34 @@ def _pass_last(
     """Return the first token's output of the last layer for all states, by index."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
     for chunk in _chunks(list(step.splits.items()), at_once):
-        x = states[[entering for entering, _ in chunk]]
+        x = states[_places([entering for entering, _ in chunk], states.device)]
         context, mean = (vectors.unflatten(0, x.shape[:2]) for vectors in block.attend_first(x.flatten(0, 1)))
-        parent = [number for number, (_, leaving) in enumerate(chunk) for _ in leaving]
+        parent = _places([number for number, (_, leaving) in enumerate(chunk) for _ in leaving], states.device)
         choices = [choice for _, leaving in chunk for choice in leaving.values()]
-        disabled = torch.tensor(_table(block, choices), device=x.device)[:, None, :, None]
+        disabled = _members(choices, range(block.heads), states.device)[:, None, :, None]
         replaced = mean[parent] if instead is None else instead[:, :, 0]
         mixed = torch.where(disabled, replaced, context[parent]).flatten(2)
-        after[[place for _, leaving in chunk for place in leaving]] = block.finish(
-            block.output(mixed).add_(x[:, :, 0][parent])
-        )
+        places = _places([place for _, leaving in chunk for place in leaving], states.device)
+        after[places] = block.finish(block.output(mixed).add_(x[:, :, 0][parent]))
     return after
 
 
-def _table(block: Block, choices: Sequence[Choice]) -> np.ndarray:
-    """Return a mask [choice, head] of disabled heads."""
-    table = np.zeros((len(choices), block.heads), dtype=bool)
-    for row, choice in enumerate(choices):
-        table[row, list(choice)] = True
-    return table
+def _places(places: Sequence[int], device: torch.device) -> Int[torch.Tensor, " states"]:
+    """Return indices of states as a tensor."""
+    return _constant(tuple(places), device)
 
 
-def _disabled(block: Block, choices: Sequence[Choice], states) -> torch.Tensor | None:
-    """Return a mask [choice x row, head] of disabled heads, or None if no heads are disabled."""
-    if not any(choices):
-        return None
-    return torch.tensor(_table(block, choices), device=states.device).repeat_interleave(states.shape[1], 0)
+def _members(
+    choices: Sequence[Choice], heads: Sequence[int], device: torch.device
+) -> Bool[torch.Tensor, "choices heads"]:
+    """Return a mask of the heads that each choice disables."""
+    return _constant(tuple(tuple(head in choice for head in heads) for choice in choices), device)
+
+
+@lru_cache(maxsize=1024)
+def _constant(values: tuple, device: torch.device) -> torch.Tensor:
+    """Return values as a tensor. It is kept, because every copy to a GPU waits until the GPU has finished its work."""
+    return torch.tensor(values, device=device)
 
 
 def _chunks(items: list, size: int):

@@ -278,14 +278,24 @@ class Skeleton:
             more["use_cache"] = False
         rows, tokens = ids.shape
         written = WrittenWeights(watch, (rows, self.heads, tokens, tokens)) if self.way == "written" else nullcontext()
-        before = self.model.config._attn_implementation
         token = _watch.set(watch)
         try:
-            self.model.set_attn_implementation(NAME if self.way == "zeroed" else "eager")
-            with torch.inference_mode(not watch.gradients), written:
+            with self.attending(), torch.inference_mode(not watch.gradients), written:
                 return self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **more).logits
         finally:
             _watch.reset(token)
+
+    @contextmanager
+    def attending(self) -> Iterator[None]:
+        """Switch the model to the attention that runs need. Around many runs, it is switched only once."""
+        before, needed = self.model.config._attn_implementation, NAME if self.way == "zeroed" else "eager"
+        if before == needed:
+            yield
+            return
+        try:
+            self.model.set_attn_implementation(needed)
+            yield
+        finally:
             self.model.set_attn_implementation(before)
 
     def run(
