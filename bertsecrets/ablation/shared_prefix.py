@@ -32,8 +32,8 @@ class Step:
     splits: dict[int, dict[int, Choice]]
 
 
-@lru_cache(maxsize=8)  # every group of rows has the same plan
-def plan(sets: tuple[HeadSet, ...], layers: int) -> tuple[list[Step], tuple[int, ...]]:
+@lru_cache(maxsize=8)  # groups of rows usually share a plan
+def plan(sets: tuple[HeadSet, ...], layers: int) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     """Return the tree of runs by layer, and the index of each set's final state. Sets must be unique.
 
     >>> steps, ends = plan((frozenset(), frozenset({(0, 1)}), frozenset({(1, 0)})), layers=2)
@@ -59,7 +59,7 @@ def plan(sets: tuple[HeadSet, ...], layers: int) -> tuple[list[Step], tuple[int,
             leaving[after[prefix]] = tuple(sorted(head for at, head in prefix if at == layer))
         place_of = after
         steps.append(Step(splits))
-    return steps, tuple(place_of[heads] for heads in sets)
+    return tuple(steps), tuple(place_of[heads] for heads in sets)
 
 
 def run(
@@ -87,7 +87,7 @@ def run(
         of_layers: Sequence[Vectors | None] = vectors or [None] * len(blocks)
         for block, step, instead in zip(blocks[:-1], steps[:-1], of_layers[:-1], strict=True):
             _pass(block, step, states, at_once, instead)
-        last = _pass_last(blocks[-1], steps[-1], states, at_once, of_layers[-1])[_places(ends, states.device)]
+        last = _pass_last(blocks[-1], steps[-1], states, at_once, of_layers[-1])[_indices(ends, states.device)]
         logits = _classify(skeleton, last.flatten(0, 1), ids, segments)
     return logits.unflatten(0, (len(sets), -1))
 
@@ -102,7 +102,7 @@ def _pass(
     """Run all states through a layer in place."""
     unsplit = [(entering, leaving[entering]) for entering, leaving in step.splits.items() if len(leaving) == 1]
     for chunk in _chunks(unsplit, at_once):
-        places = _places([place for place, _ in chunk], states.device)
+        places = _indices([place for place, _ in chunk], states.device)
         x = states[places].flatten(0, 1)
         choices = [choice for _, choice in chunk]
         context, value = block.attend(x)
@@ -124,11 +124,11 @@ def _split(
     disabled = sorted({head for choice in leaving.values() for head in choice})
     if instead is None:
         instead = value.mean(2, keepdim=True)
-    deltas = block.deltas(context, instead, _places(disabled, states.device)).flatten(1)
+    deltas = block.deltas(context, instead, _indices(disabled, states.device)).flatten(1)
     for chunk in _chunks(list(leaving.items()), at_once):
         member = _members([choice for _, choice in chunk], disabled, states.device).to(deltas.dtype)
         mixed = (member @ deltas).view(len(chunk), *plain.shape).add_(plain)
-        states[_places([place for place, _ in chunk], states.device)] = block.finish(mixed)
+        states[_indices([place for place, _ in chunk], states.device)] = block.finish(mixed)
 
 
 def _pass_last(
@@ -137,21 +137,21 @@ def _pass_last(
     """Return the first token's output of the last layer for all states, by index."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
     for chunk in _chunks(list(step.splits.items()), at_once):
-        x = states[_places([entering for entering, _ in chunk], states.device)]
+        x = states[_indices([entering for entering, _ in chunk], states.device)]
         context, mean = (vectors.unflatten(0, x.shape[:2]) for vectors in block.attend_first(x.flatten(0, 1)))
-        parent = _places([number for number, (_, leaving) in enumerate(chunk) for _ in leaving], states.device)
+        parent = _indices([number for number, (_, leaving) in enumerate(chunk) for _ in leaving], states.device)
         choices = [choice for _, leaving in chunk for choice in leaving.values()]
         disabled = _members(choices, range(block.heads), states.device)[:, None, :, None]
         replaced = mean[parent] if instead is None else instead[:, :, 0]
         mixed = torch.where(disabled, replaced, context[parent]).flatten(2)
-        places = _places([place for _, leaving in chunk for place in leaving], states.device)
+        places = _indices([place for _, leaving in chunk for place in leaving], states.device)
         after[places] = block.finish(block.output(mixed).add_(x[:, :, 0][parent]))
     return after
 
 
-def _places(places: Sequence[int], device: torch.device) -> Int[torch.Tensor, " states"]:
-    """Return indices of states as a tensor."""
-    return _constant(tuple(places), device)
+def _indices(values: Sequence[int], device: torch.device) -> Int[torch.Tensor, " indices"]:
+    """Return indices as a tensor."""
+    return _constant(tuple(values), device)
 
 
 def _members(
@@ -163,7 +163,7 @@ def _members(
 
 @lru_cache(maxsize=1024)
 def _constant(values: tuple, device: torch.device) -> torch.Tensor:
-    """Return values as a tensor. It is kept, because every copy to a GPU waits until the GPU has finished its work."""
+    """Return values as a tensor. It is cached, because a copy to a GPU waits for all work queued there."""
     return torch.tensor(values, device=device)
 
 

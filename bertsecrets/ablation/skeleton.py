@@ -287,7 +287,7 @@ class Skeleton:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """Switch the model to the attention that runs need. Around many runs, it is switched only once."""
+        """Inside the block, use the attention that runs need. Runs inside it need not switch again."""
         before, needed = self.model.config._attn_implementation, NAME if self.way == "zeroed" else "eager"
         if before == needed:
             yield

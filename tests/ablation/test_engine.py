@@ -241,6 +241,15 @@ def test_a_head_that_the_model_lacks_is_named():
         ablate(engine_of("fast"), tokens(), [frozenset({(0, 4)})])
 
 
+@pytest.mark.parametrize("missing", ["query", "key", "value"])
+def test_a_projection_without_bias_equals_the_reference(missing):
+    classifier = tiny("Bert")
+    for layer in classifier.model.bert.encoder.layer:
+        getattr(layer.attention.self, missing).bias = None
+    engine, encoded = Engine.open(classifier, path="fast"), tokens((4, 7))
+    check(ablate(engine, encoded, EVERY_KIND), plain_logits(classifier.model, encoded, EVERY_KIND))
+
+
 class SmallMemory:
     """A fake memory limit: a hook on the second layer raises an out-of-memory error for too many token positions."""
 
