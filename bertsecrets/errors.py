@@ -140,7 +140,7 @@ def in_short(error: BaseException) -> str:
 
 @contextmanager
 def python_names() -> Iterator[None]:
-    """In messages of errors raised inside the block, name options as in Python, without flags of the command line."""
+    """Rewrite messages of errors raised inside the block: options are named as in Python, not as command-line flags."""
     try:
         yield
     except UserError as error:

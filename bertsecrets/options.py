@@ -23,7 +23,7 @@ GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 DEFAULT_PIPELINE = "en_core_web_sm"
-HUB = "hub"  # as the GLUE folder
+HUB = "hub"  # value of --glue that selects the hub instead of a folder
 # Options of every command that reads rows; some commands add those for frames and spaCy.
 ROW_OPTIONS = (
     *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),

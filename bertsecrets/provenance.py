@@ -145,9 +145,9 @@ def checkpoint_differences(made: Mapping[str, Any] | None, now: Mapping[str, Any
 def best_device(wanted: str | None = None) -> "torch.device":
     """Return the named device; by default or for `auto`, the GPU if there is one, otherwise the CPU.
 
-    If it is a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, it would choose cuDNN's, which
-    builds a plan for every new shape, and almost every batch has one. Gradients of flash attention are not
-    reproducible.
+    If it is a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, it would otherwise choose
+    cuDNN's, which builds a plan for every new shape, and almost every batch has a new one. Flash attention is excluded
+    because its gradients are not reproducible.
 
     Raises:
         UserError: If the named device is not available or does not work.

@@ -49,7 +49,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _in_python(method: Method) -> Method:
-    """Decorate a method for Python: messages of its errors name options as the user does."""
+    """Wrap a method so that its error messages name options as the user does: as flags, or as in Python."""
 
     @wraps(method)
     def named(session: "Session", *args: Any, **options: Any) -> Any:
@@ -185,7 +185,7 @@ class Session:
         )
 
     def possible(self, cases: Iterable[Case]) -> tuple[list[Case], dict[str, list[str]]]:
-        """Return the cases that can be judged, and the names of those that cannot by what is missing.
+        """Return the cases that can be judged and, for each missing input, the names of the cases that need it.
 
         Cases that do not apply to the model are left out.
         """

@@ -61,7 +61,7 @@ def test_slow_work_has_a_line_in_half_a_minute(passing, capsys):
 
 
 @pytest.mark.parametrize(("switch", "shown"), [("1", 0), (IN_LOGS, 1), ("", 1)])
-def test_the_user_can_have_none(passing, capsys, monkeypatch, switch, shown):
+def test_progress_can_be_disabled_by_the_environment(passing, capsys, monkeypatch, switch, shown):
     monkeypatch.setenv(SWITCH, switch)
     with progress("long", 2, "row") as of:
         passing(31)

@@ -122,7 +122,7 @@ def test_rows_of_a_smaller_limit_are_among_those_of_a_larger_one(bench, subject,
 
 
 def test_rows_first_reads_the_first_rows(bench, subject, runs, tiny_glue, with_six_examples):
-    """They give a separate measurement, whose companions are not stored as those of randomly drawn rows."""
+    """The measurement is separate, and its companions are not stored as if their rows were drawn randomly."""
     six = opened(runs, tiny_glue, settings=with_six_examples)
     other = Subject(subject.model, "rte", "untrained", 4)
     before = len(entries(runs))

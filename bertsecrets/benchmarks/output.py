@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
-FINISHED: pytest.StashKey["Finished"] = pytest.StashKey()
+PROGRESS: pytest.StashKey["ClaimProgress"] = pytest.StashKey()
 REPORTED = pytest.StashKey[str]()  # line with the report's path, or why there is no report
 NO_REPORT = "no report"
 
 
-class Finished:
+class ClaimProgress:
     """Reports progress: a line for each claim that was measured in this run."""
 
     def __init__(self, total: int, seconds: float | None):

@@ -18,13 +18,13 @@ import pytest
 
 from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugError, ExitCode
 from bertsecrets.benchmarks.output import (
-    FINISHED,
     NO_REPORT,
     OPTIONS,
+    PROGRESS,
     REPORTED,
     SESSION,
     VERDICTS,
-    Finished,
+    ClaimProgress,
     expected_failure,
     judged_model,
     junit_properties,
@@ -43,9 +43,9 @@ from bertsecrets.cli.console import (
     USER_ERROR,
     as_interrupt,
     bars_on_terminals,
+    interrupted_message,
     report_bug,
     warnings_in_one_line,
-    what_is_kept,
 )
 from bertsecrets.cli.outputs import EXAMPLES
 from bertsecrets.errors import MissingError, RunError, UserError, check_extra, of_the_machine, one_line
@@ -214,7 +214,7 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
             prepare_in_turn(run, possible, seeds)
         else:
             prepare(run, possible, seeds, jobs=jobs)
-    config.stash[SESSION], config.stash[FINISHED] = run, Finished(len(selected), expected)
+    config.stash[SESSION], config.stash[PROGRESS] = run, ClaimProgress(len(selected), expected)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -264,7 +264,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     known = case.known_deviation(judged_model(config))
     if known and verdict.known_deviation and not session.options.whole:
         request.applymarker(expected_failure(known, strict=False))
-    config.stash[FINISHED].tell(verdict, len(config.stash[VERDICTS]))
+    config.stash[PROGRESS].tell(verdict, len(config.stash[VERDICTS]))
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):
@@ -344,4 +344,4 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         terminalreporter.write_line(line, red=line.startswith(NO_REPORT))
     ended = config.pluginmanager.get_plugin(EXIT_CODE)
     if ended is not None and ended.signalled is not None:
-        terminalreporter.write_line(what_is_kept(config.stash[OPTIONS].store_folder))
+        terminalreporter.write_line(interrupted_message(config.stash[OPTIONS].store_folder))

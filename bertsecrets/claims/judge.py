@@ -230,7 +230,7 @@ class Weighed:
 
     @cached_property
     def _same_constant(self) -> list[bool]:
-        """Sorted distinct values, over seeds, of whether a seed gives the published constant answer."""
+        """Whether seeds give the published constant answer: [True] all, [False] none, [False, True] some of them."""
         low, high = self.limits or (np.nan, np.nan)
         return sorted({bool(low - DUST <= estimand.value <= high + DUST) for estimand in self.estimands})
 

@@ -110,7 +110,7 @@ def too_few_examples(case: Case) -> str:
 
 
 def too_few_maps(case: Case, model: str | None = None) -> str:
-    """Return that a case needs annotated maps, as text; empty if it needs none, or some of the model are annotated."""
+    """Return a message if a case needs annotated maps and the model has none; otherwise an empty string."""
     recorded = prospect(case)
     if recorded is None or not needs_annotated_maps(case, recorded):
         return ""

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.types import InitialisationName, Measurement
 
-Needed = Measurement | tuple[Measurement, ...]  # what fulfils a need: a tuple if it names several tasks
+Needed = Measurement | tuple[Measurement, ...]  # the measurement for a need, or a tuple if the need has several tasks
 Function = TypeVar("Function", bound=Callable[..., Estimand])
 
 Ends = tuple[float, float]

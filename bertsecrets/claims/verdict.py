@@ -231,7 +231,7 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
 
 
 def _without_names(remark: str) -> str:
-    """Return a remark of a measure without the names of the annotated models, which users of another do not know."""
+    """Return a measure's remark without the names of the annotated models, which users of other models do not know."""
     from bertsecrets.measures.patterns import UNCHECKED  # imports torch
 
     return OTHER_MODELS if remark.startswith(UNCHECKED.partition(" (")[0]) else remark

@@ -136,7 +136,7 @@ def pin(options: argparse.Namespace) -> None:
     if len(session.seeds) < MIN_SEEDS:
         raise UserError(f"a pin needs a standard deviation over seeds: use --seeds {MIN_SEEDS} or more, ideally 5")
     session.check_model()
-    side = model_side(session, session.model, wanted_of(session, choice), collapsed_ends=True)
+    side = model_side(session, session.model, wanted_of(session, choice), stop_on_collapse=True)
     ref = session.ref(session.model)
     made = pin_of(side, session.model, options.reason, earlier, weights=ref.identity(), tokenizer=ref.tokenizer())
     write_pin(place, made)

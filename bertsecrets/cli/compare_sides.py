@@ -119,9 +119,9 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
 
 
 def model_side(
-    session: "Session", model: str, wanted: Sequence["MeasureOnTask"], *, collapsed_ends: bool = False
+    session: "Session", model: str, wanted: Sequence["MeasureOnTask"], *, stop_on_collapse: bool = False
 ) -> "Side":
-    """Fine-tune a model on the session's seeds and return its side. `collapsed_ends`: stop if a model collapsed."""
+    """Fine-tune a model on the session's seeds and return its side. `stop_on_collapse`: stop if a model collapsed."""
     from bertsecrets.compare.sides import measured_side
 
     def measure(of: "MeasureOnTask", seed: int) -> "Measurement":
@@ -129,7 +129,7 @@ def model_side(
 
     count = len(session.seeds)
     seeds = f"{count} seed{'s' if count > 1 else ''}"
-    return measured_side(model, seeds, wanted, session.seeds, measure, collapsed_ends=collapsed_ends)
+    return measured_side(model, seeds, wanted, session.seeds, measure, stop_on_collapse=stop_on_collapse)
 
 
 def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureOnTask"]) -> "Side":

@@ -24,7 +24,7 @@ def interrupted(signalled: KeyboardInterrupt) -> int:
     return 128 + (number if isinstance(number, int) else signal.SIGINT)
 
 
-def what_is_kept(store: Path) -> str:
+def interrupted_message(store: Path) -> str:
     """Return the message of an interrupted run."""
     return f"interrupted; finished results are saved in {store}: run the same command to continue"
 

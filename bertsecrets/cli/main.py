@@ -16,9 +16,9 @@ from bertsecrets.cli.console import (
     as_interrupt,
     bars_on_terminals,
     interrupted,
+    interrupted_message,
     report_bug,
     warnings_in_one_line,
-    what_is_kept,
 )
 from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed, check_threads
@@ -153,7 +153,7 @@ def _run(options: argparse.Namespace) -> int:
     except UserError as error:
         return _tell(error)
     except KeyboardInterrupt as signalled:
-        return _tell(what_is_kept(RunOptions.of(options).store_folder), interrupted(signalled))
+        return _tell(interrupted_message(RunOptions.of(options).store_folder), interrupted(signalled))
     except BrokenPipeError:
         _drop_output()
     except Exception as error:

@@ -156,7 +156,7 @@ def _print_decided(
     expected = sum(choice.chance for choice in chosen)
     print(
         f"{expected:.1f} of {len(prospects)} claims are decided within {in_time(session.budget)} on average if "
-        "the model is as published; jobs that several claims share count for the first of them"
+        "the model is as published; jobs shared by several claims are counted once, for the first of them"
     )
     if unknown:
         print(f"time unknown for {unknown} of {len(prospects)} claims: this store has no record of such a job yet")

@@ -100,7 +100,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
 
 
 def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
-    """Leave out, and name, the claims that make up most of the time, if rows are limited but not those of the grid."""
+    """Skip and report the claims that take most of the time if --limit is given without --grid-limit."""
     from bertsecrets.claims.requirements import is_slow
 
     slow = [str(case) for case in run.cases if is_slow(case) or case.claim.id[0] in BEYOND]

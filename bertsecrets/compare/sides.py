@@ -206,7 +206,7 @@ def measured_side(
     seeds: Sequence[int],
     measure: Callable[[MeasureOnTask, int], Measurement],
     *,
-    collapsed_ends: bool = False,
+    stop_on_collapse: bool = False,
 ) -> Side:
     """Measure one side of a comparison.
 
@@ -219,7 +219,7 @@ def measured_side(
         wanted: Measures to run.
         seeds: Seeds to measure.
         measure: Function that returns the measurement for a seed.
-        collapsed_ends: Whether to stop after the first measure that shows a collapsed model.
+        stop_on_collapse: Whether to stop after the first measure that shows a collapsed model.
 
     Raises:
         UserError: Nothing can be measured.
@@ -235,7 +235,7 @@ def measured_side(
             parts.append(_part(request, seeds, collapsed=one_line(error)))
         except UserError as error:
             left_out[str(request)] = error
-        if collapsed_ends and parts and parts[-1].collapsed:
+        if stop_on_collapse and parts and parts[-1].collapsed:
             break
     if left_out and not parts:
         raise next(iter(left_out.values()))

@@ -32,7 +32,7 @@ FROM_STEPS = "estimated from training steps"
 # Approximate costs, relative to a training step on as many examples, measured with MiniLM on RTE.
 FORWARD = 0.6  # a forward pass, with what a measure computes from it
 SUFFIX = 0.5  # the part of a forward pass that is repeated for each disabled head
-MAPS = 1.8 / (12 / 384**2)  # reading and describing the maps of two models, by heads per squared width
+MAPS = 1.8 / (12 / 384**2)  # extracting and analysing the maps of two models; proportional to heads / width**2
 SHORT = 10.0  # seconds of other measures that read no model
 WITHOUT_MODEL = {"pattern-quality": 60.0, "published-figures": 0.0}  # seconds
 PROCESS = 700 * 10**6  # bytes used by a process after importing everything
@@ -114,7 +114,7 @@ def _unfinished(session: Session, planned: Plan) -> Plan:
 
 
 def within(estimates: Sequence[JobEstimate], budget: float | None, at_once: int) -> list[JobEstimate]:
-    """Return the estimates for as many seeds as fit in the budget, but at least one, if no claim is decided early."""
+    """Return the estimates for as many seeds as the budget allows, at least one, assuming no claim is decided early."""
     seeds = sorted({estimate.request.subject.seed for estimate in estimates})
     affordable = list(estimates)
     while len(seeds) > 1 and budget is not None:
@@ -278,7 +278,7 @@ class Costs:
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
-        """Layers, heads per layer and hidden size of the session's model; those that are unknown as in BERT-base."""
+        """Layers, heads per layer and hidden size of the session's model; BERT-base's value for any that is unknown."""
         config = None if self.model is None else self.model.config
         usual = {"num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768}
         layers, heads, width = (getattr(config, name, None) or size for name, size in usual.items())

@@ -134,7 +134,7 @@ def model_facts(ref: ModelRef, cut: int, rows: Split | None) -> Iterator[str]:
 
 
 def sample(rows: TaskRows, tasks: Iterable[str]) -> Split | None:
-    """Return validation rows for the percentage of unknown tokens, of the first of these tasks that has data.
+    """Return validation rows of the first of these tasks that has data, for the percentage of unknown tokens.
 
     Raises:
         UserError: If the data are malformed or unofficial.

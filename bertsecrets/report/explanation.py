@@ -62,7 +62,7 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
 
 
 def _source_rows(claim: Claim) -> list[tuple[str, str]]:
-    """Return what the source says, and how the claim relates to it, from the rows of `docs/sources.md` on a claim."""
+    """Return what the source says and how the claim is judged, from the claim's rows in `docs/sources.md`."""
     lines = project_path(SOURCES).read_text(encoding="utf-8").splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
     rows = [(said, names.split(", "), judged) for said, names, judged in cells]

@@ -1,6 +1,6 @@
 """List the contents of a store, including damaged and unneeded items.
 
-All functions are safe to run alongside other processes, and skip items that those read or write.
+All functions are safe to run alongside other processes, and skip items that are being read or written.
 """
 
 import json

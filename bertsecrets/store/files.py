@@ -262,7 +262,7 @@ def check_writable(path: Path) -> None:
 
 
 def _write_nothing(device: Path) -> None:
-    """Write no data to a device; /dev/full refuses even that."""
+    """Write zero bytes to a device, to detect one that refuses all writes, such as /dev/full."""
     handle = os.open(device, os.O_WRONLY | os.O_NOCTTY)
     try:
         os.write(handle, b"")

@@ -277,7 +277,7 @@ def test_running_out_of_memory_halves_the_batch_and_goes_on(path):
     assert engine.budget.tokens < 4096
 
 
-def test_one_example_that_does_not_fit_is_said_so():
+def test_a_single_example_that_does_not_fit_in_memory_is_reported():
     classifier = tiny("Bert")
     engine = Engine.open(classifier)
     SmallMemory(classifier, 7)

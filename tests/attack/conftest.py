@@ -1,4 +1,4 @@
-"""The bench: a folder in which commands are attacked."""
+"""The fixture `bench`: a folder in which faults are injected into commands."""
 
 import tempfile
 from collections.abc import Iterator

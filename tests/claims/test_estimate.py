@@ -73,7 +73,7 @@ def test_an_interval_stays_within_the_range_of_its_quantity():
 
 
 def test_an_interval_contains_the_observed_value():
-    """The statistic is the companion of the better of two nearly equal columns, which is a narrow choice."""
+    """The value depends on which of two nearly equal columns has the larger mean, so it is not stable in resamples."""
     rng = np.random.default_rng(4)
     good = rng.normal(size=(60, 1)).repeat(2, axis=1)
     good[0, 0] += 1e-9

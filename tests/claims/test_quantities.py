@@ -117,7 +117,7 @@ def test_the_largest_of_noisy_columns_is_no_larger_where_it_was_not_chosen():
     assert (numbers.tolist(), chosen) == (real[:, 7].tolist(), (7, 7))
 
 
-def test_a_class_that_two_are_equally_frequent_in_is_held_in_half_of_the_maps():
+def test_steadiness_is_half_if_two_classes_are_equally_frequent():
     """If selected and tested on the same maps, one of two equally frequent classes would exceed half by chance."""
     rng = np.random.default_rng(1)
     shares = [

@@ -209,7 +209,7 @@ def ablated(order, shape, name):
 
 
 def test_the_same_pair_of_heads_is_found_on_both_tasks():
-    # QNLI stands in for STS-B: accuracy serves as well as a correlation
+    # QNLI replaces STS-B, because the test works with accuracy as well as with a correlation
     named = [3 * 12 + 0, 1 * 12 + 11]
     rest = [i for i in range(144) if i not in named]
     one, other = ablated([*named, *rest], (12, 12), "rte"), ablated([*named[::-1], *rest[::-1]], (12, 12), "qnli")

@@ -44,7 +44,7 @@ def test_where_both_readings_say_the_same_that_is_the_verdict(special, stripes, 
     assert judgement.observed == pytest.approx(special, abs=1)
 
 
-def test_where_they_part_the_reading_decides_and_both_are_shown():
+def test_disagreeing_readings_are_inconclusive_and_both_are_shown():
     judgement = verdict(special=60, stripes=10)
     assert judgement.outcome == "inconclusive"
     both = judgement.readings["special"], judgement.readings["stripes"]

@@ -1,4 +1,4 @@
-"""The drift test detects damage to a pinned model, but not retraining. Only the model is simplified: it is tiny.
+"""The drift test detects damage to a pinned model and does not flag retraining. The only simplification: a tiny model.
 
 `benchmarks/damage_study.py` does the same with a real model.
 """

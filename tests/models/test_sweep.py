@@ -6,7 +6,7 @@ from zoo import FURTHER
 
 EVERYTHING = {*TRAININGS, *MEASURES}
 ALL_BUT_NORMS = EVERYTHING - {"norm-attention"}
-EXACT = {  # unusual families, and what is exact for them
+EXACT = {  # by unusual family: the training runs and measures that match the reference exactly
     "openai-gpt": ALL_BUT_NORMS,  # its blocks return lists
     "gemma2": ALL_BUT_NORMS,  # its logits are capped, which SDPA does not support
     "mixtral": ALL_BUT_NORMS,  # its experts are stacked in one tensor

@@ -1,4 +1,4 @@
-"""Work in a subprocess that is killed at its n-th file operation, for every n.
+"""Run a function in a subprocess that is killed at its n-th file operation, for every n.
 
 It is killed before the operation, unless the operation opens a file for writing: then the file is already open and
 empty.

@@ -106,7 +106,7 @@ def draw(
 def _pair(
     inputs: int, heads: Iterator, rng: np.random.Generator, *, count: int, origin: str
 ) -> list[tuple[int, int, int]]:
-    """Return `count` different (input, layer, head) triples, with inputs in shuffled rounds as well."""
+    """Return `count` distinct (input, layer, head) triples; inputs, like heads, are drawn in shuffled rounds."""
     pairs: dict[tuple[int, int, int], None] = {}
     for place, (layer, head) in zip(islice(in_turns(range(inputs), rng), 100 * count), heads, strict=False):
         pairs[place, layer, head] = None

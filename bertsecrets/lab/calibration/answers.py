@@ -47,7 +47,10 @@ class Exam:
         return exam if model.random_rows else exam.evenly()
 
     def evenly(self) -> "Exam":
-        """Return the exam with hardness exactly normal per class or uncorrelated with the target, for exact scores."""
+        """Return the exam with idealised difficulties, so that scores are exact.
+
+        Difficulties are exactly normal within each class or, for regression, exactly uncorrelated with the target.
+        """
         from scipy.special import ndtri
 
         if TASKS[self.task].regression:

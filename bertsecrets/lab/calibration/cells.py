@@ -184,7 +184,7 @@ class OnDemand(Sequence[Mapping[str, Needed]]):
 
 
 def with_paper(case: Case, model: SimulatedModel) -> Case:
-    """Replace a case's published figure with a draw: one more run of the same procedure, or by its stated doubt."""
+    """Replace a case's published figure with a random one: another run of the procedure, or a draw from its doubt."""
     figure, expect = case.figure, case.claim.expect
     if figure.published is None or expect is None or expect.kind != "around":
         return case
@@ -217,7 +217,7 @@ def true_value(case: Case, setting: Setting) -> float | None:
 
 
 def holds(case: Case, value: float | None) -> bool | None:
-    """Return whether a claim is true for a value. For a published figure it is."""
+    """Return whether a claim is true for a value. Published figures count as true."""
     expect = case.claim.expect
     if value is None or expect is None or expect.kind in ("around", "equal"):
         return None if value is None else True

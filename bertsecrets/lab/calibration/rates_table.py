@@ -77,7 +77,7 @@ def false_outcomes(rates: Rates) -> list[str]:
 
 
 def decidable(rates: Rates) -> bool:
-    """Return whether the case is judged by default: its band is not too wide, and its data are enough."""
+    """Return whether a case is judged by default: its band is not too wide, and its data are sufficient."""
     case, never = find_case(rates.cell.case), rates.share("not applicable") == 1
     recorded = Prospect.model_validate(_as_data(rates))
     return not (never or examples_needed(case, recorded) or needs_annotated_maps(case, recorded))
