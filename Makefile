@@ -14,7 +14,7 @@ SEEDS ?= 3
 LOCKED ?=
 LOCK := requirements-dev.txt
 
-.PHONY: demo notebook pipeline-demo test test-all attack gpu lint audit lock docs clean
+.PHONY: demo notebook pipeline-demo test test-all attack gpu lint audit lock tables docs clean
 
 # What is imported is compiled once and kept, also where the environment says otherwise: uncompiled, every process that
 # imports torch needs three times as long. Installing need not compile everything: that takes longer than fetching it.
@@ -126,7 +126,11 @@ ifneq ($(TORCH_CPU_INDEX),)
 	$(COMPILE) --constraints $(LOCK) --index "$(TORCH_CPU_INDEX)" --output-file container/torch-cpu.txt $(VENV)/torch.txt
 endif
 
-docs: $(VENV)/installed
+# The tables in docs/, which are generated from code and evidence.
+tables: $(VENV)/installed
+	$(BIN)/python docs/tables.py
+
+docs: tables
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:

@@ -2,6 +2,7 @@
 
 pytest benchmarks/speed --glue DIR --benchmark-json speed.json
 python benchmarks/speed/record.py speed.json    # writes expected/evidence/speed.json and the figure of the page
+make tables                                     # renews the tables of the page
 
 Several files are merged. Those of a machine with a GPU are written to speed-gpu.json, without a figure.
 """

@@ -185,28 +185,37 @@ def test_documented_claims_are_sound():
 
 @pytest.fixture(scope="module")
 def tables():
-    spec = importlib.util.spec_from_file_location("tables", DOCS / "hooks" / "tables.py")
+    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_every_table_placeholder_is_filled(tables):
+def test_the_tables_of_every_page_are_current(tables):
     for page in sorted(DOCS.rglob("*.md")):
-        made = tables.on_page_markdown(page.read_text(encoding="utf-8"))
-        assert "<!-- table" not in made, page
+        text = page.read_text(encoding="utf-8")
+        assert len(tables.PLACE.findall(text)) == text.count("<!-- table"), f"{page} has a malformed marker of a table"
+        assert tables.renewed(text) == text, f"the tables in {page} are out of date: run `make tables`"
 
 
-def test_the_pages_of_reference_name_every_measure_quantity_option_and_command(tables):
-    made = {name: tables.on_page_markdown((DOCS / f"{name}.md").read_text()) for name in ("measures", "options")}
+def test_a_new_marker_gets_its_table_and_an_outdated_table_is_replaced(tables):
+    new, outdated = "<!-- table: commands -->", "<!-- table: machine speed-gpu -->"
+    made = tables.renewed(f"{new}\n\nprose\n\n{outdated}\n\nold\n\n<!-- end -->\n")
+    assert re.match(rf"{new}\n\n\| command .*\n\n<!-- end -->\n\nprose\n\n{outdated}\n\nMeasured on", made, re.S)
+    assert "old" not in made.partition(outdated)[2]
+    assert made.count("<!-- end -->") == 2
+
+
+def test_the_pages_of_reference_name_every_measure_quantity_option_and_command():
+    made = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("measures", "options")}
     assert [name for name in measure_names() if f"### {name}\n" not in made["measures"]] == []
     assert [name for name in QUANTITIES if f"| `{name}` |" not in made["measures"]] == []
     assert [option for option in OWN if f"| `{option}" not in made["options"]] == []
     assert [name for name in subparsers() if f"| `bertsecrets {name}` |" not in made["options"]] == []
 
 
-def test_every_claim_stands_on_the_page_of_its_experiment(tables):
-    made = "".join(tables.on_page_markdown(page.read_text()) for page in sorted((DOCS / "experiments").glob("*.md")))
+def test_every_claim_stands_on_the_page_of_its_experiment():
+    made = "".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "experiments").glob("*.md")))
     assert [claim.name for claim in load_claims() if f"\n| {claim.name} | {claim.statement}" not in made] == []
 
 

@@ -1,6 +1,7 @@
-"""Tables of the documentation that are generated from code and evidence when the site is built.
+"""Tables of the documentation that are generated from code and evidence. `make tables` renews them in the pages.
 
-Pages contain placeholders: `<!-- table: measures -->`, `<!-- table: claims A -->`, `<!-- table: observed minilm G -->`.
+To add a table, write its marker on a line of its own: `<!-- table: claims A -->`, `<!-- table: observed minilm G -->`.
+The table is inserted below, followed by an end marker.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -29,16 +31,24 @@ from bertsecrets.report.tables import table
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
-PLACE = re.compile(r"^<!-- table: (\w+)((?: [\w-]+)*) -->$", re.M)
+DOCS = Path(__file__).parent
+END = "<!-- end -->"
+MARKER = r"<!-- table: (?P<name>\w+)(?P<arguments>(?: [\w-]+)*) -->"
+PLACE = re.compile(rf"^(?P<marker>{MARKER})(?:\n(?:(?!<!-- table: ).*\n)*?{END})?$", re.M)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the placeholders of a page by tables. MkDocs calls this for every page.
+def renewed(page: str) -> str:
+    """Return a page with all its tables generated again.
 
     Raises:
         KeyError: If a table does not exist.
     """
-    return PLACE.sub(lambda match: TABLES[match[1]](*match[2].split()), markdown)
+
+    def filled(match: re.Match[str]) -> str:
+        made = TABLES[match["name"]](*match["arguments"].split())
+        return f"{match['marker']}\n\n{made.strip()}\n\n{END}"
+
+    return PLACE.sub(filled, page)
 
 
 def measures() -> str:
@@ -346,3 +356,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "growth": growth,
     "machine": machine,
 }
+
+if __name__ == "__main__":
+    for path in DOCS.rglob("*.md"):
+        path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
