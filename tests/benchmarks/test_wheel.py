@@ -1,9 +1,13 @@
-"""The wheel is small, contains the claims and settings, and its benchmarks run without a checkout."""
+"""The wheel is small, contains the claims and settings, and its benchmarks run without a checkout.
+
+The source distribution contains exactly what the wheel is built from.
+"""
 
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -14,17 +18,21 @@ MOST_BYTES = 4 * 2**20
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+def built(target: str, source: Path, folder: Path) -> Path:
+    """Build a wheel or a source distribution and return the file."""
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)],
-        cwd=ROOT,
+        [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)],
+        cwd=source,
         check=True,
         capture_output=True,
     )
-    (built,) = folder.glob("*.whl")
-    return built
+    (file,) = folder.iterdir()
+    return file
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    return built("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +61,7 @@ def test_the_wheel_is_small_and_contains_no_annotated_maps(wheel):
         names = file.namelist()
     assert wheel.stat().st_size <= MOST_BYTES
     assert [name for name in names if name.endswith(".npz")] == []
+    assert {re.split("[-/]", name)[0] for name in names} == {"bertsecrets"}
     for needed in (
         "bertsecrets/py.typed",
         "bertsecrets/data/params.yaml",
@@ -64,6 +73,20 @@ def test_the_wheel_is_small_and_contains_no_annotated_maps(wheel):
         "bertsecrets/lab/annotation/page.html",
     ):
         assert needed in names
+
+
+def test_the_source_distribution_builds_the_same_wheel_and_contains_no_tests(wheel, tmp_path):
+    with tarfile.open(built("sdist", ROOT, tmp_path / "sdist")) as file:
+        file.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.glob("bertsecrets-*")
+    parts = {path.name for path in source.iterdir()}
+    assert parts - {".gitignore", "PKG-INFO", "pyproject.toml", "README.md", "LICENSE"} == {
+        "bertsecrets", "expected", "docs", "params.yaml"
+    }  # fmt: skip
+    with zipfile.ZipFile(wheel) as ours, zipfile.ZipFile(built("wheel", source, tmp_path / "wheel")) as theirs:
+        assert {name: ours.read(name) for name in ours.namelist()} == {
+            name: theirs.read(name) for name in theirs.namelist()
+        }
 
 
 def test_python_m_bertsecrets_explains_a_claim(installed, tmp_path):
