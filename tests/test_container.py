@@ -1,55 +1,75 @@
-"""The container recipe copies all that it needs, and its lock files pin all of the suite's dependencies by digest."""
+"""The lock files pin all dependencies by digest, and the container recipe copies all that it needs."""
 
 import re
 import tomllib
+from collections import Counter
 
 import pytest
 from packaging.requirements import Requirement
 from pages import PROJECT
 
-CONTAINER = PROJECT / "container"
-RECIPE = (CONTAINER / "Containerfile").read_text(encoding="utf-8")
+RECIPE = (PROJECT / "container" / "Containerfile").read_text(encoding="utf-8")
+METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+EXTRAS = METADATA["project"]["optional-dependencies"]
+LOCKS = sorted((PROJECT / "requirements").iterdir())
+DIGEST = r"--hash=sha256:[0-9a-f]{64}"
 
 
-def pinned(name: str) -> dict[str, list[str]]:
-    """Return the packages of a lock file with their versions, each of which must have a digest."""
-    entries = re.split(r"\n(?=\S)", (CONTAINER / name).read_text(encoding="utf-8").strip())
-    versions: dict[str, list[str]] = {}
-    for entry in entries:
-        match = re.match(r"([a-z0-9.-]+)==(\S+)", entry)
-        assert match, entry
-        assert "--hash=sha256:" in entry, match[1]
-        versions.setdefault(match[1], []).append(match[2])
-    return versions
+def pinned(*names: str) -> dict[str, str]:
+    """Return the packages of some lock files with their versions."""
+    text = "".join((PROJECT / "requirements" / f"{name}.txt").read_text(encoding="utf-8") for name in names)
+    return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", text, re.M))
 
 
-@pytest.mark.parametrize("torch", ["cuda", "cpu"])
-def test_lock_files_pin_everything_that_the_suite_depends_on(torch):
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
-    wanted = [
-        *project["project"]["dependencies"],
-        *(
-            requirement
-            for extra in ("minilm", "report", "spacy")
-            for requirement in project["project"]["optional-dependencies"][extra]
-        ),
-        *project["build-system"]["requires"],
-    ]
-    versions = pinned("requirements.txt") | pinned(f"torch-{torch}.txt")
+def named_by(extra: str) -> list[str]:
+    """Return an extra's requirements, with those of the extras that it includes."""
+    wanted = []
+    for requirement in EXTRAS[extra]:
+        included = Requirement(requirement)
+        wanted += (
+            [name for inner in included.extras for name in named_by(inner)]
+            if included.name == "bertsecrets"
+            else [requirement]
+        )
+    return wanted
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)
+def test_lock_files_hold_only_versions_and_digests(path):
+    entries = re.split(r"\n(?=\S)", path.read_text(encoding="utf-8").strip())
+    line = re.compile(rf"[a-z0-9-]+==[\w.+]+( ; [^\\]+)?( \\\n    {DIGEST})+")
+    assert [entry for entry in entries if not line.fullmatch(entry)] == []
+
+
+@pytest.mark.parametrize("torch", ["torch-cuda", "torch-cpu"])
+@pytest.mark.parametrize(
+    ("extras", "files"),
+    [
+        (("minilm", "report"), ("base",)),
+        (("minilm", "report", "spacy"), ("base", "spacy")),
+        (("dev",), ("base", "spacy", "dev")),
+    ],
+    ids=["demo", "container", "development"],
+)
+def test_lock_files_pin_everything_that_the_suite_depends_on(extras, files, torch):
+    versions = pinned(*files, torch)
+    wanted = [*METADATA["project"]["dependencies"], *METADATA["build-system"]["requires"]]
+    wanted += [requirement for extra in extras for requirement in named_by(extra)]
     for requirement in map(Requirement, wanted):
-        assert requirement.name in versions, requirement
-        assert all(requirement.specifier.contains(version) for version in versions[requirement.name]), requirement
+        assert requirement.name.lower() in versions, requirement
+        assert requirement.specifier.contains(versions[requirement.name.lower()]), requirement
 
 
-def test_lock_files_agree():
-    locks = [pinned(name) for name in ("requirements.txt", "torch-cuda.txt", "torch-cpu.txt")]
-    development = {
-        match[1] for match in re.finditer(r"^(\S+==\S+)", (PROJECT / "requirements-dev.txt").read_text(), re.M)
-    }
-    for name in locks[0].keys() & locks[1].keys():
-        assert locks[0][name] == locks[1][name]
-    assert {package for package in locks[2] if locks[2][package] != locks[1][package]} == {"torch"}
-    assert {f"{name}=={version}" for name, versions in locks[0].items() for version in versions} <= development
+def test_files_that_are_installed_together_pin_no_package_twice():
+    for torch in ("torch-cuda", "torch-cpu"):
+        packages = Counter(name for file in ("base", "spacy", "dev", torch) for name in pinned(file))
+        assert [name for name, times in packages.items() if times > 1] == []
+
+
+def test_every_torch_has_the_same_version():
+    (default,) = re.findall(r"^TORCH \?= torch==(\S+)$", (PROJECT / "Makefile").read_text(), re.M)
+    assert pinned("torch-cuda")["torch"] == default
+    assert pinned("torch-cpu")["torch"].split("+")[0] == default
 
 
 def test_everything_that_the_recipe_copies_is_there():
@@ -61,6 +81,6 @@ def test_everything_that_the_recipe_copies_is_there():
 
 
 def test_sources_of_the_wheel_are_copied():
-    build = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    build = METADATA["tool"]["hatch"]["build"]["targets"]["wheel"]
     for name in (*build["packages"], *build["force-include"]):
         assert re.search(rf"^COPY (.* )?{re.escape(name)} ", RECIPE, re.M), name

@@ -47,7 +47,7 @@ CHANGES = {
     "code of the report": ("bertsecrets/report/html.py", None, "# changed", {"verify"}),
     "code of commands": ("bertsecrets/cli/main.py", None, "# changed", set()),
     "a claim": ("expected/C-change.yaml", None, "# changed", {"verify"}),
-    "the libraries": ("requirements-dev.txt", None, "# changed", {TRAINED, MEASURED, "verify"}),
+    "the libraries": ("requirements/base.txt", None, "# changed", {TRAINED, MEASURED, "verify"}),
     "weights": ("my-bert/model.safetensors", None, "changed", {"encoder"}),
     "a tokenizer": ("my-bert/tokenizer.json", None, " ", {"encoder"}),
     "a text": ("my-glue/RTE/dev.tsv", "the", "teh", {"glue@rte"}),

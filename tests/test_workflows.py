@@ -130,7 +130,7 @@ def test_the_action_compares_with_a_pin_if_one_is_given(strict, tmp_path):
 
 def test_the_comparison_needs_no_torch_which_its_job_does_not_install(tmp_path):
     installs = re.findall(r"install .*-r (\S+)", step("verdict-comment.yml", "Compare")["run"])
-    assert installs == ["container/requirements.txt"]
+    assert installs == ["requirements/base.txt"]
     assert not re.search(r"^torch==", (PROJECT / installs[0]).read_text(), re.M)
     for name in ("old.json", "new.json"):
         write_json(tmp_path / name, filed().model_dump(mode="json"))
@@ -159,7 +159,7 @@ def test_the_documented_gitlab_job_is_valid_and_calls_the_suite_with_options_tha
     job = yaml.safe_load(titled("ci.md", ".gitlab-ci.yml"))["judge"]
     install, judge = map(shlex.split, job["script"])
     files = {Path(word).name for word in install if word.endswith(".txt")}
-    assert files - {path.name for path in (PROJECT / "container").iterdir()} == {"bertsecrets.txt"}
+    assert files - {path.name for path in (PROJECT / "requirements").iterdir()} == {"bertsecrets.txt"}
     given = benchmarks_understand(judge[1:])
     assert (given.model, given.m, given.report) == ("./my-bert", "rte", "results")
     assert job["artifacts"]["reports"]["junit"] == given.junitxml

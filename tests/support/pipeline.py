@@ -12,7 +12,7 @@ from bertsecrets.texts.corpus import write_corpus
 
 PROJECT = Path(__file__).resolve().parents[2]
 NAMES = (
-    *("dvc.yaml", "params.yaml", "requirements-dev.txt"),
+    *("dvc.yaml", "params.yaml", "requirements"),
     *(".dvcignore", ".gitignore", "expected", "bertsecrets"),
 )
 
