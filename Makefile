@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 DEMO ?= runs/demo
 SEEDS ?= 3
 # `make ...` installs the versions pinned in requirements/, checked by their sha256; `make NEWEST=yes ...` the newest, and
-# `make LOWEST=yes ...` the lowest that pyproject.toml allows.
+# `make LOWEST=yes ...` the lowest that pyproject.toml allows; torch is always what TORCH says.
 NEWEST ?=
 LOWEST ?=
 
@@ -112,6 +112,7 @@ gpu:
 	@# A separate process, because the tests' type checks slow down everything in theirs.
 	$(GPU_PYTHON) -m pytest -m gpu benchmarks/speed --glue "$(GLUE)" --offline --benchmark-json speed-gpu.json
 
+# zizmor's; CI sets pedantic.
 PERSONA ?= regular
 lint: $(DEV)
 	$(BIN)/ruff check .
