@@ -20,7 +20,7 @@ def add_parsers(commands) -> None:
     writing = add_command(
         commands,
         "corpus",
-        "write the suite's small synthetic corpus as a GLUE folder",
+        "write the suite's small synthetic corpus: a GLUE folder with frame sentences",
         "corpus ./corpus --train-rows 200",
         corpus,
     )
@@ -70,7 +70,7 @@ def corpus(options: argparse.Namespace) -> None:
         UserError: If a number of rows is out of range, or the folder contains a different corpus.
     """
     from bertsecrets.settings import load_settings
-    from bertsecrets.texts.corpus import MOST, write_corpus
+    from bertsecrets.texts.corpus import FRAME_SENTENCES, MOST, write_corpus, write_frames
     from bertsecrets.texts.glue import SPLITS, load_folder
 
     default = load_settings().corpus
@@ -88,6 +88,7 @@ def corpus(options: argparse.Namespace) -> None:
             f"{folder} already contains {written[0]} and {written[1]} pairs, not {wanted}: choose a new folder"
         )
     print(f"{folder}: RTE, {wanted}")
+    print(f"{write_frames(folder)}: {FRAME_SENTENCES} frame sentences")
 
 
 def fetch(options: argparse.Namespace) -> None:

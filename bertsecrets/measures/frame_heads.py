@@ -6,6 +6,7 @@ direction (target -> core element), so both variants are measured as well.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,13 @@ class FrameHeads(EncoderMeasure):
     def origin(self, resources: Resources) -> str | None:
         """Return the name of the file or folder that contains the sentences."""
         return resources.frames.name if resources.frames else None
+
+    def data_facts(self, run: Run) -> dict[str, Any]:
+        """Return the origin and fingerprint of the sentences, and whether they are synthetic."""
+        frames = run.resources.frames
+        assert frames is not None
+        made_up = frames.is_file() and any(sentence.made_up for sentence in open_frames(frames).sentences)
+        return {**super().data_facts(run), "official_data": not made_up, "made_up_data": made_up}
 
     def run(self, run: Run) -> Results:
         """Run the encoder over all sentences.

@@ -36,7 +36,7 @@ SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
     "I": "Beyond attention: A Primer in BERTology",
     "J": "Open questions beyond the paper",
 }
-MADE_UP = "the sentence pairs are synthetic: these verdicts show that the suite works and say nothing about the paper"
+MADE_UP = "the texts are synthetic: these verdicts show that the suite works and say nothing about the paper"
 NEXT = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
 BRIEF = {  # parts of reasons of inconclusive verdicts -> at most eight words

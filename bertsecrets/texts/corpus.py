@@ -4,12 +4,19 @@ The corpus consists of RTE-like sentence pairs about agreement, roles and negati
 each relation, true and false hypotheses share all templates and words, so a bag of words does not give the answer away:
 a model must compare the texts and use word order. Half of the pairs are entailments. The corpus shows that the code
 works but says nothing about the paper. All results from it are marked as based on made-up, unofficial data.
+
+It also has sentences about transfers for the frame-head experiment (claims B). Each passes the paper's filters.
 """
 
+import json
 import random
+import re
 from pathlib import Path
+from typing import Any
 
-from bertsecrets.store.files import guarded_writes, whole_folder
+from bertsecrets.errors import UserError
+from bertsecrets.reading import read_text
+from bertsecrets.store.files import guarded_writes, whole_folder, write_whole
 from bertsecrets.texts.glue import MADE_UP
 
 PEOPLE = ("Ada", "Bruno", "Carla", "Deniz", "Emma", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Kira", "Leo")
@@ -27,7 +34,19 @@ DAYS = ("on Monday", "on Friday", "last week", "in spring", "before noon", "afte
 DEEDS = ("sold", "bought", "found", "lost", "painted", "repaired")
 TRANSFERS = ("sold", "sent", "lent", "showed")
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+GIVEN = ("sold", "sent", "lent", "shown")
+# Brackets mark the core elements of the frame that the participle evokes: the giver, the things and the recipient.
+TRANSFER_SENTENCES = (
+    "{day} , [{number} {thing}] had finally been {target} .",
+    "Nobody knows whether [{number} {thing}] have already been {target} .",
+    "These are [the {thing}] that [{giver}] had already {target} .",
+    "[Which {thing}] has [{giver}] not yet {target} ?",
+    "It was [{giver}] by whom [{number} {thing}] had been {target} .",
+    "It was [to {taker}] that [{number} {thing}] had been {target} .",
+)
 
+FRAME_FILE = "made-up-frames.jsonl"
+FRAME_SENTENCES = 400
 MOST = 1_000_000  # maximum number of pairs, more than in any GLUE task
 
 
@@ -110,3 +129,44 @@ def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019)
             ]
             (temporary / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
+
+
+def frame_sentence(rng: random.Random) -> dict[str, Any]:
+    """Return a sentence about a transfer, with its target and core elements as text."""
+    giver, taker = rng.sample(PEOPLE, 2)
+    target = rng.choice(GIVEN)
+    marked = rng.choice(TRANSFER_SENTENCES).format(
+        giver=giver,
+        taker=taker,
+        target=target,
+        number=rng.choice(NUMBERS),
+        thing=rng.choice(THINGS),
+        day=rng.choice(DAYS),
+    )
+    sentence = re.sub(r"[][]", "", marked)
+    return {
+        "sentence": sentence[0].upper() + sentence[1:],
+        "target": target,
+        "core_elements": re.findall(r"\[(.*?)\]", marked),
+        MADE_UP: "transfer",
+    }
+
+
+def write_frames(folder: Path, count: int = FRAME_SENTENCES, seed: int = 2019) -> Path:
+    """Write distinct frame sentences as JSON lines, and return the file. The output is deterministic.
+
+    Each passes the filters of `bertsecrets.texts.framenet.Filters`. An existing file is left unchanged.
+
+    Raises:
+        UserError: If the file contains other sentences, or cannot be written.
+    """
+    file, rng = folder / FRAME_FILE, random.Random(seed)
+    lines: dict[str, None] = {}
+    while len(lines) < count:
+        lines[json.dumps(frame_sentence(rng)) + "\n"] = None
+    text = "".join(lines)
+    if not file.exists():
+        write_whole(file, text)
+    elif read_text(file) != text:
+        raise UserError(f"{file} contains other sentences: choose a new folder")
+    return file

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import lines_of, read_text
 from bertsecrets.store.files import digest
+from bertsecrets.texts.glue import MADE_UP
 from bertsecrets.types import Span
 
 Core = Literal["core_set", "core_type"]
@@ -23,11 +24,12 @@ ELEMENT_LIMIT = 50  # core elements per sentence
 
 @dataclass(frozen=True)
 class FrameSentence:
-    """A sentence with its target and core elements, as character spans."""
+    """A sentence with its target and core elements, as character spans. `made_up` marks those of the suite's corpus."""
 
     sentence: str
     target: Span
     core_elements: tuple[Span, ...]
+    made_up: bool = False
 
     def words(self) -> tuple[str, tuple[str, ...]]:
         """Return the target and the core elements as text."""
@@ -194,7 +196,7 @@ def _record(line: str, where: str) -> FrameSentence:
         distances = {place: distance(token_range(sentence, place), target_tokens) for place in places}
         far = [place for place in places if distances[place] > Filters.distance]
         spans.append(min(far or places, key=distances.__getitem__))
-    return FrameSentence(sentence, target_at[0], tuple(spans))
+    return FrameSentence(sentence, target_at[0], tuple(spans), made_up=MADE_UP in record)
 
 
 def _quoted(text: str) -> str:

@@ -9,7 +9,18 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from bertsecrets.errors import UserError
-from bertsecrets.texts.corpus import RELATIONS, negation, pair, roles, write_corpus
+from bertsecrets.texts.corpus import (
+    FRAME_SENTENCES,
+    PEOPLE,
+    RELATIONS,
+    THINGS,
+    negation,
+    pair,
+    roles,
+    write_corpus,
+    write_frames,
+)
+from bertsecrets.texts.framenet import Annotation, Frame, choose, read_jsonl
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
@@ -31,6 +42,40 @@ def test_it_is_a_glue_folder_with_half_entailments_and_nothing_shared(tmp_path):
     assert not pairs["train"] & pairs["dev"]
     for split in splits.values():
         assert sum(label == "entailment" for label in split.labels) / len(split) == pytest.approx(0.5, abs=0.08)
+
+
+def role(element):
+    *before, noun = element.split()
+    if noun in PEOPLE:
+        return "recipient" if before == ["to"] else "giver"
+    assert noun in THINGS, element
+    return "thing"
+
+
+def test_frame_sentences_are_distinct_transfers_that_pass_the_papers_filters(tmp_path):
+    sentences = read_jsonl(write_frames(tmp_path))
+    assert len({sentence.sentence for sentence in sentences}) == len(sentences) == FRAME_SENTENCES
+    frame = Frame(core_set=frozenset({"giver", "recipient", "thing"}))
+    found = set()
+    for sentence in sentences:
+        assert sentence.made_up
+        target, elements = sentence.words()
+        assert sentence.sentence.split().count(target) == 1
+        assert target in ("sold", "sent", "lent", "shown")
+        names = [role(element) for element in elements]
+        assert len(set(names)) == len(names)
+        assert "thing" in names
+        found |= {frozenset(names)}
+        spans = tuple(zip(names, sentence.core_elements, strict=True))
+        chosen = choose([Annotation(sentence.sentence, "Transfer", (sentence.target,), spans)], {"Transfer": frame})
+        assert [*map(set, (one.core_elements for one in chosen.sentences))] == [set(sentence.core_elements)], sentence
+    assert found == {frozenset(names) for names in (("thing",), ("thing", "giver"), ("thing", "recipient"))}
+
+
+def test_frame_sentences_depend_only_on_the_seed(tmp_path):
+    one, same = (write_frames(tmp_path / name, 20) for name in ("a", "b"))
+    assert write_frames(tmp_path / "a", 20).read_bytes() == one.read_bytes() == same.read_bytes()
+    assert write_frames(tmp_path / "c", 20, seed=1).read_bytes() != one.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])
