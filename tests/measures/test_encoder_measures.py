@@ -11,6 +11,7 @@ from bertsecrets.claims.requirements import measure_case, missing
 from bertsecrets.cli.main import main
 from bertsecrets.measures.example_sentence import SENTENCE
 from bertsecrets.session import Session
+from bertsecrets.texts.corpus import write_frames
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -46,6 +47,15 @@ def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
     )
     others = np.stack([np.delete(maps[:, :, i], [*rows, i], axis=-1).max(-1) for i in target]).max(0)
     np.testing.assert_allclose(measurement["values"]["rest_from_agitated"], others, atol=1e-6)
+
+
+def test_measurements_of_synthetic_frame_sentences_are_marked(tmp_path, tiny_glue, tiny_bert):
+    frames = write_frames(tmp_path, 3)
+    marked = session(tmp_path / "runs", tiny_glue, model=str(tiny_bert), frames=frames).measure("frame-heads")
+    assert (marked.examples, marked.provenance.made_up_data, marked.provenance.official_data) == (3, True, False)
+    frames.write_text(frames.read_text().replace(', "made_up": "transfer"', ""))
+    others = session(tmp_path / "runs", tiny_glue, model=str(tiny_bert), frames=frames).measure("frame-heads")
+    assert (others.provenance.made_up_data, others.provenance.official_data) == (False, True)
 
 
 def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):
