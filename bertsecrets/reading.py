@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from yaml.composer import Composer
 
 from bertsecrets.errors import UserError, excerpt, shortened
 
@@ -14,8 +15,6 @@ TEXT_LIMIT = 512 * 2**20  # bytes of a text file, several times the size of GLUE
 YAML_LIMIT = 8 * 2**20  # bytes of settings or claims
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
 MERGE = "tag:yaml.org,2002:merge"
-DEEPEST = 100  # levels of a YAML document; libyaml crashes on tens of thousands
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is eight times as fast
 
 
 def seconds(text: str) -> float:
@@ -95,14 +94,26 @@ class YamlError(ValueError):
         self.line = line
 
 
+if yaml.__with_libyaml__:  # six times as fast
+
+    class Loader(Composer, yaml.CSafeLoader):
+        """A loader that parses with libyaml, but composes in Python: libyaml's composer crashes on deep nesting."""
+
+        def __init__(self, text: str):
+            yaml.CSafeLoader.__init__(self, text)
+            Composer.__init__(self)
+
+else:
+    Loader = yaml.SafeLoader  # type: ignore[assignment, misc]
+
+
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
     """Parse a YAML document into nodes, which have line numbers, and data.
 
     Raises:
         YamlError: If the text is not YAML, or a mapping has a duplicate key.
     """
-    _check_depth(text)
-    loader = LOADER(text)
+    loader = Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -115,33 +126,8 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         raise YamlError(mark.line + 1 if mark else 1, f"this is not valid YAML: {excerpt(problem)}") from error
     except YamlError:
         raise
-    except (
-        ValueError,
-        TypeError,
-        ArithmeticError,
-        LookupError,
-        RecursionError,
-    ) as error:  # a date 2019-99-99
+    except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:  # a date 2019-99-99
         raise YamlError(1, f"a value cannot be read: {excerpt(error)}") from error
-    finally:
-        loader.dispose()
-
-
-def _check_depth(text: str) -> None:
-    """Check that a document is not nested too deeply. Syntax errors are left to the parser.
-
-    Raises:
-        YamlError: If it is.
-    """
-    loader, depth = LOADER(text), 0
-    try:
-        while loader.check_event():
-            event = loader.get_event()
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise YamlError(event.start_mark.line + 1, f"more than {DEEPEST} levels of lists or mappings")
-    except yaml.YAMLError:
-        return
     finally:
         loader.dispose()
 

@@ -30,7 +30,10 @@ CHANGES = {
     ),
     "a billion rows": ("train_rows: 1600", "train_rows: 1000000000", "corpus.train_rows"),
     "an input shorter than its special tokens": ("max_length: 128", "max_length: 2", "max_length"),
-    "nested too deeply": ("epochs: 3", "epochs: " + "[" * 50_000, "more than 100 levels"),
+    "100 000 lists": ("epochs: 3", "epochs: " + "[" * 100_000, "a value cannot be read"),
+    "100 000 closed lists": ("epochs: 3", f"epochs: {'[' * 100_000}{']' * 100_000}", "a value cannot be read"),
+    "100 000 lists in blocks": ("epochs: 3", f"epochs:\n    {'- ' * 100_000}", "a value cannot be read"),
+    "100 000 mappings": ("epochs: 3", "epochs: " + "{a: " * 100_000, "a value cannot be read"),
     "Python code": ("epochs: 3", "epochs: !!python/object/apply:os.system ['true']", "not valid YAML"),
 }
 DOCUMENTS = {
