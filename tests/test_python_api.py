@@ -37,9 +37,7 @@ def test_options_of_a_measure_are_keywords_and_checked(session):
     assert padded.options == {"padded_to": 40}
     with pytest.raises(bs.UserError, match="attention-change has no option padded: it takes rows, .*padded_to"):
         session.measure("attention-change", task="rte", padded=40)
-    with pytest.raises(
-        bs.UserError, match="option padded_to of measure attention-change: input should be greater than 0"
-    ):
+    with pytest.raises(bs.UserError, match="option padded_to of measure attention-change: "):
         session.measure("attention-change", task="rte", padded_to=0)
 
 

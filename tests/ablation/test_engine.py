@@ -293,16 +293,19 @@ def test_a_budget_is_halved_down_to_one_and_then_given_up():
         assert budget == Budget(tokens_left, kept_left)
     with pytest.raises(UserError, match="not enough memory"):
         budget.halve(short)
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        budget.halve(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    other = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    with pytest.raises(RuntimeError) as error:
+        budget.halve(other)
+    assert error.value is other
 
 
 def test_another_error_is_not_taken_for_want_of_memory():
     classifier = tiny("Bert")
     engine = Engine.open(classifier)
     broken = Encoded([[5, 6, 1000]], None, 0)
-    with pytest.raises((RuntimeError, IndexError), match="index out of range"):
+    with pytest.raises((RuntimeError, IndexError)) as error:
         ablate(engine, broken, EVERY_KIND)
+    assert not isinstance(error.value, UserError)
 
 
 @pytest.mark.parametrize("path", ["fast", "general"])

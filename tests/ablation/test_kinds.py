@@ -111,9 +111,7 @@ def test_each_kind_has_its_own_cache_key():
     given_options = [measure.check_options(o).given() for o in ({}, {"kind": "uniform"}, {"kind": "zero"})]
     assert given_options == [{}, {}, {"kind": "zero"}]
     assert measure.check_options({"kind": "resampled", "draw": "3"}).given() == {"kind": "resampled", "draw": 3}
-    with pytest.raises(
-        UserError, match="option kind of measure layer-ablation: input should be 'uniform', 'zero', 'mean'"
-    ):
+    with pytest.raises(UserError, match="option kind of measure layer-ablation: .*'uniform', 'zero'"):
         get_measure("layer-ablation").check_options({"kind": "noise"})
     with pytest.raises(UserError, match="option draw of measure head-ablation: it applies only to kind=resampled"):
         measure.check_options({"draw": 2})

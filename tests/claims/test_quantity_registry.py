@@ -40,15 +40,11 @@ def claim(**arguments) -> Claim:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "missing a required argument: 'add'"),
-        ({"add": 1, "colour": 2}, "got an unexpected keyword argument 'colour'"),
-        ({"add": 1, "scores": 2}, "got an unexpected keyword argument 'scores'"),
-    ],
+    ("arguments", "wrong"),
+    [({}, "add"), ({"add": 1, "colour": 2}, "colour"), ({"add": 1, "scores": 2}, "scores")],
 )
-def test_arguments_that_the_function_does_not_take_are_refused_at_load(own, arguments, message):
-    with pytest.raises(ValueError, match=f"arguments of quantity test-mean: {message}"):
+def test_arguments_that_the_function_does_not_take_are_refused_at_load(own, arguments, wrong):
+    with pytest.raises(ValueError, match=f"arguments of quantity test-mean: .*'{wrong}'"):
         claim(**arguments)
     assert claim(add=1).implemented
 

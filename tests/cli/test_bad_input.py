@@ -70,7 +70,7 @@ def test_an_empty_path_is_refused(capsys):
         ("measure scores --task rte --train-limit 0", "--train-limit 0"),
         ("measure scores --task rte --option padded-to=50", "measure scores has no option padded_to"),
         ("measure special-tokens --task rte --option padded_to=50", "measure special-tokens has no option padded_to"),
-        ("measure special-tokens --task rte --option rows=last", "option rows of measure special-tokens: input should"),
+        ("measure special-tokens --task rte --option rows=last", "option rows of measure special-tokens: "),
         ("measure scores --task rte --heads 1.1", "measure scores has no option heads: it takes"),
         ("measure all --task rte --save kept --heads 1.1", "option heads is for a single measure"),
         ("measure scores --task rte --device cuda:77", "device 'cuda:77' is not available"),

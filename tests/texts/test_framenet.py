@@ -219,10 +219,10 @@ def test_json_lines_are_read_with_spans(tmp_path):
     [
         ("{", "line 2: not valid JSON"),
         ("\udcff", "line 2: not UTF-8"),
-        ("[" * 100_000, "line 2: not valid JSON .maximum recursion depth"),
+        ("[" * 100_000, "line 2: not valid JSON"),
         (
             '{"sentence": "a \\ud800", "target": "a", "core_elements": ["\\ud800"]}',
-            "line 2: not valid JSON .*surrogates",
+            "line 2: not valid JSON",
         ),
         ("[1]", "line 2: a JSON list"),
         ('{"sentence": "a b", "target": "a"}', "line 2: an entry is missing"),

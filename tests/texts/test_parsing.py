@@ -149,7 +149,7 @@ def test_a_missing_pipeline_comes_with_its_install_command(tmp_path):
     with pytest.raises(UserError, match="cannot be opened as a spaCy pipeline"):
         parse(["a"], str(tmp_path / "x"))
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(UserError, match="no tagger and no parser"):
+    with pytest.raises(UserError, match="no tagger .*parser"):
         parse(["a"], str(tmp_path / "blank"))
 
 

@@ -30,14 +30,14 @@ CHANGES = {
     ),
     "a billion rows": ("train_rows: 1600", "train_rows: 1000000000", "corpus.train_rows"),
     "an input shorter than its special tokens": ("max_length: 128", "max_length: 2", "max_length"),
-    "100 000 lists": ("epochs: 3", "epochs: " + "[" * 100_000, "a value cannot be read"),
-    "100 000 closed lists": ("epochs: 3", f"epochs: {'[' * 100_000}{']' * 100_000}", "a value cannot be read"),
-    "100 000 lists in blocks": ("epochs: 3", f"epochs:\n    {'- ' * 100_000}", "a value cannot be read"),
-    "100 000 mappings": ("epochs: 3", "epochs: " + "{a: " * 100_000, "a value cannot be read"),
+    "100 000 lists": ("epochs: 3", "epochs: " + "[" * 100_000, ", line "),
+    "100 000 closed lists": ("epochs: 3", f"epochs: {'[' * 100_000}{']' * 100_000}", ", line "),
+    "100 000 lists in blocks": ("epochs: 3", f"epochs:\n    {'- ' * 100_000}", ", line "),
+    "100 000 mappings": ("epochs: 3", "epochs: " + "{a: " * 100_000, ", line "),
     "Python code": ("epochs: 3", "epochs: !!python/object/apply:os.system ['true']", "not valid YAML"),
 }
 DOCUMENTS = {
-    "empty": ("", "Input should be"),
+    "empty": ("", "{room}/params.yaml: "),
     "Latin-1": (b"model: caf\xe9\n", "line 1: not UTF-8"),
     "10 MiB": (" " * 10 * 2**20, "is larger than 8 MiB"),
 }
@@ -76,7 +76,7 @@ CLAIM_CHANGES = {
         "quantity: score\n  arguments: {size: 3}",
         "arguments of quantity score",
     ),
-    "a figure that is not a number": ("64.6,", ".nan,", "tasks.rte.published: Input should be a finite number"),
+    "a figure that is not a number": ("64.6,", ".nan,", "tasks.rte.published: "),
 }
 
 

@@ -40,7 +40,8 @@ def option(name: str, value: str, says: str) -> BadInput:
 MODELS = [
     config("num_attention_heads in config.json is 0", num_attention_heads=0),
     config("num_hidden_layers in config.json is 1000000", num_hidden_layers=10**6),
-    config("not a multiple", hidden_size=30),
+    BadInput("hidden_size is no multiple of the heads", SCORES, "{model}",
+             corrupted("config.json", lambda data: data.update(hidden_size=30))),
     config("does not know 'nope'", hidden_act="nope"),
     file("tokenizer.json", b"{}"),
     BadInput("a tokenizer that fails on a text", SCORES, "its tokenizer fails on a short text",
