@@ -120,6 +120,7 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/deptry bertsecrets
 	PATH="$(abspath $(BIN)):$$PATH" actionlint  # which runs shellcheck on scripts
 	$(BIN)/zizmor --offline --quiet --persona $(PERSONA) .github
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions .github/actions/*/action.yml
