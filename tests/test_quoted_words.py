@@ -52,8 +52,8 @@ def own_clauses() -> dict[str, set[Words]]:
 def is_ours(clause: Words) -> bool:
     """Return whether a clause is in the package: its words in order, with at most `VALUE_WORDS` for each value.
 
-    Words with digits, dots or capitals are values. Of the others, at least half must be the package's. A value may itself
-    be a clause of the package.
+    Words with digits, dots or capitals are values. Of the others, at least half must be the package's. A value may be
+    a clause of the package itself.
     """
     if " ".join(clause) in ALLOWED:
         return True
@@ -142,7 +142,8 @@ def test_a_match_quotes_no_other_library(path):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (TESTS / "attack" / "bad_inputs").glob("*.py")))
-def test_the_table_of_bad_inputs_quotes_no_other_library(name):
+def test_the_table_of_bad_inputs_quotes_no_other_library(name, monkeypatch):
+    monkeypatch.syspath_prepend(TESTS / "attack")
     rows = importlib.import_module(f"bad_inputs.{name}").ROWS
     parts = {part for row in rows for part in ([row.says] if isinstance(row.says, str) else row.says)}
     assert [part for part in sorted(parts) for clause in words_in(part) if clause and not is_ours(clause)] == []
