@@ -19,7 +19,6 @@ from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case, select_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.compare.history import keep
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches
 from bertsecrets.judging import Analyses, SeedBudget, Verdicts, attempt, skipped
 from bertsecrets.measures.base import Measure, Resources
@@ -28,7 +27,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import configuration, opening
 from bertsecrets.models.families import full_name
 from bertsecrets.models.initialisations import get_initialisation
-from bertsecrets.models.locations import identities, locator
+from bertsecrets.models.locations import locator
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.progress import log
 from bertsecrets.provenance import best_device, in_precision
@@ -261,7 +260,7 @@ class Session:
         if problem := requirements.missing(self, case):
             raise MissingError(problem)
         if seeds is not None:
-            return self._kept(judge(case, self.measure_case(case, seed_range(seeds)), self.settings.judge))
+            return judge(case, self.measure_case(case, seed_range(seeds)), self.settings.judge)
         return self.judge_case(case, SeedBudget(self.budget).affords)
 
     @_in_python
@@ -308,22 +307,14 @@ class Session:
         return requirements.measure_case(self, case, self.model, seeds)
 
     def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
-        """Judge a case from its measurements, and save the verdict in the store.
+        """Judge a case from its measurements.
 
         If seeds are added one by one, this is the verdict of the latest interim analysis. If a checkpoint was given,
         the verdict applies only to that checkpoint.
         """
         if self.adds_seeds:
-            return self._kept(judge_interim(case, measured, self.settings.judge))
-        checkpoint = self.options.checkpoint is not None
-        return self._kept(judge(case, measured, self.settings.judge, checkpoint=checkpoint))
-
-    def _kept(self, verdict: Verdict) -> Verdict:
-        """Add a verdict to the history in the store and return it."""
-        about_model = any(get_measure(measurement.measure).reads_model for measurement in verdict.measurements)
-        weights = identities(self.ref(self.model), self.options.checkpoint) if about_model else {}
-        keep(self.store.root, verdict, self.model, self.settings, weights)
-        return verdict
+            return judge_interim(case, measured, self.settings.judge)
+        return judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what is missing for a measure on a task (data, frames, spaCy), or None."""

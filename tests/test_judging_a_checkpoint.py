@@ -80,8 +80,6 @@ def test_the_judged_weights_are_identified_by_their_digest(own, without_model, t
         ModelRef.in_folder(own).identity()
     }
     assert (first.reused, second.reused) == (False, True)
-    records = [path.read_text() for path in (tmp_path / "runs" / "history").rglob("*.json")]
-    assert all(ModelRef.in_folder(own).identity()[:12] in text for text in records)
 
 
 def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, without_model, own_bert, tmp_path):

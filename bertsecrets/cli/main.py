@@ -24,7 +24,7 @@ from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed, check_threads
 
 GROUPS = {
-    "claims": ("claims", "explain", "history"),
+    "claims": ("claims", "explain"),
     "measurements and verdicts": ("measure", "report", "compare", "pin"),
     "parallel jobs": ("plan", "run"),
     "models, data and results": ("fetch", "finetune", "doctor", "store", "corpus"),

@@ -37,14 +37,9 @@ def add_parsers(commands) -> None:
         "store verify --store runs",
         verify,
     )
-    cleaning = add_command(
-        actions, "gc", "list what is no longer needed; delete it with --yes", "store gc --keep-verdicts 5", gc
-    )
+    cleaning = add_command(actions, "gc", "list what is no longer needed; delete it with --yes", "store gc --yes", gc)
     cleaning.add_argument("--yes", action="store_true", help="delete it")
     cleaning.add_argument("--keep-older", action="store_true", help="keep entries made by other code or versions")
-    cleaning.add_argument(
-        "--keep-verdicts", type=int, metavar="N", help="keep only the last N verdicts of each claim, task and model"
-    )
     add_run_options(listing, ("store",))
     add_run_options(check, ("store",))
     add_run_options(cleaning, ("store", "keep_checkpoints"))
@@ -63,7 +58,7 @@ def add_parsers(commands) -> None:
 def ls(options: argparse.Namespace) -> None:
     """Print the contents of the store."""
     from bertsecrets.report.tables import table
-    from bertsecrets.store.contents import PARSES, VERDICTS, items
+    from bertsecrets.store.contents import PARSES, items
 
     root = RunOptions.of(options).store_folder
     held = items(root)
@@ -73,14 +68,12 @@ def ls(options: argparse.Namespace) -> None:
     rows = [
         [item.kind, in_bytes(item.bytes), age(item.made), _subject(item), _versions(item), item.marks]
         for item in held
-        if item.kind not in (PARSES, VERDICTS)
+        if item.kind != PARSES
     ]
     if rows:
         print(table(("kind", "size", "age", "subject", "made by", "entry"), rows))
-    for kind in (PARSES, VERDICTS):
-        sizes = [item.bytes for item in held if item.kind == kind]
-        if sizes:
-            print(f"{kind}: {len(sizes)}, {in_bytes(sum(sizes))}")
+    if parses := [item.bytes for item in held if item.kind == PARSES]:
+        print(f"{PARSES}: {len(parses)}, {in_bytes(sum(parses))}")
     print(f"total: {in_bytes(sum(item.bytes for item in held))}")
 
 
@@ -106,13 +99,11 @@ def gc(options: argparse.Namespace) -> None:
     """List the entries that are no longer needed, and delete them with `--yes`.
 
     Raises:
-        UserError: If the store does not exist, or no verdicts would be left.
+        UserError: If the store does not exist.
     """
     given = RunOptions.of(options)
-    if options.keep_verdicts is not None and options.keep_verdicts < 1:
-        raise UserError(f"--keep-verdicts {options.keep_verdicts} is out of range: keep 1 or more")
     removable = removed = 0
-    for line, size, remove in _removals(given, older=not options.keep_older, verdicts=options.keep_verdicts):
+    for line, size, remove in _removals(given, older=not options.keep_older):
         print(line)
         removable += size
         if options.yes:
@@ -127,14 +118,11 @@ def gc(options: argparse.Namespace) -> None:
     else:
         words = ["bertsecrets store gc", f"--store {given.store_folder}"]
         words += ["--keep-older"] if options.keep_older else []
-        words += [f"--keep-verdicts {options.keep_verdicts}"] if options.keep_verdicts is not None else []
         words += [f"--keep-checkpoints {given.keep_checkpoints}"] if given.keep_checkpoints != "full" else []
         print(f"{in_bytes(removable)} can be removed: {' '.join(words)} --yes")
 
 
-def _removals(
-    given: RunOptions, *, older: bool, verdicts: int | None
-) -> list[tuple[str, int, Callable[[], int | None]]]:
+def _removals(given: RunOptions, *, older: bool) -> list[tuple[str, int, Callable[[], int | None]]]:
     """Return a line, the size in bytes, and a removal function for everything that is no longer needed.
 
     Each function returns the number of bytes freed, or None if a running process uses the entry.
@@ -145,7 +133,7 @@ def _removals(
     def remove(item: Unneeded) -> int | None:
         return item.bytes if item.remove() else None
 
-    listed = unneeded(given.store_folder, _older if older else None, verdicts)
+    listed = unneeded(given.store_folder, _older if older else None)
     removals: list[tuple[str, int, Callable[[], int | None]]] = [
         (f"{item.path} ({in_bytes(item.bytes)}): {item.reason}", item.bytes, partial(remove, item)) for item in listed
     ]

@@ -1,4 +1,4 @@
-"""Changes of verdicts, from one run to another and within a history.
+"""Changes of verdicts from one run to another.
 
 Verdict files are untrusted input, for example from a pull request, so they are validated and limited in size.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
@@ -25,15 +25,6 @@ FROM_BEST = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate"
 
 Kind = Literal["worse", "better", "moved", "new", "gone", "same"]
 KINDS: tuple[Kind, ...] = ("worse", "better", "moved", "new", "gone")
-
-
-class Judged(Protocol):
-    """A verdict in a file or in the history of a store."""
-
-    @property
-    def observed(self) -> float | None: ...
-    @property
-    def interval(self) -> tuple[float | None, float | None] | None: ...
 
 
 @dataclass(frozen=True)
@@ -79,20 +70,20 @@ def ends(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
     return (-math.inf if low is None else low, math.inf if high is None else high)
 
 
-def moved(before: Judged, after: Judged, *, same_measurements: bool = False) -> bool:
+def moved(before: VerdictData, after: VerdictData) -> bool:
     """Return whether an observed value changed by more than the confidence intervals explain.
 
     The interval for the difference is computed from both intervals (MOVER, Zou & Donner 2008). It assumes independence
-    and is conservative for verdicts that share examples or seeds. On the same measurements, any change counts.
+    and is conservative for verdicts that share examples or seeds.
     """
     if before.observed is None or after.observed is None:
         return False
     change = after.observed - before.observed
-    noise = 0.0 if same_measurements else math.hypot(_reach(before, change), _reach(after, -change))
+    noise = math.hypot(_reach(before, change), _reach(after, -change))
     return abs(change) > max(noise, EQUAL * abs(before.observed))
 
 
-def _reach(verdict: Judged, direction: float) -> float:
+def _reach(verdict: VerdictData, direction: float) -> float:
     """Return the distance from the observed value to the upper or lower end of its interval; 0 without an interval."""
     interval = ends(verdict.interval)
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)

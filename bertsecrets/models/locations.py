@@ -139,14 +139,6 @@ class ModelRef:
         return read_own_manifest(Path(self.path))
 
 
-def identities(base: ModelRef, checkpoint: str | Path | None = None) -> dict[str, str | None]:
-    """Return the identities of a model's weights and tokenizer and, for a checkpoint, of its base model."""
-    if checkpoint is None:
-        return {"weights": base.identity(), "tokenizer": base.tokenizer()}
-    own = ModelRef.in_folder(Path(checkpoint))
-    return {"weights": own.identity(), "tokenizer": own.tokenizer() or base.tokenizer(), "base": base.identity()}
-
-
 def published_identities(name: str) -> set[str]:
     """Return the possible identities of a pinned hub model's encoder: on the hub, and in a folder.
 

@@ -1,4 +1,4 @@
-"""Everything about one claim as text: what its source says, how it is judged, figures, bands and verdicts."""
+"""Everything about one claim as text: what its source says, how it is judged, figures, bands and known outcomes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,19 +6,17 @@ from bertsecrets.claims.band import format_number, smallest_effect
 from bertsecrets.claims.both_readings import under_readings
 from bertsecrets.claims.prospects import prospect_text, too_few_examples, too_few_maps
 from bertsecrets.claims.schema import Case, Claim
-from bertsecrets.report.text import band_text, cite, kept_line, status, task_title
+from bertsecrets.report.text import band_text, cite, status, task_title
 from bertsecrets.settings import project_path
-from bertsecrets.store.verdicts import KeptVerdict
 
 SOURCES = "docs/sources.md"  # a page of the documentation, in the wheel as well
 
 
-def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVerdict] = ()) -> Iterator[str]:
-    """Yield all lines about one claim: its statement, source, figures, bands, known outcomes and latest verdicts.
+def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
+    """Yield all lines about one claim: its statement, source, figures, bands and known outcomes.
 
     Args:
         cases: Cases of one claim, on the tasks to report.
-        kept: Their verdicts in a store (`store.verdicts`).
     """
     claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{claim.name}: {claim.statement}"
@@ -45,8 +43,6 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
             continue
         outcome = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
         yield f"  {outcome}: {known.model} on {task_title(known.task)}: {known.evidence}"
-    for verdict in kept:
-        yield f"  last verdict{' of a limited run' if verdict.limited else ''}: {kept_line(verdict)}"
 
 
 def _case_parts(case: Case, confidence: float) -> list[str]:

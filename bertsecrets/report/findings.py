@@ -6,16 +6,14 @@ from itertools import groupby
 
 import numpy as np
 
-from bertsecrets.claims.band import format_interval, format_number, smallest
-from bertsecrets.compare.changes import KINDS, Change, Changes, ends
+from bertsecrets.claims.band import format_number, smallest
+from bertsecrets.compare.changes import KINDS, Change, Changes
 from bertsecrets.compare.comparison import CellDifferences, Compared, Comparison
-from bertsecrets.compare.history import Move, moves
 from bertsecrets.errors import excerpt, one_line
 from bertsecrets.formats import ERROR, VerdictsFile
 from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table
 from bertsecrets.report.text import observed_value, task_title
-from bertsecrets.store.verdicts import KeptVerdict
 
 COMMENT = 40_000  # bytes of all tables in Markdown; GitHub limits comments to 65,536 characters
 NAMED = 5  # maximum number of cells that a message names per quantity
@@ -213,46 +211,6 @@ def _run(run: VerdictsFile) -> str:
     return excerpt(f"{commit}{run.made}", 80)
 
 
-# ---------------------------------------------------------------------- one claim over time
-
-
-def history_findings(series: Sequence[KeptVerdict]) -> Findings:
-    """Return a table of a series of verdicts, and the points where the observed value changed."""
-    first, moved = series[0], moves(series)
-    after = [move.after for move in moved]
-    header = ("date", "commit", "seeds", "observed", "band", "verdict")
-    rows = [
-        [
-            _moment(verdict),
-            _commit(verdict),
-            seed_ranges(verdict.seeds),
-            observed_value(verdict),
-            format_interval(ends(verdict.band)),
-            ", ".join(filter(None, (verdict.verdict, "moved" if verdict in after else "", _times(verdict)))),
-        ]
-        for verdict in series
-    ]
-    rows_read = ", on part of the rows" if first.limited else ""
-    return Findings(
-        title=f"{first.id} on {task_title(first.task)}, {first.model}{rows_read}",
-        about=f"{len(series)} verdict{'s' if len(series) > 1 else ''}, in {first.unit}",
-        tables=[Table(header, rows)],
-        lines=list(map(_move_line, moved)),
-    )
-
-
-def _moment(verdict: KeptVerdict) -> str:
-    return verdict.made[:16].replace("T", " ")
-
-
-def _commit(verdict: KeptVerdict) -> str:
-    return verdict.commit[:7] + ("+" if verdict.modified else "") if verdict.commit else "-"
-
-
-def _times(verdict: KeptVerdict) -> str:
-    return f"{verdict.times} times, last {verdict.last[:10]}" if verdict.times > 1 else ""
-
-
 def seed_ranges(seeds: Iterable[int]) -> str:
     """Return seeds in compact form.
 
@@ -261,11 +219,3 @@ def seed_ranges(seeds: Iterable[int]) -> str:
     """
     runs = [[seed for _, seed in run] for _, run in groupby(enumerate(sorted(seeds)), lambda pair: pair[1] - pair[0])]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "-"
-
-
-def _move_line(move: Move) -> str:
-    before, after = (f"{_moment(verdict)} ({_commit(verdict)})" for verdict in (move.before, move.after))
-    values = f"{format_number(move.before.observed)} -> {format_number(move.after.observed)}"
-    judge = "same measurements, so the judge has changed; " if move.same_measurements else ""
-    known = ", ".join(map(str, move.differing)) or "no recorded difference"
-    return f"moved between {before} and {after}: {values}; {judge}{known}"

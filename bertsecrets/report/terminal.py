@@ -23,7 +23,6 @@ from bertsecrets.report.text import (
     describe,
     grid_legend,
     grid_rows,
-    last_ones,
     observed_lines,
     run_lines,
     section_title,
@@ -31,7 +30,6 @@ from bertsecrets.report.text import (
     status,
     task_title,
 )
-from bertsecrets.store.verdicts import KeptVerdict
 from bertsecrets.texts.tasks import TASKS
 
 HEADER = ("id", "task", "published", "observed", "verdict")
@@ -99,19 +97,16 @@ def claim_table(
     screen: Screen | None = None,
     *,
     model: str | None = None,
-    kept: Sequence[Sequence[KeptVerdict]] = (),
     verbose: bool = False,
 ) -> str:
     """Return a table of claims by section of the paper, with tasks, statements and known outcomes.
 
     Args:
         model: Show known outcomes of this model only.
-        kept: For each claim, its verdicts in a store (`store.verdicts`).
         verbose: Add the source and the measure of each claim, and list all tasks.
     """
     screen = screen or Screen()
-    cells = [_claim_cells(claim, model, known, verbose=verbose)
-             for claim, known in zip(claims, kept or [[]] * len(claims), strict=True)]  # fmt: skip
+    cells = [_claim_cells(claim, model, verbose=verbose) for claim in claims]
     names = max(len(name) for name, *_ in cells)
     tasks = min(TASKS_WIDTH, max(len(titles) for _, titles, *_ in cells))
     room = screen.width - names - tasks - 2 * GAP
@@ -122,13 +117,12 @@ def claim_table(
     return screen.sections(("id", "tasks", "claim"), rows)
 
 
-def _claim_cells(claim: Claim, model: str | None, kept: Sequence[KeptVerdict], *, verbose: bool) -> tuple[str, ...]:
+def _claim_cells(claim: Claim, model: str | None, *, verbose: bool) -> tuple[str, ...]:
     """Return the table cells of a claim: name, tasks, statement, and further lines such as its known outcomes."""
     tasks = ", ".join(task_title(name) for name in claim.tasks)
     known = status(claim, model)
     more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose and claim.implemented else []
     more += [known] if verbose or known != "unknown" else []
-    more += [line] if (line := last_ones(kept)) else []
     shown = tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"
     return claim.name, shown, claim.statement, "\n".join(more)
 

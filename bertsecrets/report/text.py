@@ -18,10 +18,9 @@ from bertsecrets.claims.both_readings import observed_text
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.compare.changes import Judged, ends
-from bertsecrets.formats import FAILURES, OverTasksData, TogetherData
+from bertsecrets.compare.changes import ends
+from bertsecrets.formats import FAILURES, OverTasksData, TogetherData, VerdictData
 from bertsecrets.report.outcomes import OUTCOMES, counted, label
-from bertsecrets.store.verdicts import KeptVerdict
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
@@ -302,13 +301,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def last_ones(kept: Sequence[KeptVerdict]) -> str:
-    """Return the number of a claim's latest verdicts per outcome, or "" if there are none."""
-    outcomes = [f"{verdict.verdict}{' (limited run)' if verdict.limited else ''}" for verdict in kept]
-    counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
-    return f"last verdicts: {counts}" if counts else ""
-
-
 def status(claim: Claim, model: str | None = None) -> str:
     """Return the status of a claim: `not implemented`, `unknown`, or the models and tasks with a known outcome."""
     if not claim.implemented:
@@ -322,21 +314,7 @@ def status(claim: Claim, model: str | None = None) -> str:
     return "; ".join(parts) or "unknown"
 
 
-def observed_value(verdict: Judged) -> str:
+def observed_value(verdict: VerdictData) -> str:
     """Return the observed value of a verdict with its interval."""
     interval = ends(verdict.interval)
     return format_number(verdict.observed) + (f" {format_interval(interval)}" if interval else "")
-
-
-def kept_line(verdict: KeptVerdict) -> str:
-    """Return one line about a stored verdict."""
-    seeds = ", ".join(str(seed) for seed in verdict.seeds)
-    outcome = outcome_text(verdict.verdict, verdict.against)
-    parts = [
-        f"{verdict.model} on {task_title(verdict.task)}, {verdict.last[:10]}, seeds {seeds}: "
-        f"{outcome}, observed {observed_value(verdict)} {verdict.unit}",
-        verdict.reason,
-        verdict.power,
-        *(remark for remark in verdict.remarks if remark != "stored"),
-    ]
-    return "; ".join(part for part in parts if part)

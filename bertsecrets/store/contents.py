@@ -16,12 +16,10 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, EntryName, Key, damage
 from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_intact, remove_unused
 from bertsecrets.store.locks import unused
-from bertsecrets.store.verdicts import FOLDER as HISTORY
-from bertsecrets.store.verdicts import verdict_files
 
 ENTRIES = (CHECKPOINTS, DROPPED, MEASUREMENTS)
-GRIDS, PARSES, VERDICTS, TRAINING = "grids", "parses", "verdicts", "training"
-KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES, VERDICTS)
+GRIDS, PARSES, TRAINING = "grids", "parses", "training"
+KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES)
 DAMAGED = ".damaged"
 LEFTOVER = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}|{re.escape(REPLACED)})")  # of a killed process
 EARLIER = "made by an earlier version of bertsecrets"
@@ -42,9 +40,7 @@ class Item:
 
     @property
     def subject(self) -> str:
-        """The readable part of the name or, for a verdict, the name of its series."""
-        if self.path.parent.parent.name == HISTORY:
-            return self.path.parent.name
+        """The readable part of the name."""
         name = EntryName.parse(self.path)
         return name.readable if name else self.path.stem
 
@@ -86,15 +82,9 @@ def items(root: Path) -> list[Item]:
     """
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
-    paths = [(kind, path) for kind in KINDS for path in _paths(root, kind)]
+    paths = [(kind, path) for kind in KINDS for path in sorted((root / kind).glob("[!.]*"))]
     present = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
     return [item for item in present if item is not None]
-
-
-def _paths(root: Path, kind: str) -> list[Path]:
-    if kind == VERDICTS:
-        return [path for series in verdict_files(root) for path in series]
-    return sorted((root / kind).glob("[!.]*"))
 
 
 def _item(kind: str, path: Path) -> Item | None:
@@ -170,7 +160,7 @@ def _problem(path: Path) -> str | None:
 # ---------------------------------------------------------------------- what is no longer needed
 
 
-def unneeded(root: Path, outdated: Outdated | None, verdicts: int | None = None) -> list[Unneeded]:
+def unneeded(root: Path, outdated: Outdated | None) -> list[Unneeded]:
     """Return the items that a store no longer needs and that no running process uses.
 
     These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
@@ -178,26 +168,18 @@ def unneeded(root: Path, outdated: Outdated | None, verdicts: int | None = None)
 
     Args:
         outdated: Function that returns why an entry is outdated, or None. If not given, outdated entries are kept.
-        verdicts: Number of verdicts to keep in each series. If None, all are kept.
 
     Raises:
         UserError: If the folder does not exist.
     """
     present = items(root)
     listed = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated), *_dropped(present)]
-    listed += [*_grids(present, outdated), *_training_states(present)]
-    return listed if verdicts is None else [*listed, *_old_verdicts(root, verdicts)]
-
-
-def _old_verdicts(root: Path, verdicts: int) -> Iterator[Unneeded]:
-    for series in verdict_files(root):
-        for path in series[:-verdicts]:
-            yield Unneeded(path, size(path), f"not among the last {verdicts} verdicts on its claim, task and model")
+    return [*listed, *_grids(present, outdated), *_training_states(present)]
 
 
 def _leftovers(root: Path) -> Iterator[Unneeded]:
-    folders = [root / kind for kind in (*KINDS, HISTORY)]
-    folders += [folder for kind in (GRIDS, TRAINING, HISTORY) for folder in (root / kind).glob("[!.]*")]
+    folders = [root / kind for kind in KINDS]
+    folders += [folder for kind in (GRIDS, TRAINING) for folder in (root / kind).glob("[!.]*")]
     for path in sorted(path for folder in folders for path in folder.glob(".*") if LEFTOVER.fullmatch(path.name)):
         with unused(path) as free:
             if free:

@@ -29,7 +29,7 @@ def test_unknown_names_come_with_near_matches(capsys, shared):
     assert "did you mean C1" in told(capsys, "explain", "C11")
     assert "unknown claim 'Z9'" in told(capsys, "report", "--claim", "Z9", *shared)
     specifications = ["lab", "specifications", "--task", "rte", "--claim"]
-    for command in (["explain"], ["history"], ["report", "--claim"], specifications):
+    for command in (["explain"], ["report", "--claim"], specifications):
         assert "unknown claim 'C1-rt': did you mean C1-rte" in told(capsys, *command, "C1-rt")
     assert "did you mean minilm" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", "minilmm")
 

@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from calls import run, told
-from measurements import judged, measured, of_id, scored
+from measurements import measured, scored
 
 from bertsecrets.store.entries import write_manifest
 from bertsecrets.store.measurements import keep, load
-from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
-PAIR = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]  # D2: a gain of 60 points
+PAIR = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]
 
 
 @pytest.fixture
@@ -46,22 +45,6 @@ def test_each_claim_is_judged_on_the_seeds_saved_for_it(capsys, shelf, tmp_path,
 def test_measuring_options_are_refused_for_saved_measurements(capsys, shelf, option):
     line = told(capsys, "report", "--model", "m", "--measurements", shelf, *option)
     assert f"{option[0]} has no effect on --measurements" in line
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda data: {name: data[name] for name in ("id", "model")},
-        lambda data: {**data, "interval": [1]},
-        lambda data: {**data, "observed": "much"},
-        lambda data: {**data, "task": "none"},
-    ],
-)
-def test_a_damaged_verdict_is_not_shown(capsys, tmp_path, change):
-    path = keep_verdict(tmp_path, judged(of_id("D2-rte"), *PAIR).as_json(), "tiny")
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    assert "last verdict" not in run(capsys, "explain", "D2", "--store", tmp_path)
-    assert "last verdict" not in run(capsys, "claims", "--store", tmp_path)
 
 
 def unsampled(entry: Path) -> None:

@@ -65,6 +65,19 @@ def test_a_value_moves_if_it_changes_beyond_both_intervals():
     assert kinds(old, new) == {"A": "moved", "B": "same", "C": "same", "D": "same"}
 
 
+def test_only_the_ends_of_intervals_that_face_each_other_count():
+    wide_above, wide_below = of(("A", value(0, -1, 50))), of(("A", value(9, -40, 10)))
+    assert kinds(of(("A", value(0, -50, 1))), of(("A", value(9, 8, 60)))) == {"A": "moved"}
+    assert kinds(wide_above, wide_below) == {"A": "same"}
+    assert kinds(wide_below, of(("A", value(20, 19, 21)))) == {"A": "moved"}  # it rose, so the lower end is irrelevant
+
+
+def test_the_reaches_of_both_intervals_are_added_in_quadrature():
+    old = of(("A", value(0.0, -3, 3)))
+    assert kinds(old, of(("A", value(4.9, 0.9, 9)))) == {"A": "same"}  # hypot(3, 4) is 5
+    assert kinds(old, of(("A", value(5.1, 1.1, 9)))) == {"A": "moved"}
+
+
 def test_claims_of_one_run_only_are_new_or_gone():
     old, new = of(("A", {}), ("B", {})), of(("B", {}), ("C", {}))
     assert kinds(old, new) == {"A": "gone", "B": "same", "C": "new"}

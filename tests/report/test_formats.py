@@ -13,7 +13,6 @@ from bertsecrets.formats import Outcome, VerdictsFile, json_schema
 from bertsecrets.report.json import badge
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import read_json, write_json
-from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.types import Provenance
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "verdicts-2.json"
@@ -75,11 +74,6 @@ def test_files_with_every_outcome_follow_the_schema(check, tmp_path):
     assert (by_id["G7-rte"]["observed"], by_id["D3-rte"]["p_for"]) == (None, None)
     read = VerdictsFile.model_validate_json((tmp_path / "v.json").read_text(), strict=True)
     assert read.model_dump(mode="json") == data
-
-
-def test_a_stored_verdict_follows_the_schema(check, tmp_path):
-    path = keep_verdict(tmp_path, beats("D2-rte", 80, 20).as_json(), "m")
-    check(read_json(path), "VerdictData")
 
 
 # ---------------------------------------------------------------------- the badge

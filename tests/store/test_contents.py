@@ -18,7 +18,6 @@ from bertsecrets.store.contents import ABANDONED
 from bertsecrets.store.entries import Key, Store, write_manifest
 from bertsecrets.store.files import digest, signed, whole_folder, write_whole
 from bertsecrets.store.locks import in_use
-from bertsecrets.store.verdicts import keep_verdict
 
 SUBJECT = {"model": "m", "task": "rte", "initialisation": "pretrained", "seed": 1}
 SETS = [frozenset({(0, 0)})]
@@ -55,8 +54,6 @@ def store(tmp_path):
     entry(root, "checkpoints")
     entry(root, "measurements")
     grid(root, unfinished=True)
-    verdict = {"id": "E1-rte", "task": "rte", "verdict": "reproduced", "observed": 1.0}
-    keep_verdict(root, verdict, "m")
     write_whole(root / "parses" / "en.json", json.dumps(signed({"parses": []})))
     with whole_folder(training(root) / "step-000000001") as state:
         make(state)
@@ -79,17 +76,17 @@ def test_ls_lists_size_age_subject_and_versions_of_every_entry(capsys, store):
     assert f"code {key('checkpoints').made_by['code'][:8]}, " in checkpoint
     assert "torch " in checkpoint
     assert any(line.startswith("grids") and "head-ablation" in line for line in lines)
-    assert any(line.startswith("verdicts: 1, ") for line in lines)
+    assert any(line.startswith("parses: 1, ") for line in lines)
     data = json.loads(run(capsys, "store", "ls", "--json", "--store", store))
     kinds = [item["kind"] for item in data]
-    assert kinds == ["checkpoints", "measurements", "grids", "training", "parses", "verdicts"]
+    assert kinds == ["checkpoints", "measurements", "grids", "training", "parses"]
     assert data[0]["subject"] == SUBJECT
     assert data[0]["bytes"] > 1000
     assert data[0]["made_by"] == key("checkpoints").made_by
 
 
 def test_verify_accepts_an_undamaged_store(capsys, store):
-    assert run(capsys, "store", "verify", "--store", store) == f"{store}: 7 checked, none damaged\n"
+    assert run(capsys, "store", "verify", "--store", store) == f"{store}: 6 checked, none damaged\n"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +99,6 @@ def test_verify_accepts_an_undamaged_store(capsys, store):
         ("grids/*/portion-0000/predicted.npz", "grids/*/portion-0000"),
         ("training/*/*/data", "training/*/*"),
         ("parses/*.json", "parses/*.json"),
-        ("history/*/*.json", "history/*/*.json"),
     ],
 )
 def test_verify_names_every_kind_of_damage_with_exit_code_2(capsys, store, pattern, named):
@@ -116,7 +112,7 @@ def test_verify_names_every_kind_of_damage_with_exit_code_2(capsys, store, patte
             line = told(capsys, "store", "verify", "--store", store)
         (path,) = store.glob(named)
         assert [text.partition(": ")[0] for text in said] == [str(path)]
-        assert f"1 of 7 in {store} damaged" in line
+        assert f"1 of 6 in {store} damaged" in line
 
 
 def test_a_missing_store_gives_one_line(capsys, tmp_path):
@@ -149,8 +145,8 @@ def unneeded(root: Path) -> dict[str, Path]:
     for place in killed:
         place.mkdir()
         make(place)
-    (half,) = root.glob("history/*")
-    (half / ".E1.json.abcdefgh.tmp").write_text("x")
+    half = root / "parses" / ".en.json.abcdefgh.tmp"
+    half.write_text("x")
     old_state = root / "training" / digest(key("checkpoints", left="long ago").as_json())
     old_state.mkdir()
     os.utime(old_state, times=((datetime.now() - timedelta(days=ABANDONED + 1)).timestamp(),) * 2)
@@ -163,7 +159,7 @@ def unneeded(root: Path) -> dict[str, Path]:
         "left behind by a killed process": killed[0],
         "left behind by a killed process ": killed[1],
         "left behind by a killed process  ": killed[2],
-        "left behind by a killed process   ": half / ".E1.json.abcdefgh.tmp",
+        "left behind by a killed process   ": half,
         "parts of a finished measurement": grid(root),
         "made by other code ": grid(root, code="other"),
         f"the state of a training run interrupted {ABANDONED + 1} days ago": old_state,
@@ -208,19 +204,6 @@ def test_gc_keeps_entries_in_use_by_another_process(capsys, store):
         assert "in use: kept" in said
     run(capsys, "store", "gc", "--yes", "--store", store)
     assert not older.exists()
-
-
-def test_gc_deletes_old_verdicts_only_with_keep_verdicts(capsys, store):
-    for observed in (2.0, 3.0):
-        verdict = {"id": "E1-rte", "task": "rte", "verdict": "reproduced", "observed": observed}
-        newest = keep_verdict(store, verdict, "m")
-    assert run(capsys, "store", "gc", "--store", store) == "nothing to remove\n"
-    said = run(capsys, "store", "gc", "--store", store, "--keep-verdicts", 2).splitlines()
-    assert said[0].endswith("not among the last 2 verdicts on its claim, task and model")
-    assert said[1].endswith(f"bertsecrets store gc --store {store} --keep-verdicts 2 --yes")
-    run(capsys, "store", "gc", "--store", store, "--keep-verdicts", 1, "--yes")
-    assert list(store.glob("history/*/*.json")) == [newest]
-    assert "keep 1 or more" in told(capsys, "store", "gc", "--store", store, "--keep-verdicts", 0)
 
 
 def test_sizes_and_ages_are_readable():

@@ -189,19 +189,14 @@ def _count(trace: int, last: int | None) -> None:
 def contents(folder: Path) -> dict[str, Any]:
     """Return the contents of all visible files below a folder by relative name, without what differs between runs.
 
-    A stored verdict is listed by its position in its series, since its name is its time. A folder that was set aside
-    to be replaced is listed under its original name until the new folder exists.
+    A folder that was set aside to be replaced is listed under its original name until the new folder exists.
     """
     files: dict[str, Any] = {}
     for aside in folder.rglob(".*.replaced"):
         place = aside.with_name(aside.name[1 : -len(".replaced")])
         if not place.exists():
             files |= {f"{place.relative_to(folder)}/{name}": content(aside / name) for name in visible(aside)}
-    for name in sorted(visible(folder)):
-        series = Path(name).parent
-        place = sum(Path(other).parent == series for other in files) if series.parent.name == "history" else None
-        files[name if place is None else f"{series}/{place}"] = content(folder / name)
-    return files
+    return files | {name: content(folder / name) for name in sorted(visible(folder))}
 
 
 def visible(folder: Path) -> list[str]:
