@@ -36,7 +36,7 @@ from bertsecrets.types import Measurement, Subject
 
 OPTIONS = (
     *("model", "glue", "store", "precision", "threads", "limit", "train_limit", "grid_limit", "seeds"),
-    *("offline", "allow_unofficial_data", "accept_older"),
+    *("offline", "allow_unofficial_data"),
 )
 Tensors = dict[str, torch.Tensor]
 WEIGHTS = "model.safetensors"

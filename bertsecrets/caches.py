@@ -26,7 +26,7 @@ from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import release_memory
 from bertsecrets.models.retention import drop_weights
 from bertsecrets.progress import in_time, log
-from bertsecrets.provenance import TRAINING, checkpoint_differences, differences, made_by
+from bertsecrets.provenance import TRAINING, made_by
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, Key, Store, has_weights
 from bertsecrets.store.files import check_writable, copy_whole, digest, remove_unused
 from bertsecrets.store.locks import in_use
@@ -86,16 +86,14 @@ class CheckpointCache:
             UserError: If the model or the data are not available.
         """
         key = self.key(subject)
-        stores = (replace(self.store, accept_older=False), self.store)
-        entries = (store.find(kind, key, verify=verify) for store in stores for kind in (CHECKPOINTS, DROPPED))
+        entries = (self.store.find(kind, key, verify=verify) for kind in (CHECKPOINTS, DROPPED))
         return next(filter(None, entries), None)
 
     def get(self, subject: Subject) -> Path:
         """Return the folder of a subject's checkpoint, training it if its weights are not stored."""
         key = self.key(subject)
         states = self.store.root / "training" / digest(key.as_json())
-        exact = replace(self.store, accept_older=False)
-        dropped = exact.find(DROPPED, key)
+        dropped = self.store.find(DROPPED, key)
 
         def make(folder: Path) -> dict[str, Any]:
             if dropped is not None:
@@ -105,10 +103,8 @@ class CheckpointCache:
             key.check_unchanged(self.key(subject))
             return facts
 
-        store = self.store if dropped is None else exact
-        folder, reused = store.get_or_make(CHECKPOINTS, str(subject), key, make)
-        if folder.name.endswith(key.marks):  # not an older entry: this training run has ended
-            shutil.rmtree(states, ignore_errors=True)
+        folder, reused = self.store.get_or_make(CHECKPOINTS, str(subject), key, make)
+        shutil.rmtree(states, ignore_errors=True)
         if not reused:
             if dropped is not None:
                 _announce_retrained(subject, dropped, folder)
@@ -358,12 +354,7 @@ class MeasurementCache:
         """
         stored = load(entry)
         facts = self._facts(measure, run, key, checkpoint) if reused else {}
-        provenance = replace(stored.provenance, **facts)
-        older = differences(provenance.made_by, key.made_by)
-        if checkpoint is None and run.model is not None and measure.on_task:
-            now = self.checkpoints.key(run.subject).made_by
-            older += checkpoint_differences(provenance.checkpoint_made_by, now)
-        return replace(stored, subject=run.subject, provenance=provenance, older=tuple(older), reused=reused)
+        return replace(stored, subject=run.subject, provenance=replace(stored.provenance, **facts), reused=reused)
 
     def _facts(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> dict[str, Any]:
         """Return the provenance of the measured data, the checkpoint and its training data."""

@@ -27,7 +27,7 @@ HUB = "hub"  # value of --glue that selects the hub instead of a folder
 # Options of every command that reads rows; some commands add those for frames and spaCy.
 ROW_OPTIONS = (
     *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
-    *("offline", "allow_unofficial_data", "accept_older"),
+    *("offline", "allow_unofficial_data"),
 )
 # All run options, grouped as in `--help`.
 HELP_GROUPS = {
@@ -35,7 +35,7 @@ HELP_GROUPS = {
         *("model", "glue", "frames", "spacy", "limit", "train_limit", "grid_limit", "offline"),
         "allow_unofficial_data",
     ),
-    "seeds and store": ("seeds", "budget", "store", "keep_checkpoints", "accept_older"),
+    "seeds and store": ("seeds", "budget", "store", "keep_checkpoints"),
     "computation": ("device", "threads", "precision"),
 }
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on all common file systems
@@ -139,11 +139,6 @@ class RunOptions:
         default="full",
         choices=KEEPS,
         metavar="|".join(KEEPS),
-    )
-    accept_older: bool = _option(
-        "reuse checkpoints and measurements made by other code, library versions or devices; verdicts say so",
-        default=False,
-        action="store_true",
     )
     allow_unofficial_data: bool = _option(
         "accept data whose row or class counts differ from official GLUE", default=False, action="store_true"

@@ -132,16 +132,6 @@ def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return different
 
 
-def checkpoint_differences(made: Mapping[str, Any] | None, now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the `differences` for a checkpoint; empty if it was not made by the suite.
-
-    Args:
-        now: What to compare with. By default, the current code and versions, on any device.
-    """
-    different = differences(made, now or made_by(TRAINING, None)) if made else []
-    return [f"checkpoint {difference}" for difference in different]
-
-
 def best_device(wanted: str | None = None) -> "torch.device":
     """Return the named device; by default or for `auto`, the GPU if there is one, otherwise the CPU.
 

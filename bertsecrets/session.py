@@ -105,7 +105,7 @@ class Session:
             raise UserError(f"{frames} does not exist: --frames takes a JSONL file, or FrameNet's folder or archive")
         if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
             raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
-        self.store = Store(options.store_folder, accept_older=options.accept_older)
+        self.store = Store(options.store_folder)
         self.resources = Resources(
             rows=TaskRows(
                 source, options.limit, options.train_limit, options.grid_limit, trains=options.checkpoint is None

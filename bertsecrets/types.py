@@ -115,8 +115,7 @@ class Measurement:
 
     `values` are the results (scalars, or arrays of shape [layers, heads]); `samples` are for resampling, one row per
     example (e.g. `cosine`: [examples, layers, heads]). `settings` come from `params.yaml`, `options` change what is
-    measured (e.g. `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded measurement;
-    `older` lists how the code, libraries or device that made it differ from the current ones.
+    measured (e.g. `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded measurement.
     """
 
     measure: str
@@ -129,7 +128,6 @@ class Measurement:
     provenance: Provenance = field(default_factory=Provenance)
     reused: bool = False
     origin: str = ""
-    older: tuple[str, ...] = ()
 
     def value(self, name: str) -> Any:
         """Return a value by name.

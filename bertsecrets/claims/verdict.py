@@ -10,7 +10,7 @@ from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.provenance import checkpoint_differences, differences
+from bertsecrets.provenance import TRAINING, differences, made_by
 from bertsecrets.texts.published import MODEL, is_papers_model
 from bertsecrets.types import Measurement, Subject, as_chart, as_html
 
@@ -136,7 +136,7 @@ class Verdict:
             if measurement.values.get("constant"):
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
             remarks += map(_without_names, get_measure(measurement.measure).remarks(measurement))
-            remarks += [*measurement.older, *_older(measurement)]
+            remarks += _older(measurement)
         remarks += _of_two_trainings(self.measurements)
         if self.reused:
             remarks.append("stored")
@@ -239,9 +239,12 @@ def _without_names(remark: str) -> str:
 
 def _older(measurement: Measurement) -> list[str]:
     """Return differences between the current versions of code and libraries and those that made a measurement."""
-    made_by = measurement.provenance.made_by
-    own = differences(made_by, get_measure(measurement.measure).made_by(None)) if made_by else []
-    return own + checkpoint_differences(measurement.provenance.checkpoint_made_by)
+    made, trained = measurement.provenance.made_by, measurement.provenance.checkpoint_made_by
+    of_checkpoint = differences(trained, made_by(TRAINING, None)) if trained else []
+    return [
+        *(differences(made, get_measure(measurement.measure).made_by(None)) if made else []),
+        *(f"checkpoint {difference}" for difference in of_checkpoint),
+    ]
 
 
 def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:

@@ -178,10 +178,10 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
             raise UserError(f"machine {name} of the Ray cluster cannot run jobs: {first_line(error)}") from error
         if not visible:
             raise UserError(_no_store(marker.parent, name))
-        if its_device != device and not options.accept_older:
+        if its_device != device:
             raise UserError(
                 f"machine {name} of the Ray cluster computes on {its_device}, this one on {device}, so its results "
-                "would not be found here: use machines of one kind, or --accept-older"
+                "would not be found here: use machines of one kind"
             )
     return len(large)
 

@@ -92,14 +92,9 @@ class EntryName:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of entries, grouped by kind: `checkpoints` and `measurements`.
-
-    If `accept_older` is set, a missing entry is replaced by the newest one with the same inputs, even if it was made by
-    other code, library versions or devices, including other types of device.
-    """
+    """A folder of entries, grouped by kind: `checkpoints` and `measurements`."""
 
     root: Path
-    accept_older: bool = False
 
     def find(self, kind: str, key: Key, *, verify: bool = True) -> Path | None:
         """Return the entry for `key` if it exists and is undamaged, else None.
@@ -107,8 +102,8 @@ class Store:
         Args:
             verify: Whether to read all files. Otherwise, an entry with the right name counts as undamaged.
         """
-        exact = (folder for folder in self._named(kind, key.marks) if not verify or damage(folder, key) is None)
-        return next(exact, None) or (self._older(kind, key) if self.accept_older else None)
+        named = self._named(kind, key.marks)
+        return next((folder for folder in named if not verify or damage(folder, key) is None), None)
 
     def get_or_make(
         self,
@@ -145,25 +140,6 @@ class Store:
     def _named(self, kind: str, marks: str) -> list[Path]:
         """Return the entries with these digests in their names."""
         return [folder for folder in sorted((self.root / kind).glob(f"[!.]*-{marks}")) if folder.is_dir()]
-
-    def _older(self, kind: str, key: Key) -> Path | None:
-        """Return the newest undamaged entry with the same inputs, if any, preferably from the same type of device."""
-        inputs = key.as_json()["inputs"]
-        others = [device for device in DEVICES if "device" in inputs and device != inputs["device"]]
-        for wanted in (inputs, *(inputs | {"device": device} for device in others)):
-            if candidates := list(self._with_inputs(kind, wanted)):
-                return max(candidates)[-1]
-        return None
-
-    def _with_inputs(self, kind: str, inputs: dict[str, Any]) -> Iterator[tuple[str, str, Path]]:
-        """Yield the date, name and path of each undamaged entry with these inputs."""
-        for path in self._named(kind, f"{Key(inputs, {}).marks[:12]}-*"):
-            if EntryName.parse(path) is None or damage(path) is not None:
-                continue
-            manifest = read_manifest(path)
-            own = Key.of_manifest(manifest)
-            if own and own.inputs == inputs:
-                yield manifest.get("made", ""), path.name, path
 
     def _set_aside(self, kind: str, key: Key) -> None:
         """Rename a damaged entry and warn about it."""

@@ -1,7 +1,6 @@
-"""Results of other code or versions are reused only on request, noted in verdicts, and explained by the store."""
+"""Stored results of other versions are not reused; saved ones are noted in verdicts, and the store explains them."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from calls import run, told
@@ -9,7 +8,6 @@ from calls import run, told
 from bertsecrets import provenance
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import find_case
-from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 from bertsecrets.store.measurements import Shelf
@@ -44,31 +42,22 @@ def said(lines):
     return tuple(any(line.startswith(start) for line in lines) for start in SAID)
 
 
-def test_entries_of_older_versions_are_reused_only_with_accept_older(capsys, shared, runs, tmp_path, older):
+def test_results_of_older_versions_are_not_reused_from_the_store_and_noted_elsewhere(capsys, shared, tmp_path, older):
     older()
     run(capsys, "measure", "scores", "--task", "rte", *shared, "--save", tmp_path / "kept")
     run(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path / "exported")
     older()
-    before = sorted(runs.rglob("manifest.json"))
 
-    options = RunOptions(**options_of(shared))
-    accepting = Session(replace(options, accept_older=True))
-    taken = accepting.measure("scores", "rte")
-    assert taken.reused
-    assert sorted(runs.rglob("manifest.json")) == before  # no entry was added
     case = find_case("D1-pretrained", "rte")
-    verdict = judge(case, [{"scores": taken}], load_settings().judge)
-    assert said(verdict.remarks) == (True, True)
-
     (saved,) = Shelf.read(tmp_path / "kept").measurements
     assert said(judge(case, [{"scores": saved}], load_settings().judge).remarks) == (True, True)
 
-    plain = Session(options)
-    of_export = plain.measure("scores", "rte", checkpoint=tmp_path / "exported")
+    session = Session(**options_of(shared))
+    of_export = session.measure("scores", "rte", checkpoint=tmp_path / "exported")
     assert said(judge(case, [{"scores": of_export}], load_settings().judge).remarks)[1]
-    fresh = plain.measure("scores", "rte")
+    fresh = session.measure("scores", "rte")
+    assert not fresh.reused
     assert said(judge(case, [{"scores": fresh}], load_settings().judge).remarks) == (False, False)
-    assert sorted(runs.rglob("manifest.json")) != before
 
 
 def options_of(shared):

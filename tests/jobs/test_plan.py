@@ -228,10 +228,10 @@ def test_a_slurm_script_submits_trainings_and_then_measurements(capsys, shared, 
 
 def test_a_job_gets_the_options_that_decide_its_result(monkeypatch, tmp_path):
     monkeypatch.setenv("BERTSECRETS_GLUE", str(tmp_path))
-    options = RunOptions(model="minilm", glue=("hub",), accept_older=True, seeds=3, store=tmp_path)
+    options = RunOptions(model="minilm", glue=("hub",), offline=True, seeds=3, store=tmp_path)
     words = shlex.split(command(Request(None, Subject("minilm", "rte")), options))
     assert words[words.index("--glue") + 1] == "hub"
-    assert "--accept-older" in words
+    assert "--offline" in words
     assert "--seeds" not in words
 
 

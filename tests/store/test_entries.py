@@ -19,7 +19,6 @@ from bertsecrets.store.entries import (
     read_json,
     read_manifest,
     write_json,
-    write_manifest,
 )
 from bertsecrets.store.files import digest, file_sha256
 from bertsecrets.types import slug
@@ -87,46 +86,6 @@ def test_every_changed_byte_of_a_manifest_is_noticed(tmp_path):
             flipped[place] ^= bit
             path.write_bytes(flipped)
             assert damage(folder) or json.loads(bytes(flipped)) == same
-
-
-def test_an_entry_of_other_code_is_used_only_with_accept_older(tmp_path):
-    old = [Key(KEY.inputs, {"code": code}) for code in ("a", "b")]
-    for key in old:
-        Store(tmp_path).get_or_make("checkpoints", "name", key, maker(key.made_by["code"]))
-    first, second = (Store(tmp_path).find("checkpoints", key) for key in old)
-    dated(second, "2026-01-01T00:00:00Z")
-    dated(first, "2026-01-02T00:00:00Z")
-    assert Store(tmp_path).find("checkpoints", KEY) is None
-    accepting = Store(tmp_path, accept_older=True)
-    assert accepting.get_or_make("checkpoints", "name", KEY, maker()) == (first, True)  # the newest
-    (first / "sub" / "file.txt").write_text("damaged")
-    assert accepting.find("checkpoints", KEY) == second
-    assert accepting.find("checkpoints", Key({"seed": 2}, {})) is None
-    present, _ = Store(tmp_path).get_or_make("checkpoints", "name", KEY, maker())
-    assert accepting.find("checkpoints", KEY) == present
-
-
-def test_an_entry_of_another_device_is_used_only_with_accept_older(tmp_path):
-    here, gpu = ({"seed": 1, "device": device} for device in ("cpu", "cuda"))
-    made, _ = Store(tmp_path).get_or_make("checkpoints", "name", Key(gpu, {"device": "Some GPU"}), maker())
-    wanted = Key(here, {"device": "CPU"})
-    assert Store(tmp_path).find("checkpoints", wanted) is None
-    accepting = Store(tmp_path, accept_older=True)
-    assert accepting.find("checkpoints", wanted) == made
-    assert accepting.find("checkpoints", Key({"seed": 2, "device": "cpu"}, {})) is None
-    assert accepting.find("checkpoints", Key({"seed": 1}, {})) is None
-    older, _ = Store(tmp_path).get_or_make("checkpoints", "name", Key(here, {"device": "older CPU"}), maker())
-    assert accepting.find("checkpoints", wanted) == older  # preferred to another type of device
-
-
-def dated(entry, made):
-    facts = {name: value for name, value in read_manifest(entry).items() if name not in ("sha256", "files")}
-    (entry / "manifest.json").unlink()
-    write_manifest(entry, facts)
-    text = (entry / "manifest.json").read_text()
-    content = {**json.loads(text), "made": made}
-    del content["sha256"]
-    (entry / "manifest.json").write_text(json.dumps({**content, "sha256": digest(content)}))
 
 
 def test_finding_an_entry_writes_nothing(tmp_path):
