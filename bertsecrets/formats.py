@@ -6,16 +6,15 @@ later need a default, because files of earlier minor versions lack them.
 """
 
 import math
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field
 
 FORMAT: Final = "bertsecrets-verdicts"
 VERSION = "2.0"
-SCHEMA_ID = f"urn:bertsecrets:verdicts:{VERSION.partition('.')[0]}"
+MAJOR = VERSION.partition(".")[0]
+SCHEMA_ID = f"urn:bertsecrets:verdicts:{MAJOR}"
 
-READS = ("1", "2")  # major versions
-VERSION_1 = {"negligible": "deviates", "not measured": None}  # outcomes that only version 1 has
 Outcome = Literal["reproduced", "deviates", "inconclusive", "degenerate", "not applicable"]
 FAILURES: tuple[Outcome, ...] = ("deviates", "degenerate")  # a claim's benchmark fails on these
 ERROR = "error"  # shown in place of an outcome if a claim could not be measured
@@ -26,29 +25,14 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def current_outcome(outcome: Any) -> Any:
-    """Convert an outcome from any version of the format to the current one.
-
-    >>> current_outcome("negligible"), current_outcome("not measured"), current_outcome("reproduced")
-    ('deviates', None, 'reproduced')
-    """
-    return VERSION_1.get(outcome, outcome) if isinstance(outcome, str) else outcome
-
-
-def _current_version(version: Any) -> Any:
-    """Return the format version of a file after reading: version 1 is converted to version 2."""
-    return VERSION if isinstance(version, str) and version.startswith("1.") else version
-
-
 Number = Annotated[float | None, BeforeValidator(_finite)]
 Ends = tuple[Number, Number]
-AnyOutcome = Annotated[Outcome, BeforeValidator(current_outcome)]
 
 
 class ReadingData(BaseModel):
     """A verdict under one reading of the paper's text."""
 
-    verdict: AnyOutcome = Field(description="The outcome under this reading.")
+    verdict: Outcome = Field(description="The outcome under this reading.")
     observed: Number = Field(description="The measured quantity, in the verdict's `unit`.")
     interval: Ends | None = Field(description="Lower and upper end of its confidence interval, in `unit`.")
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`.")
@@ -58,12 +42,6 @@ class ReadingData(BaseModel):
 
 class VerdictData(BaseModel):
     """One verdict: the outcome of a claim on a task."""
-
-    @model_validator(mode="after")
-    def _of_version_1(self) -> Self:
-        if self.verdict is None and self.error is None:
-            self.error = self.reason
-        return self
 
     id: str = Field(description="The claim on its task, such as D1-rte-pretrained: unique within a run.")
     claim: str = Field(description="The claim's id, such as D1.")
@@ -82,7 +60,7 @@ class VerdictData(BaseModel):
         description="Confidence interval of `observed`, in `unit`: at settings.judge.confidence, or at the level that "
         "`remarks` name if there were interim analyses."
     )
-    verdict: Annotated[Outcome | None, BeforeValidator(current_outcome)] = Field(
+    verdict: Outcome | None = Field(
         description="reproduced: the claim holds; deviates: the data contradict it, or the effect is too small to "
         "matter; inconclusive: not enough evidence either way; degenerate: the model has collapsed; not applicable: "
         "the claim is not about this model, or no data on the task can decide it; null: an error, see `error`."
@@ -161,7 +139,7 @@ class VerdictsFile(BaseModel):
     """The verdicts of a run, with its settings and software."""
 
     format: Literal["bertsecrets-verdicts"] = Field(description="The name of this format.")
-    format_version: Annotated[str, BeforeValidator(_current_version)] = Field(
+    format_version: str = Field(
         pattern=r"^2\.[0-9]{1,4}$", description="Its version: major (this schema) and minor (added fields)."
     )
     made: str = Field(description="Time of judging: UTC, ISO 8601, to the second.")

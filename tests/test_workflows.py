@@ -120,7 +120,7 @@ def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
     assert report.strict == benchmarks.strict_verdicts == (environment["STRICT"] == "true")
     assert not (done.folder / "checkout" / "stolen").exists()
     made = {path.name for path in (done.folder / "checkout" / "results").iterdir()}
-    assert made == {"verdicts.json", "report.html", "summary.md", "badge.json", "junit.xml"}
+    assert made == {"verdicts.json", "report.html", "summary.md", "junit.xml"}
     assert done.summary == "made by --markdown"
 
 

@@ -30,16 +30,6 @@ GROUPS = {
     "models, data and results": ("fetch", "finetune", "doctor", "store", "corpus"),
     "instruments": ("lab",),
 }
-MOVED_TO_LAB = (
-    *("annotate", "calibrate", "check-ablation", "classify", "import-patterns", "sheets", "specifications"),
-    *("train-parser", "train-patterns"),
-)
-RENAMED = {
-    "schema": "report --schema",
-    "changes": "compare OLD.json NEW.json",
-    "gallery": "report --model A --model B --html FILE",
-    **{name: f"lab {name}" for name in MOVED_TO_LAB},
-}
 # Errors when writing to standard output if it is a file or a device. They do not contain a path.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 LONGEST_LINE = 2000  # maximum characters of a message
@@ -71,19 +61,6 @@ class Parser(argparse.ArgumentParser):
         self.exit(USER_ERROR, f"{self.prog}: {line} (see {self.prog} --help)\n")
 
 
-class _Completion(argparse.Action):
-    """Prints the completion script of a shell, and exits."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: Any, option: object = None) -> None:
-        import shtab
-
-        assert isinstance(parser, _MainParser)
-        for command in parser.commands.choices.values():
-            command.load_commands()
-        print(shtab.complete(parser, values))
-        parser.exit()
-
-
 class _MainParser(Parser):
     """The parser of all commands. Its help lists the commands in groups."""
 
@@ -103,12 +80,6 @@ def build_parser() -> _MainParser:
         description='"Revealing the Dark Secrets of BERT" (Kovaleva et al. 2019) as a test suite.',
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
-    parser.add_argument(
-        "--completion",
-        action=_Completion,
-        choices=("bash", "zsh"),
-        help="print a script that completes commands, and exit",
-    )
     parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for group in (claims, measure, report, compare, plan, fetch, doctor, store):
         group.add_parsers(parser.commands)
@@ -131,8 +102,6 @@ def main(argv: list[str] | None = None) -> int:
     up.
     """
     words = sys.argv[1:] if argv is None else argv
-    if words and words[0] in RENAMED:
-        return _tell(f"`bertsecrets {words[0]}` is now `bertsecrets {RENAMED[words[0]]}`")
     for place, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
             return _tell(f"word {place} of the command is not valid text ({shortened(word)}): write it in UTF-8")

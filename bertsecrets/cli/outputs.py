@@ -22,11 +22,10 @@ FILES = {
     "markdown": "a summary (Markdown)",
     "metrics": "outcomes and observed values (JSON)",
     "plots": "curves over layers (JSON)",
-    "badge": "the number of claims that hold (JSON for shields.io)",
 }
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
 # Options that select claims and outputs. They are dropped from a command that judges a single claim again.
-CHOOSING = ("--task", "--claim", *map(flag, FILES), "--eval-results", "--examples", *SWITCHES)
+CHOOSING = ("--task", "--claim", *map(flag, FILES), "--examples", *SWITCHES)
 
 
 def _examples(text: str) -> int:
@@ -53,12 +52,6 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--strict", "--strict-verdicts", action="store_true", help="also exit with 1 if undecided")
     for name, content in FILES.items():
         group.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
-    group.add_argument(
-        "--eval-results",
-        type=path,
-        metavar="DIR",
-        help="write the table 1 scores as .eval_results files for a model repository on the hub",
-    )
     group.add_argument("--examples", **EXAMPLES)
 
 
@@ -71,7 +64,6 @@ def check_outputs(options: argparse.Namespace) -> None:
     if options.html:
         check_extra("report")
     check_files(getattr(options, name) for name in FILES)
-    check_folder(options.eval_results)
 
 
 def check_files(files: Iterable[Path | None]) -> None:
@@ -173,7 +165,7 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     """Write the requested files except the page."""
-    from bertsecrets.report.json import as_file, badge, layer_rows, metrics
+    from bertsecrets.report.json import as_file, layer_rows, metrics
     from bertsecrets.report.markdown import summary
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
@@ -191,17 +183,6 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
         write_json(options.plots, layer_rows(verdicts))
     if options.markdown:
         write_whole(options.markdown, summary(verdicts, written))
-    if options.badge:
-        write_json(options.badge, badge(written))
-    if options.eval_results:
-        from bertsecrets.report.eval_results import eval_results
-
-        files, left_out = eval_results(verdicts, written)
-        for line in left_out:
-            print(line)
-        for name, content in files.items():
-            write_whole(options.eval_results / name, content)
-            print(f"evaluation result: {options.eval_results.resolve() / name}")
 
 
 def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:

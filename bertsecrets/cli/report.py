@@ -67,7 +67,7 @@ def report(options: argparse.Namespace) -> int:
     named = {full_name(name): name for name in options.models or ()}
     models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
-        refuse(options, [*sorted({*FILES} - {"html"}), "eval_results", "checkpoint"], "is for a single --model")
+        refuse(options, [*sorted({*FILES} - {"html"}), "checkpoint"], "is for a single --model")
     # Open all models before measuring anything.
     judging = [_judging(argparse.Namespace(**vars(options), model=model)) for model in models]
     runs: list[JudgedRun] = []

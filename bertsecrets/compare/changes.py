@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from bertsecrets.errors import UserError, excerpt
-from bertsecrets.formats import ERROR, FORMAT, READS, VerdictData, VerdictsFile
+from bertsecrets.formats import ERROR, FORMAT, MAJOR, VerdictData, VerdictsFile
 from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
 
@@ -183,10 +183,10 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"{path} has no verdicts: give a file written by bertsecrets report --json")
     version = data.get("format_version")
-    if not isinstance(version, str) or version.partition(".")[0] not in READS:
+    if not isinstance(version, str) or version.partition(".")[0] != MAJOR:
         raise UserError(
             f"{path} uses version {excerpt(version, 40)} of the format, but this version of bertsecrets reads only "
-            f"versions {' and '.join(READS)}: compare files written by the same version"
+            f"version {MAJOR}: compare files written by the same version"
         )
     try:
         run = VerdictsFile.model_validate_json(to_json(data), strict=True)

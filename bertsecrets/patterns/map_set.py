@@ -27,7 +27,7 @@ from bertsecrets.store.files import digest
 from bertsecrets.texts.archives import read_members
 
 MAPS, ANNOTATIONS, PLAIN_WORDS = "maps-0001.npz", "annotations.tsv", "plain-words.tsv"
-SHARDS = "maps*.npz"  # earlier versions of the suite wrote a single maps.npz
+SHARDS = "maps-*.npz"
 STATES = ("fine-tuned", "pretrained")
 LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"

@@ -7,10 +7,9 @@ import numpy as np
 
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.formats import FAILURES, FORMAT, VERSION, VerdictsFile
+from bertsecrets.formats import FORMAT, VERSION, VerdictsFile
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import run_facts
-from bertsecrets.report.outcomes import counted
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
@@ -39,32 +38,6 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
         together=multiple_testing(verdicts, confidence),
         verdicts=[verdict.data for verdict in verdicts],
     )
-
-
-def badge(run: VerdictsFile) -> dict[str, Any]:
-    """Return a shields.io endpoint badge with the number of claims that hold and that fail.
-
-    If the run ended early or a claim could not be measured, the counts are too low, and an error badge is returned.
-    """
-    outcomes = [verdict.verdict for verdict in run.verdicts]
-    failed = [verdict for verdict in run.verdicts if verdict.verdict in FAILURES]
-    broken = run.incomplete is not None or None in outcomes
-    if broken or not all(verdict.known_deviation for verdict in failed):
-        color = "red"
-    elif failed:
-        color = "orange"
-    else:
-        color = "brightgreen" if "reproduced" in outcomes else "lightgrey"
-    decided = [outcome for outcome in outcomes if outcome in ("reproduced", *FAILURES)]
-    message = counted(decided, sum(verdict.known_deviation for verdict in failed)) + (", incomplete" if broken else "")
-    message += ", limited run" if any(verdict.limits for verdict in run.verdicts) else ""
-    return {
-        "schemaVersion": 1,
-        "label": "K19 claims",
-        "message": message,
-        "color": color,
-        **({"isError": True} if broken else {}),
-    }
 
 
 def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:

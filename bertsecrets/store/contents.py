@@ -22,7 +22,6 @@ GRIDS, PARSES, TRAINING = "grids", "parses", "training"
 KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES)
 DAMAGED = ".damaged"
 LEFTOVER = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}|{re.escape(REPLACED)})")  # of a killed process
-EARLIER = "made by an earlier version of bertsecrets"
 ABANDONED = 30  # days after which the saved state of an unfinished training run is no longer needed
 
 Outdated = Callable[[str, dict[str, Any]], str | None]  # why an entry of this kind and manifest is outdated, if so
@@ -193,10 +192,8 @@ def _damaged(root: Path) -> Iterator[Unneeded]:
 
 def _outdated(present: list[Item], outdated: Outdated | None) -> Iterator[Unneeded]:
     for item in present:
-        if outdated is not None and item.manifest.get("kind") == item.kind:
-            reason = outdated(item.kind, item.manifest) if item.key else EARLIER
-            if reason:
-                yield Unneeded(item.path, item.bytes, reason)
+        if outdated is not None and item.key and (reason := outdated(item.kind, item.manifest)):
+            yield Unneeded(item.path, item.bytes, reason)
 
 
 def _dropped(present: list[Item]) -> Iterator[Unneeded]:

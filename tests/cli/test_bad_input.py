@@ -55,7 +55,7 @@ def test_invalid_usage_points_to_the_help(capsys, words):
 def test_an_empty_path_is_refused(capsys):
     for words in (
         ["measure", "scores", "--json", ""], ["measure", "scores", "--glue", ""], ["corpus", ""],
-        ["claims", "--store="], ["finetune", "--task", "rte", "--output", ""], ["lab", "sheets", "", "out"],
+        ["store", "ls", "--store="], ["finetune", "--task", "rte", "--output", ""], ["lab", "sheets", "", "out"],
     ):  # fmt: skip
         assert "the path is empty: name a file or folder" in told(capsys, *words)
 

@@ -5,12 +5,12 @@ import shlex
 from unittest.mock import Mock
 
 import pytest
-from calls import run, told
+from calls import run
 from transformers import AutoTokenizer
 from zoo import save_family
 
 from bertsecrets.cli import doctor
-from bertsecrets.cli.main import GROUPS, RENAMED, build_parser, main
+from bertsecrets.cli.main import GROUPS, build_parser, main
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import needs
 from bertsecrets.measures.registry import get_measure, measure_names
@@ -22,7 +22,7 @@ def test_help_groups_all_commands_and_each_shows_an_example_that_parses(capsys):
     parser = build_parser()
     grouped = [name for names in GROUPS.values() for name in names]
     assert sorted(grouped) == sorted(parser.commands.choices)
-    assert len(grouped) == 15
+    assert len(grouped) == 14
     for name in grouped:
         assert f"\n  {name:<9} {parser.commands.choices[name].description}\n" in parser.format_help()
     for name in set(grouped) - {"lab"}:
@@ -33,12 +33,6 @@ def test_help_groups_all_commands_and_each_shows_an_example_that_parses(capsys):
         assert example.startswith(f"example: bertsecrets {name}")
         words = shlex.split(example.partition(" > ")[0])[2:]
         assert parser.parse_args(words).command == name
-
-
-def test_former_commands_name_their_successor(capsys):
-    for name, successor in RENAMED.items():
-        assert told(capsys, name) == f"bertsecrets: `bertsecrets {name}` is now `bertsecrets {successor}`"
-        assert successor.split()[0] in build_parser().commands.choices
 
 
 def test_measure_writes_json_with_fixed_names(capsys, shared, tmp_path, tiny_bert):

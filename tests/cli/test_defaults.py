@@ -1,7 +1,5 @@
 """Option defaults from `pyproject.toml` and the environment, ranges of options, and early checks of output paths."""
 
-import subprocess
-
 import pytest
 from calls import run, told
 
@@ -72,26 +70,13 @@ def test_an_output_in_a_missing_folder_is_refused_and_nothing_is_created(capsys,
     assert not file.parent.exists()
 
 
-def test_claims_are_listed_by_task_and_family(capsys, tmp_path):
-    shown = run(capsys, "claims", "--task", "sst2", "--family", "c", "--store", tmp_path)
+def test_claims_are_listed_by_task_and_family(capsys):
+    shown = run(capsys, "claims", "--task", "sst2", "--family", "c")
     assert "4.3 Change in attention" in shown
     assert "4.4 Special tokens" not in shown
     assert "unknown family 'Z': give one of A, B" in told(capsys, "claims", "--family", "Z")
 
 
-def test_a_claim_is_explained_with_numbers_a_reader_can_check(capsys, tmp_path):
-    assert "[0.2065, 0.2115]" in run(capsys, "explain", "B2-l7h6", "--store", tmp_path)
-    assert "-0.0;" not in run(capsys, "explain", "D5", "--store", tmp_path)
-
-
-def test_bash_completes_commands_and_their_options(capsys):
-    with pytest.raises(SystemExit):
-        run(capsys, "--completion", "bash")
-    script = capsys.readouterr().out
-    typed = {"his": "history", "store l": "ls", "lab cal": "calibrate", "report --task rte --checkp": "--checkpoint"}
-    for words, completed in typed.items():
-        given = f"COMP_WORDS=(bertsecrets {words}); COMP_CWORD={len(words.split())}"
-        shell = f"{script}\n{given}\n_shtab_bertsecrets\necho ${{COMPREPLY[@]}}"
-        assert (
-            subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout == f"{completed}\n"
-        )
+def test_a_claim_is_explained_with_numbers_a_reader_can_check(capsys):
+    assert "[0.2065, 0.2115]" in run(capsys, "explain", "B2-l7h6")
+    assert "-0.0;" not in run(capsys, "explain", "D5")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from verdicts import beats, filed
 
-from bertsecrets.compare.changes import Changes, read_verdicts_file
+from bertsecrets.compare.changes import Changes
 from bertsecrets.formats import VerdictData, VerdictsFile
 from bertsecrets.report.findings import change_findings
 from bertsecrets.report.markdown import code, prose
@@ -177,17 +177,6 @@ def test_a_worse_verdict_fails_on_request(capsys, tmp_path):
     run(capsys, "compare", good, bad, "--fail-on", "worse", code=1)
     run(capsys, "compare", bad, good, "--fail-on", "worse", code=0)
     assert "--fail-on is for files of verdicts" in told(capsys, "compare", "m", "n", "--fail-on", "worse")
-
-
-def test_a_file_of_version_1_is_read_with_the_outcomes_of_version_2(tmp_path):
-    old = filed([beats("D2-rte", 20, 80), beats("D2-sst2", 20, 80), beats("D2-qnli", 80, 20)]).model_dump(mode="json")
-    for verdict, outcome in zip(old["verdicts"], ("negligible", "not measured", "reproduced"), strict=True):
-        verdict["verdict"] = outcome
-        del verdict["error"]
-    write_json(tmp_path / "old.json", {**old, "format_version": "1.1"})
-    read = read_verdicts_file(tmp_path / "old.json").verdicts
-    assert [verdict.verdict for verdict in read] == ["deviates", None, "reproduced"]
-    assert [verdict.error for verdict in read] == [None, old["verdicts"][1]["reason"], None]
 
 
 def test_other_files_are_refused_in_one_line(capsys, tmp_path):

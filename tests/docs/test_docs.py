@@ -135,7 +135,7 @@ def test_cheap_documented_commands_run(tmp_path, monkeypatch, capsys):
 def test_every_option_that_a_page_names_exists():
     parsers = [subparser for command in subparsers().values() for subparser in (command, *subparsers(command).values())]
     known = {option for parser in parsers for action in parser._actions for option in action.option_strings}
-    known |= {*OWN, *PYTESTS, "--help", "--version", "--completion"}
+    known |= {*OWN, *PYTESTS, "--help", "--version"}
     for page in pages():
         prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
         named = {

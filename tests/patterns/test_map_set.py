@@ -171,9 +171,7 @@ def test_saving_replaces_a_set_but_no_other_files(saved):
         save_set(pattern_set(4), saved)
     assert len(MapSet.load(saved)) == 3
     (saved / "notes.txt").unlink()
-    (saved / MAPS).rename(saved / "maps.npz")  # file name used by an earlier version
-    assert len(MapSet.load(saved)) == 3
-    (saved / "maps.npz").unlink()
+    (saved / MAPS).unlink()
     with pytest.raises(UserError, match="contains other files"):  # labels whose maps are missing are not overwritten
         save_set(pattern_set(4), saved)
 

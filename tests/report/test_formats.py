@@ -7,10 +7,9 @@ from typing import get_args
 
 import pytest
 from calls import run
-from verdicts import beats, filed, of_every_outcome
+from verdicts import beats, filed
 
 from bertsecrets.formats import Outcome, VerdictsFile, json_schema
-from bertsecrets.report.json import badge
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import read_json, write_json
 from bertsecrets.types import Provenance
@@ -74,39 +73,6 @@ def test_files_with_every_outcome_follow_the_schema(check, tmp_path):
     assert (by_id["G7-rte"]["observed"], by_id["D3-rte"]["p_for"]) == (None, None)
     read = VerdictsFile.model_validate_json((tmp_path / "v.json").read_text(), strict=True)
     assert read.model_dump(mode="json") == data
-
-
-# ---------------------------------------------------------------------- the badge
-
-
-def test_a_badge_counts_claims_that_hold_and_fail():
-    assert badge(filed([beats("D2-rte", 80, 20), beats("D2-sst2", 20, 80)])) == {
-        "schemaVersion": 1, "label": "K19 claims", "message": "1 reproduced, 1 deviates", "color": "red",
-    }  # fmt: skip
-    assert badge(filed([beats("D2-rte", 80, 20)]))["color"] == "brightgreen"
-    undecided = badge(filed([verdict for verdict in of_every_outcome() if verdict.outcome == "inconclusive"]))
-    assert (undecided["message"], undecided["color"]) == ("0 reproduced, 0 deviate", "lightgrey")
-
-
-def test_a_known_deviation_is_orange():
-    run = filed([beats("D2-sst2", 20, 80)])
-    known = run.verdicts[0].model_copy(update={"known_deviation": True})
-    assert badge(run.model_copy(update={"verdicts": [known]}))["color"] == "orange"
-
-
-def test_a_badge_says_that_a_run_is_limited_and_deviations_are_known():
-    run = filed([beats("D2-sst2", 20, 80), beats("D2-rte", 80, 20)])
-    known = run.verdicts[0].model_copy(update={"known_deviation": True})
-    limited = run.verdicts[1].model_copy(update={"limits": {"limit": 48}})
-    message = badge(run.model_copy(update={"verdicts": [known, limited]}))["message"]
-    assert message == "1 reproduced, 1 deviates (1 known), limited run"
-
-
-def test_an_incomplete_run_has_an_error_badge():
-    for lacking in (filed([beats("D2-rte", 80, 20)], note="it was interrupted"), filed()):
-        shown = badge(lacking)
-        assert (shown["isError"], shown["color"]) == (True, "red")
-        assert shown["message"].endswith(", incomplete")
 
 
 def test_the_precision_is_that_of_the_trained_checkpoints():

@@ -132,10 +132,6 @@ def test_gc_keeps_everything_that_is_needed(capsys, store):
 def unneeded(root: Path) -> dict[str, Path]:
     """Add one item of every kind that `gc` deletes, and return them by the reason that it states."""
     of_older = entry(root, "checkpoints", code="other")
-    earlier = root / "measurements" / "scores-m-0123456789ab"
-    shutil.copytree(entry(root, "measurements"), earlier)
-    manifest = {"kind": "measurements", "name": "scores-m", "settings": {}, "files": {}}
-    (earlier / "manifest.json").write_text(json.dumps(manifest))
     damaged = Path(shutil.copytree(of_older, of_older.with_name(of_older.name + ".damaged")))
     killed = [
         root / "checkpoints" / ".m-rte.abcdefgh.tmp",
@@ -154,7 +150,6 @@ def unneeded(root: Path) -> dict[str, Path]:
     done_state.mkdir()
     return {
         "made by other code": of_older,
-        "made by an earlier version of bertsecrets": earlier,
         "a damaged copy, recreated since": damaged,
         "left behind by a killed process": killed[0],
         "left behind by a killed process ": killed[1],
@@ -186,7 +181,6 @@ def test_gc_keeps_outdated_entries_with_keep_older(capsys, store):
     run(capsys, "store", "gc", "--yes", "--keep-older", "--store", store)
     assert [reason.strip() for reason, place in places.items() if place.exists()] == [
         "made by other code",
-        "made by an earlier version of bertsecrets",
         "made by other code",
     ]
 

@@ -18,7 +18,7 @@ import json, os, sys
 with open(os.environ["CALLS"], "a") as calls:
     calls.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
 for option, name in zip(sys.argv, sys.argv[1:]):
-    if option in ("--json", "--html", "--markdown", "--badge", "--junitxml"):
+    if option in ("--json", "--html", "--markdown", "--junitxml"):
         open(name, "w").write("made by " + option)
 sys.exit(int(os.environ.get("ENDS_WITH", 0)))
 """

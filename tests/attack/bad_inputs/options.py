@@ -57,7 +57,7 @@ OUTPUTS = [
     BadInput("a folder for the page", (*CLAIM, "--html", "{room}"), "it is a folder, not a file"),
     *(
         BadInput(f"a file for {words[-1]}", (*words, "{room}/x"), "cannot write {room}/x", written("x", "mine"))
-        for words in ((*CLAIM, "--eval-results"), (*SCORES, "--save"), (*SPECIFICATIONS, "--figures"))
+        for words in ((*SCORES, "--save"), (*SPECIFICATIONS, "--figures"))
     ),
 ]  # fmt: skip
 
