@@ -117,7 +117,7 @@ class RunOptions:
         "use only N validation rows to disable heads and layers, the slowest part", **NUMBER
     )
     frames: Path | str | None = _option(
-        "sentences with frames: a JSONL file, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
+        "sentences with frames: a JSONL file or FrameNet's folder (default: BERTSECRETS_FRAMES)",
         type=path,
         metavar="PATH",
     )

@@ -102,7 +102,7 @@ class Session:
             raise UserError(problem)
         source, frames = options.source(), options.frames_path
         if frames is not None and not frames.exists():
-            raise UserError(f"{frames} does not exist: --frames takes a JSONL file, or FrameNet's folder or archive")
+            raise UserError(f"{frames} does not exist: --frames takes a JSONL file or FrameNet's folder")
         if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
             raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
         self.store = Store(options.store_folder)

@@ -14,8 +14,8 @@ from typing import Any
 
 from bertsecrets.errors import UserError, excerpt
 
-MEMBER_LIMIT = 64 * 2**20  # bytes per file; FrameNet's largest is 2 MiB
-TOTAL_LIMIT = 2 * 2**30  # bytes of an unpacked archive; FrameNet 1.7 is 0.9 GiB
+MEMBER_LIMIT = 64 * 2**20  # bytes per file
+TOTAL_LIMIT = 2 * 2**30  # bytes of an unpacked archive
 COMPRESSED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 # Python raises a different error for each kind of damage. RuntimeError: an encrypted zip, an unknown compression.

@@ -1,4 +1,4 @@
-"""Read example sentences from a FrameNet distribution: an archive, or the XML folder unpacked by NLTK or a user.
+"""Read example sentences from a FrameNet distribution, unpacked by NLTK or a user.
 
 The lexical unit files are 580 MB in size, mostly sentences that are too long. For speed, sentences are split as bytes,
 and only those that are short enough are parsed. A truncated file is still an error.
@@ -12,17 +12,17 @@ from pathlib import Path, PurePosixPath
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import read_bytes
-from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 from bertsecrets.texts.framenet import Annotation, Chosen, Filters, Frame, choose, read_jsonl
 
 FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
+FILE_BYTES = 64 * 2**20  # maximum size of an XML file; the largest one has 2 MB
 NAMESPACE = re.compile(rb"\sxmlns=\"[^\"]*\"")
 NEEDED = 'a FrameNet folder holds "lu" and "frame" with .xml files'
 GET = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
 
 
 def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
-    """Return the frame sentences in a `.jsonl` file, a FrameNet folder or a FrameNet archive.
+    """Return the frame sentences in a `.jsonl` file or a FrameNet folder.
 
     Raises:
         UserError: If the file is missing, damaged or none of these, or if no sentence passes the filters.
@@ -146,28 +146,15 @@ def parse_xml(content: bytes) -> ElementTree.Element:
 
 
 def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and content of XML files in `lu` and `frame`, at any depth of a folder, zip or tar archive."""
-    with unpacking(path, f"{NEEDED}, or an archive (.zip, .tar.xz) of one"):
-        if not path.exists():
-            raise UserError(f"no FrameNet at {path}: {NEEDED}; {GET}")
-        homes = set()
-        for name, content in _files_of(path) if path.is_dir() else read_members(path, _wanted):
-            homes.add(PurePosixPath(name).parent.parent)
-            if len(homes) > 1:
-                both = " and ".join(sorted(map(str, homes)))
-                raise UserError(f"{path} contains two FrameNet folders, {excerpt(both)}: give one of them")
-            yield name, content
-
-
-def _files_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    for folder in sorted(f for kind in ("lu", "frame") for f in path.glob(f"**/{kind}") if f.is_dir()):
-        for file in sorted(folder.glob("*.xml")):
-            name = file.relative_to(path.parent).as_posix()
-            if _wanted(name):
-                yield name, read_bytes(file, MEMBER_LIMIT)
-
-
-def _wanted(name: str) -> bool:
-    """Return whether a file is a lexical unit or a frame, excluding the dot files that macOS adds."""
-    path = PurePosixPath(name)
-    return path.suffix == ".xml" and path.parent.name in {"lu", "frame"} and not path.name.startswith(".")
+    """Yield the name and content of XML files in `lu` and `frame`, at any depth of a folder, except hidden files."""
+    if not path.exists():
+        raise UserError(f"no FrameNet at {path}: {NEEDED}; {GET}")
+    if not path.is_dir():
+        raise UserError(f"{path} is neither a JSONL file nor a folder: if it is an archive of FrameNet, unpack it")
+    folders = sorted(folder for kind in ("lu", "frame") for folder in path.glob(f"**/{kind}") if folder.is_dir())
+    files = [file for folder in folders for file in sorted(folder.glob("[!.]*.xml"))]
+    homes = sorted({str(file.parent.parent.relative_to(path.parent)) for file in files})
+    if len(homes) > 1:
+        raise UserError(f"{path} contains two FrameNet folders, {excerpt(' and '.join(homes[:2]))}: give one of them")
+    for file in files:
+        yield file.relative_to(path.parent).as_posix(), read_bytes(file, FILE_BYTES)

@@ -169,7 +169,6 @@ def files(*named: tuple[str, bytes]) -> Callable[[Path], None]:
 
 
 FRAMENET = (("fn/frame/Humming.xml", FRAME), ("fn/lu/lu1.xml", UNIT))
-FRAMENET_TAR = tarred(dict(FRAMENET))
 BANK = (("treebank/a.mrg", TREES.encode()), ("dependency_treebank/a.dp", HEADS.encode()))
 SQUARE = npy(np.full((4, 4), 0.25, dtype=np.float32))
 P20 = (
@@ -290,9 +289,6 @@ READERS = {
     "frames": Reader("f.jsonl", RECORD * 2, lambda folder: open_frames(folder / "f.jsonl")),
     "FrameNet's frames": Reader("fn/frame/Humming.xml", FRAME, open_frames, files(FRAMENET[1])),
     "FrameNet's units": Reader("fn/lu/lu1.xml", UNIT, open_frames, files(FRAMENET[0])),
-    "FrameNet's zip": Reader("fn.zip", zipped(dict(FRAMENET)), lambda folder: open_frames(folder / "fn.zip")),
-    "FrameNet's tar": Reader("fn.tar", FRAMENET_TAR, lambda folder: open_frames(folder / "fn.tar")),
-    "FrameNet's gz": Reader("fn.gz", gzip.compress(FRAMENET_TAR), lambda folder: open_frames(folder / "fn.gz")),
     "trees": Reader("treebank/a.mrg", TREES.encode(), read_treebank, files(BANK[1])),
     "heads of words": Reader("dependency_treebank/a.dp", HEADS.encode(), read_treebank, files(BANK[0])),
     "zipped trees": Reader("treebank.zip", zipped(dict(BANK[:1])), read_treebank, files(BANK[1])),

@@ -51,9 +51,10 @@ JSON_LINES = [
 
 FRAMENET = [
     frames("FrameNet: an empty folder", "fn", "no FrameNet in", lambda room: (room.folder / "fn").mkdir()),
-    frames("an archive that is cut off", "fn.tar.gz", ("{room}/fn.tar.gz", "cannot be read ("),
-           written("fn.tar.gz", b"\x1f\x8b\x08")),
-]  # fmt: skip
+    frames(
+        "an archive", "fn.tar.gz", "{room}/fn.tar.gz is neither a JSONL file nor a folder", written("fn.tar.gz", "x")
+    ),
+]
 
 # ---------------------------------------------------------------------- the treebank
 
