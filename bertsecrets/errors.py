@@ -14,7 +14,7 @@ MACHINE_ERRORS = (
 )
 # Optional packages: the module, the extra that installs it, and what needs it.
 PACKAGES = {
-    "scikit-learn": ("sklearn", "lab", "training pattern classifiers or running the measure word-baselines"),
+    "scikit-learn": ("sklearn", "lab", "training pattern classifiers"),
     "pillow": ("PIL", "lab", "drawing contact sheets and pictures of maps"),
     "matplotlib": ("matplotlib", "lab", "drawing maps in their colours"),
     "altair": ("altair", "report", "drawing figures"),

@@ -259,11 +259,3 @@ def test_kinds_of_ablation_and_shuffled_words_are_separate_measurements(bench, s
     plain, mixed = (bench.measurement("scores", subject, **options) for options in ({}, {"shuffle": 1}))
     assert (plain.options, mixed.options, mixed.reused) == ({}, {"shuffle": 1}, False)
     np.testing.assert_array_equal(plain.sample("target"), mixed.sample("target"))
-
-
-def test_word_baselines_are_shared_by_all_models_and_seeds(bench, subject):
-    one = bench.measurement("word-baselines", subject)
-    other = bench.measurement("word-baselines", Subject(subject.model, "rte", seed=3))
-    assert (one.reused, other.reused) == (False, True)
-    assert one.provenance.data_fingerprint == other.provenance.data_fingerprint
-    assert len(one.sample("second_predicted")) == one.examples

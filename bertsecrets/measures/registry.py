@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="type[Measure]")
 _REGISTERED: dict[str, "Measure"] = {}
 # Built-in measures that do not depend on a seed, listed here to avoid importing them.
-SEEDLESS = ("example-sentence", "frame-heads", "pattern-quality", "published-figures", "word-baselines")
+SEEDLESS = ("example-sentence", "frame-heads", "pattern-quality", "published-figures")
 
 
 def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable[[M], M]:

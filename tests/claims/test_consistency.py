@@ -99,7 +99,7 @@ def test_another_seed_may_change_the_score_by_more_than_the_best_head_does():
     assert verdict(find_case("I3", "qnli"), one_good_head).outcome == "deviates"
 
 
-WITHOUT_MODEL = ("published-figures", "pattern-quality", "word-baselines")
+WITHOUT_MODEL = ("published-figures", "pattern-quality")
 
 
 def test_they_need_no_model_and_no_rows():

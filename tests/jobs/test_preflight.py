@@ -14,7 +14,7 @@ from bertsecrets.errors import MisreadError
 from bertsecrets.jobs.estimates import FROM_STEPS, Record, estimate_jobs
 from bertsecrets.jobs.plan import plan_of
 from bertsecrets.jobs.preflight import checked
-from bertsecrets.measures.norm_attention import NormAttention
+from bertsecrets.measures.head_statistics import HeadStatistics
 from bertsecrets.session import Session
 from bertsecrets.types import Request, Subject
 
@@ -141,8 +141,8 @@ def test_a_measurement_that_is_refused_leaves_those_of_the_same_pass(session, mo
     def misread(*_):
         raise MisreadError("other maps")
 
-    monkeypatch.setattr(NormAttention, "check_model", misread)
-    planned = plan_of(Request(name, Subject(session.model, "rte")) for name in ("norm-attention", "special-tokens"))
+    monkeypatch.setattr(HeadStatistics, "check_model", misread)
+    planned = plan_of(Request(name, Subject(session.model, "rte")) for name in ("head-statistics", "special-tokens"))
     left, _ = checked(session, planned)
     assert [job.measure for job in left] == [None, "special-tokens"]
 

@@ -1,4 +1,4 @@
-"""Head statistics, norm-based attention and attention gradients, each compared with an independent computation."""
+"""Head statistics and attention gradients, each compared with an independent computation."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures import head_statistics
 from bertsecrets.measures.attention_gradients import attention_slopes, marked, mean_slope
 from bertsecrets.measures.head_statistics import HeadObserver, divergences, row_entropy
-from bertsecrets.measures.norm_attention import NormObserver, blocks_of
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate, loss_of
 from bertsecrets.report.replicas import figures_of
@@ -66,43 +65,6 @@ def test_streamed_statistics_equal_those_of_single_examples(name, monkeypatch):
             assert samples["within"][i] == pytest.approx(within / (3 * 4 * 3), abs=1e-5)
             assert samples["between"][i] == pytest.approx((distances.sum() - within) / (12 * 8), abs=1e-5)
     np.testing.assert_allclose(values["divergence"], total / 4, atol=1e-5)
-
-
-# ---------------------------------------------------------------------- norms
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "electra"])
-def test_norms_equal_those_of_the_vectors_that_a_head_adds(name):
-    """The reference computes the full vector of each token and head for a single example."""
-    model = family(name)
-    heads, observer = 4, NormObserver(len(ENCODED), model, 3, 4, IDS)
-    Pass(opened(model)).feed(ENCODED, [observer])
-    values, samples = observer.compute()
-    assert not any(module._forward_hooks for module in model.modules())
-    blocks, i = blocks_of(model, 3, heads), 5
-    seen: list[torch.Tensor] = []
-    handles = [block.value.register_forward_hook(lambda _m, _i, out: seen.append(out[0])) for block in set(blocks)]
-    maps = plain_maps(model, ENCODED, i)
-    for handle in handles:
-        handle.remove()
-    ids = np.array(ENCODED.input_ids[i])
-    for layer, (block, value) in enumerate(zip(blocks, seen, strict=True)):
-        size = value.shape[1] // heads
-        for head in range(heads):
-            columns = slice(head * size, (head + 1) * size)
-            moved = value[:, columns] @ block.output.weight[:, columns].T  # [token, width]
-            norms = (maps[layer, head][:, :, None] * moved[None]).norm(dim=-1).detach().numpy()
-            for kind, token in IDS.items():
-                by_norm = (norms[:, ids == token].sum(1) / norms.sum(1)).mean()
-                by_weight = maps[layer, head].numpy()[:, ids == token].sum(1).mean()
-                assert samples[f"{kind}_by_norm"][i, layer, head] == pytest.approx(by_norm, abs=1e-4)
-                assert samples[f"{kind}_by_weight"][i, layer, head] == pytest.approx(by_weight, abs=1e-5)
-    assert values["sep_by_norm"].shape == (3, 4)
-
-
-def test_norms_are_refused_for_architectures_unlike_bert():
-    with pytest.raises(NotApplicableError, match="not built like BERT"):
-        blocks_of(family("gpt2"), 3, 4)
 
 
 # ---------------------------------------------------------------------- gradients
@@ -174,9 +136,6 @@ def test_quantities_of_heads_equal_hand_computed_values():
     slopes = gridded("attention-gradients", sep=abs(some) + 0.1, other=abs(some) + 0.4, cls=abs(some))
     assert read("sep-gradient-ratio", slopes) == pytest.approx(0.26, abs=0.01)
     assert verdict("I5-rte", slopes).outcome == "reproduced"
-    norms = gridded("norm-attention", sep_by_weight=some + 0.5, sep_by_norm=some + 0.2)
-    assert read("norm-lag", norms) == pytest.approx(0.3)
-    assert verdict("I8-rte", norms).outcome == "reproduced"
 
 
 def test_heads_are_compared_on_the_examples_that_have_them():
@@ -189,7 +148,7 @@ def test_heads_are_compared_on_the_examples_that_have_them():
         read("layer-likeness", measured("head-statistics", {}, {"within": within * np.nan, "between": within}))
 
 
-@pytest.mark.parametrize(("name", "count"), [("head-statistics", 2), ("norm-attention", 1), ("attention-gradients", 1)])
+@pytest.mark.parametrize(("name", "count"), [("head-statistics", 2), ("attention-gradients", 1)])
 def test_a_checkpoint_is_measured_and_its_figures_drawn(name, count, session):
     measurement = session.measure(name, task="rte")
     assert len(figures_of(measurement, load_settings().judge)) == count

@@ -5,13 +5,12 @@ from sweep import MEASURES, PAGE, TRAININGS, exact, failures, run
 from zoo import FURTHER
 
 EVERYTHING = {*TRAININGS, *MEASURES}
-ALL_BUT_NORMS = EVERYTHING - {"norm-attention"}
 EXACT = {  # by unusual family: the training runs and measures that match the reference exactly
-    "openai-gpt": ALL_BUT_NORMS,  # its blocks return lists
-    "gemma2": ALL_BUT_NORMS,  # its logits are capped, which SDPA does not support
-    "mixtral": ALL_BUT_NORMS,  # its experts are stacked in one tensor
+    "openai-gpt": EVERYTHING,  # its blocks return lists
+    "gemma2": EVERYTHING,  # its logits are capped, which SDPA does not support
+    "mixtral": EVERYTHING,  # its experts are stacked in one tensor
     "longformer": {*TRAININGS, "scores", "anisotropy", "weight-pruning"},  # its classifier adds global attention
-    "roformer-rotary-value": ALL_BUT_NORMS,
+    "roformer-rotary-value": EVERYTHING,
     "big_bird-sparse": EVERYTHING,
     "perceiver": {"pretrained", "scores", "weight-pruning"},
     "falcon-alibi": {*TRAININGS},  # eager attention and SDPA differ

@@ -58,7 +58,6 @@ COLUMNS = {
     "head pruning": ["head-pruning"],
     "weight pruning": ["weight-pruning"],
     "gradients": ["attention-gradients"],
-    "norms": ["norm-attention"],
     "vectors": ["anisotropy"],
 }
 

@@ -11,8 +11,6 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 KINDS = ("cls", "sep")
-VALUE = r"(\.value|\.v_lin|\.v)$"
-OUTPUT = {"value": ("attention.output.dense", "attention.dense"), "v_lin": ("attention.out_lin",), "v": ("attn.o",)}
 
 
 class Naive:
@@ -158,45 +156,6 @@ class Naive:
                 weight[weight.abs() <= sizes[round(share * len(sizes)) - 1]] = 0
             answers.append(self.logits().argmax(-1))
         return {"predicted": np.stack(answers)}
-
-    def norm_attention(self) -> dict[str, np.ndarray]:
-        """Return the shares of [CLS] and [SEP] in the norms of A[i, j] f(x[j]).
-
-        Also checks that the weighted sums of values equal the inputs of the output projections.
-        """
-        modules = dict(self.model.named_modules())
-        values = [name for name in modules if re.search(VALUE, name)]
-        samples: dict[str, list[np.ndarray]] = {f"{kind}_by_norm": [] for kind in KINDS}
-        for i in range(len(self.inputs)):
-            seen: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []  # values, contexts, output weights
-            handles = []
-            for name in values:
-                owner, _, last = name.rpartition(".")
-                ends = OUTPUT[last]
-                outside = owner.removesuffix(".self").removesuffix(".attn").rpartition(".attention")[0]
-                out = next(m for n, m in modules.items() if n.startswith(outside) and n.endswith(ends))
-                kept: list[torch.Tensor] = []
-                handles.append(modules[name].register_forward_hook(lambda _m, _i, value, kept=kept: kept.append(value)))
-                handles.append(
-                    out.register_forward_pre_hook(
-                        lambda module, given, kept=kept, seen=seen: seen.append((kept.pop(), given[0], module.weight))
-                    )
-                )
-            maps = self.maps(i)
-            for handle in handles:
-                handle.remove()
-            shares = []
-            for of_layer, (value, context, out) in zip(maps, seen, strict=True):
-                by_head = value[0].unflatten(-1, (self.heads, -1)).transpose(0, 1)
-                torch.testing.assert_close((of_layer @ by_head).transpose(0, 1).flatten(1), context[0])
-                parts = out.unflatten(1, (self.heads, -1))
-                vectors = torch.einsum("hij,hjs,whs->hijw", of_layer, by_head, parts)
-                shares.append(vectors.norm(dim=-1).detach())
-            for kind in KINDS:
-                here = self.places(i)[kind]
-                of_kind = torch.stack([(norms[..., here].sum(-1) / norms.sum(-1)).mean(-1) for norms in shares])
-                samples[f"{kind}_by_norm"].append((of_kind if here.any() else of_kind * torch.nan).numpy())
-        return {name: np.stack(of_kind) for name, of_kind in samples.items()}
 
     # ------------------------------------------------------------------ training
 

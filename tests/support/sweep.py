@@ -28,7 +28,7 @@ from bertsecrets.texts.corpus import write_corpus
 
 MEASURES = (
     *("scores", "special-tokens", "head-statistics", "attention-gradients", "anisotropy", "head-ablation"),
-    *("layer-ablation", "head-pruning", "weight-pruning", "norm-attention"),
+    *("layer-ablation", "head-pruning", "weight-pruning"),
 )
 TRAININGS = ("pretrained", "frozen")
 ROWS, STEPS, RATE, LENGTH = 6, 2, 1e-3, 32
@@ -137,8 +137,6 @@ def exact(outcomes: Outcomes) -> str:
     refused = [name for name in (*TRAININGS, *MEASURES) if outcomes.get(name, ("refused",))[0] != "exact"]
     if not refused:
         return "everything"
-    if refused == ["norm-attention"]:
-        return "everything but `norm-attention`"
     supported = [f"`{name}`" for name in MEASURES if name not in refused]
     return ", ".join(supported) or "nothing"
 
@@ -157,8 +155,7 @@ def groups(found: dict[str, Outcomes]) -> list[str]:
     names: dict[str, list[str]] = {}
     for family, outcomes in found.items():
         names.setdefault(exact(outcomes), []).append(family)
-    first = ("everything", "everything but `norm-attention`")
-    order = sorted(names, key=lambda group: (group not in first, group == "nothing", -group.count(","), group))
+    order = sorted(names, key=lambda group: (group != "everything", group == "nothing", -group.count(","), group))
     return [f"| {group} | {', '.join(sorted(names[group]))} |" for group in order]
 
 

@@ -1,6 +1,4 @@
-"""Breadth of attention, similarity of heads, and the effect of attention to [SEP] (claims I5 to I8)."""
-
-from typing import Literal
+"""Breadth of attention, similarity of heads, and the effect of attention to [SEP] (claims I5 to I7)."""
 
 import numpy as np
 from jaxtyping import Float
@@ -40,22 +38,6 @@ def layer_likeness(statistics: Measurement) -> Estimand:
 def _some(clusters: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
     """Return the clusters of some rows, renumbered from 0."""
     return None if clusters is None else np.unique(clusters[rows], return_inverse=True)[1]
-
-
-@quantity("norm-lag", unit="share", norms=Need("norm-attention"))
-def norm_lag(norms: Measurement, kind: Literal["sep", "cls"] = "sep") -> Estimand:
-    """Return the proportion of attention on [SEP] by weights minus that by norms, averaged over all heads.
-
-    Args:
-        kind: `sep` for the sum over all [SEP]s, or `cls`.
-    """
-    by_weight, by_norm = (by_layer(norms, f"{kind}_by_{by}") for by in ("weight", "norm"))
-    if np.isnan(by_weight).all():
-        raise NotApplicableError(f"the model has no [{kind.upper()}]")
-    block = np.stack([by_weight.mean(1), by_norm.mean(1)], axis=1)
-    weight, norm = column_means(block)[0]
-    note = f"by weights {weight:.3f}, by norms {norm:.3f}"
-    return Estimand.of(block, lambda mean: mean[..., 0] - mean[..., 1], note, clusters=clusters_of(norms))
 
 
 @quantity("sep-gradient-ratio", unit="ratio", within=(0, float("inf")), slopes=Need("attention-gradients"))

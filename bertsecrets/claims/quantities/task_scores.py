@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -132,35 +131,6 @@ def shuffling_loss(scores: Measurement, shuffled: Measurement) -> Estimand:
     estimand = difference(scores, shuffled)
     before, after = (float(score(measurement).value) for measurement in (scores, shuffled))
     return replace(estimand, notes=(f"{before:.1f} in order, {after:.1f} shuffled",))
-
-
-WORDS = Need("word-baselines")
-
-
-def _of_words(words: Measurement, texts: str) -> Measurement:
-    """Return a baseline's predictions in the form of a model's scores."""
-    return replace(words, samples={**words.samples, "predicted": words.sample(f"{texts}_predicted")})
-
-
-@quantity("lead-over-words", unit="points", scores=SCORES, words=WORDS)
-def lead_over_words(scores: Measurement, words: Measurement, texts: Literal["words", "second"] = "words") -> Estimand:
-    """Return a model's score minus that of a bag-of-words baseline on the same examples.
-
-    Args:
-        texts: `words` for the words of all texts, `second` for only those of the second text.
-    """
-    baseline = _of_words(words, texts)
-    return replace(difference(scores, baseline), notes=(f"bag-of-words baseline {float(score(baseline).value):.1f}",))
-
-
-@quantity("words-over-majority", unit="points", words=WORDS)
-def words_over_majority(words: Measurement, texts: Literal["words", "second"] = "words") -> Estimand:
-    """Return the accuracy of a bag-of-words baseline minus that of the majority class; for regression, its correlation.
-
-    Args:
-        texts: `words` for the words of all texts, `second` for only those of the second text.
-    """
-    return over_majority(_of_words(words, texts))
 
 
 @quantity("score-over-majority", unit="points", scores=SCORES)

@@ -88,7 +88,6 @@ class Measure(ABC):
         kernel: Attention implementation for opening models. Only `eager` exposes maps.
         on_task: Whether the measure uses a task's rows.
         reads_model: Whether the measure uses a model.
-        reads_training_rows: Whether the measure uses a task's training rows.
         seedless: Whether the measure is independent of the seed.
         shared: Whether multiple processes can work on the same measurement.
         common: Whether `measure all` includes the measure, because it has no external requirements.
@@ -109,7 +108,6 @@ class Measure(ABC):
     kernel: ClassVar[str] = "sdpa"
     on_task: ClassVar[bool] = True
     reads_model: ClassVar[bool] = True
-    reads_training_rows: ClassVar[bool] = False
     seedless: ClassVar[bool] = False
     shared: ClassVar[bool] = False
     common: ClassVar[bool] = False
@@ -180,8 +178,7 @@ class Measure(ABC):
 
     def missing(self, resources: Resources, task_name: str) -> str | None:
         """Return why the measure cannot run on a task; None if it can."""
-        training = True if self.reads_training_rows else None
-        if self.on_task and (problem := resources.rows.missing(task_name, training=training)):
+        if self.on_task and (problem := resources.rows.missing(task_name)):
             return problem
         return next(filter(None, (need.missing(resources) for need in self.needs)), None)
 
