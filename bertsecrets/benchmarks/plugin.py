@@ -99,14 +99,14 @@ def pytest_configure(config: pytest.Config) -> None:
         if (folder := config.getoption("report_folder")) is not None:
             check_extra("report")
             check_writable(folder / "report.html")
-        implemented = cases()
+        collected = cases()
         if (pin := config.getoption("against")) is not None:
             from bertsecrets.benchmarks.drift import Drift
 
             config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), "bertsecrets.drift")
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
-    for name in sorted({mark for case in implemented for mark in marks(case)}):
+    for name in sorted({mark for case in collected for mark in marks(case)}):
         config.addinivalue_line("markers", f"{name}: benchmarks of the claim, family or task {name}")
 
 
@@ -140,7 +140,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize `case` with every implemented claim on each of its tasks."""
+    """Parametrize `case` with every claim on each of its tasks."""
     if "judged" not in metafunc.fixturenames:
         return
     options, model = metafunc.config.stash[OPTIONS], judged_model(metafunc.config)

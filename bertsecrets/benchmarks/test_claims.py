@@ -1,4 +1,4 @@
-"""One benchmark per implemented claim and task."""
+"""One benchmark per claim and task."""
 
 from bertsecrets.report.text import check
 

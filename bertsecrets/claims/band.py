@@ -65,7 +65,6 @@ def band(
         The limits, or None if the seed variance is unknown.
     """
     expect, figure = case.claim.expect, case.figure
-    assert expect is not None
     if expect.kind == "above":
         return expect.value, float("inf")
     if expect.kind == "below":
@@ -89,14 +88,13 @@ def band(
         parts.append((float(max(spread.std, least) * np.sqrt(one_more + own)), spread.degrees))
     half = reach(parts, confidence) + figure.rounding
     ends = np.clip(
-        (figure.published - half, figure.published + half), *QUANTITIES[case.claim.quantity or ""].within(case.task)
+        (figure.published - half, figure.published + half), *QUANTITIES[case.claim.quantity].within(case.task)
     )
     return float(ends[0]), float(ends[1])
 
 
 def decidable(case: Case, limits: tuple[float, float]) -> bool:
     """Return whether a band can decide a case; a band around a figure must not be too wide."""
-    assert case.claim.expect is not None
     return case.claim.expect.kind != "around" or not too_wide(limits, case.unit)
 
 
@@ -106,7 +104,6 @@ def undecidable(case: Case) -> str:
     A published figure may be so uncertain that its prediction interval includes most values.
     """
     expect, figure = case.claim.expect, case.figure
-    assert expect is not None
     if expect.kind != "around" or figure.published is None or figure.doubt is None:
         return ""
     half = reach([(figure.doubt, figure.doubt_degrees)], CONFIDENCE) + figure.rounding
@@ -147,7 +144,6 @@ def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
 
 def at_published_size(case: Case, observed: Estimate, measurements: Iterable[Measurement]) -> float:
     """Return the sampling error of a published figure if it was measured on different examples; otherwise 0."""
-    assert case.claim.expect is not None
     if case.claim.expect.sampling != "own":
         return 0.0
     most = case.claim.expect.examples or np.inf
@@ -161,7 +157,6 @@ def share_of_other_rows(case: Case, measurements: Iterable[Measurement]) -> floa
 
     It is 0 if the full validation set was measured, and 1 if the published figure was measured on different examples.
     """
-    assert case.claim.expect is not None
     if case.claim.expect.sampling != "score":
         return 1.0
     rows = {measurement.subject.task: measurement.examples for measurement in measurements}

@@ -22,7 +22,7 @@ ARGUMENT = "reading"  # argument of the quantities that depend on a reading
 def under_readings(case: Case) -> dict[str, Case]:
     """Return a case under each reading, by name; empty if the quantity takes no reading or the claim sets one."""
     claim = case.claim
-    if claim.quantity is None or ARGUMENT in claim.arguments:
+    if ARGUMENT in claim.arguments:
         return {}
     if ARGUMENT not in QUANTITIES[claim.quantity].arguments.parameters:
         return {}

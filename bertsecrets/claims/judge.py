@@ -79,8 +79,6 @@ def _judge(
 ) -> Verdict:
     """Judge a claim, under the reading given by its arguments if it depends on one."""
     claim = case.claim
-    assert claim.quantity is not None
-    assert claim.expect is not None
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
     if problem := model_problem(case, every[0]) or undecidable(case):
         return Verdict(case, "not applicable", problem, measurements=every)
@@ -146,7 +144,6 @@ class Weighed:
     @property
     def expect(self) -> Expectation:
         """What the claim expects."""
-        assert self.case.claim.expect is not None
         return self.case.claim.expect
 
     @cached_property

@@ -130,8 +130,7 @@ def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
     The simulated model has no annotated maps. With such maps, the interval is narrower, but may still include the
     limit: they are necessary, not always sufficient.
     """
-    expect = case.claim.expect
-    of_order = expect is not None and expect.kind in ("above", "below")
+    of_order = case.claim.expect.kind in ("above", "below")
     return of_order and case.claim.quantity in OF_ENCODERS and not recorded.mostly_decided
 
 
@@ -142,7 +141,7 @@ def examples_needed(case: Case, recorded: Prospect) -> float | None:
     to examples alone does not decide it either. With more examples, this interval shrinks towards the true value.
     """
     ends, truth, expect = recorded.examples_interval, recorded.truth, case.claim.expect
-    if expect is None or expect.kind not in ("above", "below") or case.task not in TASKS:
+    if expect.kind not in ("above", "below") or case.task not in TASKS:
         return None
     if ends is None or truth is None or recorded.examples is None:
         return None

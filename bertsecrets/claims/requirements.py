@@ -73,7 +73,6 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
 
 
 def _needs(case: Case) -> Mapping[str, Need]:
-    assert case.claim.quantity is not None
     return QUANTITIES[case.claim.quantity].needs
 
 

@@ -53,14 +53,14 @@ class Claim(Section):
     statement: str
     how: str = ""
     unit: str = ""
-    measure: str | None = None
-    quantity: str | None = None
+    measure: str
+    quantity: str
     variant: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
     arguments: dict[str, Any] = Field(default_factory=dict)
     initialisation: InitialisationName = "pretrained"
     against: InitialisationName | None = None
-    expect: Expectation | None = None
+    expect: Expectation
     smallest_effect: SmallestEffect | None = None
     existence: bool = False
     published: str | None = None
@@ -82,18 +82,15 @@ class Claim(Section):
         unknown = [name for name in self.tasks if name not in TASKS and name != ALL_TASKS]
         if unknown:
             raise ValueError(f"unknown task {unknown[0]!r}: {near_matches(unknown[0], TASKS)}")
-        if self.measure is not None and self.measure not in measure_names():
+        if self.measure not in measure_names():
             raise ValueError(f"unknown measure {self.measure!r}: {near_matches(self.measure, measure_names())}")
-        if (self.quantity is None) != (self.expect is None):
-            raise ValueError("give both quantity and expect, or neither if the claim is not implemented")
-        if self.quantity is not None and self.quantity not in QUANTITIES:
+        if self.quantity not in QUANTITIES:
             raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
-        if self.quantity is not None:
-            try:
-                QUANTITIES[self.quantity].check_arguments(self.arguments)
-            except TypeError as error:
-                raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
-        if self.expect is not None and self.expect.kind == "around" and self.published is None:
+        try:
+            QUANTITIES[self.quantity].check_arguments(self.arguments)
+        except TypeError as error:
+            raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
+        if self.expect.kind == "around" and self.published is None:
             bare = [name for name, figure in self.tasks.items() if figure.published is None]
             if bare:
                 raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
@@ -102,11 +99,11 @@ class Claim(Section):
         if self.needs_weights and full_name(self.needs_weights) not in PUBLISHED:
             hint = near_matches(self.needs_weights, PUBLISHED)
             raise ValueError(f"needs_weights: no published digests of {self.needs_weights!r}: {hint}")
-        if self.over_tasks and (len(self.tasks) < 2 or self.expect is None or self.expect.kind == "around"):
+        if self.over_tasks and (len(self.tasks) < 2 or self.expect.kind == "around"):
             raise ValueError("over_tasks is for an order on several tasks")
-        if self.smallest_effect and (self.expect is None or self.expect.kind == "around"):
+        if self.smallest_effect and self.expect.kind == "around":
             raise ValueError("smallest_effect is for an order or an equality")
-        if self.existence and (self.expect is None or self.expect.kind not in ("above", "below")):
+        if self.existence and self.expect.kind not in ("above", "below"):
             raise ValueError("existence is for an order")
         for known in self.known:
             if known.task not in self.tasks:
@@ -124,7 +121,7 @@ class Claim(Section):
         """
         if not (self.published or self.seeds_of or self.doubt_of or self.second):
             return self
-        cited = Cited(self.quantity or "", self.arguments, figures)
+        cited = Cited(self.quantity, self.arguments, figures)
         tasks = {
             name: cited.filled(
                 figure,
@@ -139,17 +136,11 @@ class Claim(Section):
         return self.model_copy(update={"tasks": tasks})
 
     @property
-    def implemented(self) -> bool:
-        """True if the claim has a quantity, so it can be benchmarked."""
-        return self.quantity is not None
-
-    @property
     def seedless(self) -> bool:
         """True if nothing that the claim needs is trained, so that seeds make no difference.
 
         This applies to measures without seeds, and to measures of an untrained encoder that do not use its classifier.
         """
-        assert self.quantity is not None
         own = {"own": self.initialisation, "against": self.against}
         return all(
             is_seedless(need.measure)
@@ -202,14 +193,13 @@ class Case:
     @property
     def unit(self) -> str:
         """The unit of the claim, or that of its quantity."""
-        quantity = self.claim.quantity
-        return self.claim.unit or (QUANTITIES[quantity].unit if quantity else "")
+        return self.claim.unit or QUANTITIES[self.claim.quantity].unit
 
     @property
     def on_tasks(self) -> tuple[str, ...]:
         """The tasks on which it is measured; empty if it is about the bare encoder or the suite itself."""
-        needs = QUANTITIES[self.claim.quantity].needs.values() if self.claim.quantity else ()
-        names = (name for need in needs for name in need.tasks or (need.task or self.task,))
+        needs = QUANTITIES[self.claim.quantity].needs
+        names = (name for need in needs.values() for name in need.tasks or (need.task or self.task,))
         return tuple(dict.fromkeys(name for name in names if name != ALL_TASKS))
 
     def belongs_to(self, tasks: Collection[str]) -> bool:
@@ -306,8 +296,8 @@ def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int:
 
 
 def cases() -> list[Case]:
-    """Return all implemented cases."""
-    return [case for claim in load_claims() if claim.implemented for case in claim.cases]
+    """Return all cases."""
+    return [case for claim in load_claims() for case in claim.cases]
 
 
 def find_cases(wanted: str) -> list[Case]:
@@ -326,7 +316,7 @@ def find_cases(wanted: str) -> list[Case]:
     for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
         name = f"{name}-".replace(f"-{task_name.title.lower()}-", f"-{task_name.name}-")[:-1]
     named: dict[str, list[Case]] = {}
-    every = [case for claim in load_claims() for case in claim.cases]
+    every = cases()
     for case in every:
         claim = case.claim
         family = () if claim.on_request else (claim.family,)
@@ -344,7 +334,7 @@ def find_cases(wanted: str) -> list[Case]:
 
 
 def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
-    """Return the implemented cases of some claims and tasks; by default, all except those judged on request.
+    """Return the cases of some claims and tasks; by default, all except those judged on request.
 
     Args:
         claims: Names that `find_cases` accepts.
@@ -372,13 +362,10 @@ def find_case(wanted: str, task_name: str | None = None) -> Case:
         task_name: One of the claim's tasks. Can be omitted if there is only one.
 
     Raises:
-        UserError: No implemented case matches, or more than one does.
+        UserError: No case matches, or more than one does.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
-    selected = find_cases(wanted)
-    known = [case for case in selected if case.claim.implemented]
-    if not known:
-        raise UserError(f"claim {selected[0].claim.id} is not implemented: see bertsecrets claims for those that are")
+    known = find_cases(wanted)
     fitting = [case for case in known if chosen in (None, case.task)]
     exact = [case for case in fitting if case.claim.name.lower() == wanted.lower()]
     if len(exact) == 1:

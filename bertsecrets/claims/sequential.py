@@ -35,7 +35,6 @@ def judge_interim(
         by_seed: Measurements as for `judge`, in the order in which seeds were added.
         details: Whether to compute p-values and slow notes.
     """
-    assert case.claim.expect is not None
     if case.claim.seedless:
         return judge(case, by_seed, settings, details=details)
     learned = len(usable(by_seed).by_seed)

@@ -90,7 +90,7 @@ class Verdict:
     def within(self) -> str:
         """The tolerance of a reproduced figure: the published value and half the width of its band."""
         expect, published = self.case.claim.expect, self.case.figure.published
-        if self.outcome != "reproduced" or self.band is None or published is None or expect is None:
+        if self.outcome != "reproduced" or self.band is None or published is None:
             return ""
         if expect.kind != "around":
             return ""
@@ -259,7 +259,6 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
         models: Models that were measured.
     """
     figure, expect = case.figure, case.claim.expect
-    assert expect is not None
     first = re.split("[;,]", case.claim.source)[0]
     whose = WHOSE.get(first.split()[0], first)
     parts = []
@@ -283,6 +282,6 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
 def contradicted(case: Case) -> bool:
     """Return whether the published figure contradicts an order, as table 1 contradicts "well on all tasks"."""
     published, expect = case.figure.published, case.claim.expect
-    if published is None or expect is None or expect.kind not in ("above", "below"):
+    if published is None or expect.kind not in ("above", "below"):
         return False
     return published <= expect.value if expect.kind == "above" else published >= expect.value

@@ -11,7 +11,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, task
 
 def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
-    listing = add_command(commands, "claims", "list all claims with their status", "claims --model minilm", claims)
+    listing = add_command(commands, "claims", "list all claims with known outcomes", "claims --model minilm", claims)
     listing.add_argument("--model", help="show known outcomes of this model only")
     listing.add_argument("--task", help="only claims on this task; `all` for claims across tasks")
     listing.add_argument("--family", metavar="LETTER", help="only claims of this family, such as C")
@@ -47,8 +47,7 @@ def claims(options: argparse.Namespace) -> None:
             raise UserError(f"no claim of family {options.family} is on {name}")
     model = options.model and full_name(options.model)
     print(claim_table(listed, Screen.of(sys.stdout), model=model, verbose=options.verbose))
-    ready = sum(claim.implemented for claim in listed)
-    print(f"\n{len(listed)} claims, {ready} implemented, {len(listed) - ready} not implemented")
+    print(f"\n{len(listed)} claims")
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")
 

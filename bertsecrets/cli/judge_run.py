@@ -112,7 +112,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
         print(line)
     if not possible:
         raise UserError(
-            f"nothing to judge for {session.model}: no implemented claim matches --task and --claim, "
+            f"nothing to judge for {session.model}: no claim matches --task and --claim, "
             "or its data are missing (see bertsecrets doctor)"
         )
     return session, JudgedRun(session.model, possible, requested)

@@ -87,7 +87,7 @@ def plan(options: argparse.Namespace) -> None:
     line = not_judged_line(possible, session.model)
     possible = [case for case in possible if not not_judged(case, session.model)]
     if not possible:
-        reason = next(iter(lacking), line or "no implemented claim matches --task and --claim")
+        reason = next(iter(lacking), line or "no claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
     if line and not options.json:
         (log.info if options.shell or options.slurm else print)(line)

@@ -72,7 +72,7 @@ def draw_curve(curve: Curve) -> str:
     base = alt.Chart(alt.InlineData(values=points)).encode(x=x, color=alt.Color("colour:N", scale=None))
     limit = alt.Chart(alt.InlineData(values=[{}])).mark_rule(opacity=0.6)
     above = alt.layer(
-        limit.encode(y=alt.datum(expect.value if expect is not None else 0)),
+        limit.encode(y=alt.datum(expect.value)),
         base.mark_rule().encode(y=alt.Y("low:Q", title=unit), y2="high:Q"),
         base.mark_circle(size=24, opacity=1).encode(y="value:Q"),
     ).properties(width=alt.Step(11), height=190, title=f"{curve.case}: dark squares mark the named alternatives")

@@ -106,7 +106,6 @@ class Specification:
     def agrees(self) -> bool:
         """Whether the observed quantity is on the claim's side of the threshold, regardless of significance."""
         expect, observed = self.verdict.case.claim.expect, self.verdict.observed
-        assert expect is not None
         if observed is None:
             return False
         return observed > expect.value if expect.kind == "above" else observed < expect.value

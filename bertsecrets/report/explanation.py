@@ -51,8 +51,7 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
     parts = [f"published {figure.published + 0}" if figure.published is not None else "no published figure"]
     if figure.constant_answer:
         parts[0] += " (a constant answer)"
-    if case.claim.implemented:
-        parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
+    parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
     texts = figure.second, figure.note, too_few_examples(case), too_few_maps(case), prospect_text(case)
     return parts + [text for text in texts if text]
 
@@ -77,7 +76,7 @@ def _readings(case: Case) -> str:
 def _smallest_effect_text(case: Case) -> list[str]:
     """Return the smallest effect of interest if it matters: for equalities, and for orders against 0."""
     expect, (size, reason) = case.claim.expect, smallest_effect(case)
-    matters = expect is not None and (expect.kind == "equal" or (expect.kind != "around" and expect.value == 0))
+    matters = expect.kind == "equal" or (expect.kind != "around" and expect.value == 0)
     if not size or not matters:
         return []
     return [f"smallest effect of interest {format_number(size)} {case.unit} ({reason})"]

@@ -121,7 +121,7 @@ def _claim_cells(claim: Claim, model: str | None, *, verbose: bool) -> tuple[str
     """Return the table cells of a claim: name, tasks, statement, and further lines such as its known outcomes."""
     tasks = ", ".join(task_title(name) for name in claim.tasks)
     known = status(claim, model)
-    more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose and claim.implemented else []
+    more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose else []
     more += [known] if verbose or known != "unknown" else []
     shown = tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"
     return claim.name, shown, claim.statement, "\n".join(more)

@@ -105,7 +105,6 @@ def show_published(case: Case, unit: str) -> str:
 def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band with the formula of its width and the source of each term."""
     expect, figure = case.claim.expect, case.figure
-    assert expect is not None
     limits = band(case, confidence)
     if limits is None:
         return "a prediction interval from the spread of the measured seeds, since none is published"
@@ -302,9 +301,7 @@ def _percent(share: float) -> str:
 
 
 def status(claim: Claim, model: str | None = None) -> str:
-    """Return the status of a claim: `not implemented`, `unknown`, or the models and tasks with a known outcome."""
-    if not claim.implemented:
-        return "not implemented"
+    """Return the status of a claim: `unknown`, or the models and tasks with a known outcome."""
     parts = []
     for word in ("reproduces", "deviates"):
         of_word = [known for known in claim.known if known.status == word]

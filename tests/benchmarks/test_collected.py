@@ -1,4 +1,4 @@
-"""pytest collects every implemented claim, so that none can be left out."""
+"""pytest collects every claim, so that none can be left out."""
 
 import re
 
@@ -19,7 +19,7 @@ def test_other(case):
 @pytest.mark.parametrize(
     "where", [["benchmarks"], ["--pyargs", "bertsecrets.benchmarks"]], ids=["checkout", "installed"]
 )
-def test_every_implemented_claim_is_collected_on_each_of_its_tasks(where, tmp_path):
+def test_every_claim_is_collected_on_each_of_its_tasks(where, tmp_path):
     words = ["pytest", *where, "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = run(words, tmp_path, cwd=PROJECT if where == ["benchmarks"] else tmp_path)
     assert done.code == 0, done.out + done.err

@@ -46,7 +46,7 @@ def claim(**arguments) -> Claim:
 def test_arguments_that_the_function_does_not_take_are_refused_at_load(own, arguments, wrong):
     with pytest.raises(ValueError, match=f"arguments of quantity test-mean: .*'{wrong}'"):
         claim(**arguments)
-    assert claim(add=1).implemented
+    assert claim(add=1).arguments == {"add": 1}
 
 
 def test_a_need_that_the_function_does_not_take_is_refused():

@@ -47,14 +47,6 @@ def test_only_rte_is_selected_by_its_name():
         assert ("rte" in str(case).lower()) == (case.task == "rte")
 
 
-def test_a_claim_without_a_measure_is_no_case():
-    waiting = {claim.id for claim in load_claims() if not claim.implemented}
-    assert waiting
-    assert not {case.claim.id for case in cases() if not case.claim.implemented}
-    for case in cases():
-        assert case.claim.quantity in QUANTITIES
-
-
 def test_the_measures_own_claims_read_that_measure_first():
     for case in cases():
         needs = list(QUANTITIES[case.claim.quantity].needs.values())
@@ -160,7 +152,6 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
 def test_a_good_file_is_read(tmp_path):
     (claim,) = load_claims(expected(tmp_path, GOOD))
     assert str(Case(claim, "rte")) == "C1-rte"
-    assert claim.implemented
     assert Case(claim, "rte").known_deviation("m") is None
 
 
@@ -183,7 +174,7 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
         (GOOD.replace("published: -0.2", "doubt: 1"), 8, "doubt needs its doubt_source"),
         (GOOD.replace("kind: below", "kind: around").replace("published: -0.2", ""), 2, "needs a published figure"),
         (GOOD + "  over_tasks: all\n", 2, "over_tasks is for an order on several tasks"),
-        (GOOD.replace("  expect: {kind: below}\n", ""), 2, "give both quantity and expect"),
+        (GOOD.replace("  expect: {kind: below}\n", ""), 2, "expect: field required"),
         (GOOD + GOOD, 10, "claim C1 is defined twice"),
         (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),
@@ -285,7 +276,7 @@ def test_shape_independent_variants_require_no_shape():
         "B1": "B3-gap", "B3": "B3-gap", "B4": "B4-own", "E1-crossing": "E1", "G6": "G6-pair", "I4-count": "I4",
         "J4": "J4-own",
     }  # fmt: skip
-    assert all(by_name[name].implemented and by_name[name].needs_shape is None for name in relative.values())
+    assert all(by_name[name].needs_shape is None for name in relative.values())
 
 
 def test_an_unknown_relative_claim_is_named_with_its_line(tmp_path):
@@ -297,6 +288,6 @@ def test_an_unknown_relative_claim_is_named_with_its_line(tmp_path):
 
 def test_seeds_make_no_difference_to_the_encoder_of_an_untrained_model():
     """Only its random classifier differs between seeds."""
-    bare = {claim.name for claim in load_claims() if claim.implemented and claim.seedless}
+    bare = {claim.name for claim in load_claims() if claim.seedless}
     assert {"I2", "I2-rises", "B1"} <= bare
     assert not {"I2-after", "C3", "D1-untrained"} & bare

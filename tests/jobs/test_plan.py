@@ -256,7 +256,7 @@ def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, o
         (["--jobs", "0"], "--jobs 0 is out of range"),
         (["--threads", "0"], "--threads 0 is out of range"),
         (["--claim", "B1"], "frame-heads needs --frames"),
-        (["--claim", "G5", "--task", "rte"], "no implemented claim matches"),
+        (["--claim", "G5", "--task", "rte"], "no claim matches"),
     ],
 )
 def test_an_impossible_plan_is_refused_in_one_line(capsys, shared, words, says):

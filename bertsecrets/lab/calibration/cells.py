@@ -128,7 +128,7 @@ def count(cell: Cell, confidence: float) -> Rates:
 
 def of_order(case: Case) -> bool:
     """Return whether a claim is about an order."""
-    return case.claim.expect is not None and case.claim.expect.kind in ("above", "below")
+    return case.claim.expect.kind in ("above", "below")
 
 
 def examples_interval(
@@ -139,7 +139,7 @@ def examples_interval(
     More examples make it narrower, unlike the parts due to seeds and to the pattern classifier's errors.
     """
     estimands = [without_annotated(_read(case, needed)) for needed in by_seed]
-    within = QUANTITIES[case.claim.quantity or ""].within(case.task)
+    within = QUANTITIES[case.claim.quantity].within(case.task)
     observed = estimate(with_ceiling(estimands)[0], settings, seedless=True, within=within)
     confidence = settings.confidence if case.claim.seedless else interim_confidence(settings.confidence)
     return observed.interval(confidence)
@@ -186,7 +186,7 @@ class OnDemand(Sequence[Mapping[str, Needed]]):
 def with_paper(case: Case, model: SimulatedModel) -> Case:
     """Replace a case's published figure with a random one: another run of the procedure, or a draw from its doubt."""
     figure, expect = case.figure, case.claim.expect
-    if figure.published is None or expect is None or expect.kind != "around":
+    if figure.published is None or expect.kind != "around":
         return case
     if figure.doubt is None:
         whole = SimulatedModel(replace(model.world, examples=None, collapsed=0), model.setting, model.seed, model.place)
@@ -204,7 +204,7 @@ def _estimand(case: Case, model: SimulatedModel, seed: int = 1) -> Estimand:
 def _read(case: Case, needed: Mapping[str, Needed]) -> Estimand:
     """Return a case's estimand, under the first reading if it has several."""
     claim = next(iter(under_readings(case).values()), case).claim
-    return QUANTITIES[claim.quantity or ""].read(needed, **claim.arguments)
+    return QUANTITIES[claim.quantity].read(needed, **claim.arguments)
 
 
 def true_value(case: Case, setting: Setting) -> float | None:
@@ -219,7 +219,7 @@ def true_value(case: Case, setting: Setting) -> float | None:
 def holds(case: Case, value: float | None) -> bool | None:
     """Return whether a claim is true for a value. Published figures count as true."""
     expect = case.claim.expect
-    if value is None or expect is None or expect.kind in ("around", "equal"):
+    if value is None or expect.kind in ("around", "equal"):
         return None if value is None else True
     above = value - expect.value
     return (above if expect.kind == "above" else -above) > EXACT
@@ -228,7 +228,6 @@ def holds(case: Case, value: float | None) -> bool | None:
 def least(case: Case) -> float:
     """Return the smallest value for which an order holds: the smallest effect of interest, or half the published."""
     expect, published = case.claim.expect, case.figure.published
-    assert expect is not None
     sign = 1.0 if expect.kind == "above" else -1.0
     asked, size = sign * expect.value, smallest_effect(case)[0]
     effects = [asked, size if 0 <= asked <= size else asked]
@@ -240,7 +239,7 @@ def least(case: Case) -> float:
 @cache
 def _strength(name: str, target: float) -> float:
     case = find_case(name)
-    against = AGAINST.get(case.claim.quantity or "", "nothing")
+    against = AGAINST.get(case.claim.quantity, "nothing")
 
     def off(strength: float) -> float:
         value = true_value(case, Setting(strength, against))
@@ -262,10 +261,10 @@ def _strength(name: str, target: float) -> float:
 def find_setting(case: Case, truth: str) -> Setting:
     """Return the setting whose truth is the published value, the threshold, or the smallest sufficient effect."""
     expect = case.claim.expect
-    if truth not in ("null", "least") or expect is None or expect.kind in ("around", "equal"):
+    if truth not in ("null", "least") or expect.kind in ("around", "equal"):
         return Setting()
     target = expect.value if truth == "null" else least(case)
-    return Setting(_strength(str(case), target), AGAINST.get(case.claim.quantity or "", "nothing"))
+    return Setting(_strength(str(case), target), AGAINST.get(case.claim.quantity, "nothing"))
 
 
 # ---------------------------------------------------------------------- many cells
@@ -280,7 +279,7 @@ def find_cells(
         UserError: If a claim, task or world is unknown, or no cells are left.
     """
     every = [case for case in cases() if case.claim.family in FAMILIES and not case.claim.on_request]
-    chosen = [case for name in claims for case in find_cases(name) if case.claim.implemented] if claims else every
+    chosen = [case for name in claims for case in find_cases(name)] if claims else every
     only = [name if name == ALL_TASKS else task(name).name for name in tasks]
     names = [str(case) for case in chosen if reads_model(case) and (not only or case.task in only)]
     if not names:
@@ -293,7 +292,7 @@ def find_cells(
 def code(cell: Cell) -> str:
     """Return a digest of the code and the claim that a cell's rates depend on."""
     claim = find_case(cell.case).claim
-    of_quantity = QUANTITIES[claim.quantity or ""].function.__module__  # not among the imports of this module
+    of_quantity = QUANTITIES[claim.quantity].function.__module__  # not among the imports of this module
     made_by = [code_digest(__name__), code_digest(of_quantity), claim.model_dump_json()]
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 

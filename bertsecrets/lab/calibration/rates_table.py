@@ -65,7 +65,6 @@ def wrong(rates: Rates) -> list[str]:
 def false_outcomes(rates: Rates) -> list[str]:
     """Return the outcomes that would be false in a cell's worlds."""
     world, expect = find_world(rates.cell.world), find_case(rates.cell.case).claim.expect
-    assert expect is not None
     figure = expect.kind in ("around", "equal")
     if world.worse or world.collapsed == 1:
         nothing = np.isinf(world.worse) or world.collapsed == 1
