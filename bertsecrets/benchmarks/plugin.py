@@ -8,7 +8,6 @@ import argparse
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -35,7 +34,7 @@ from bertsecrets.benchmarks.output import (
     uncaptured,
     write_report,
 )
-from bertsecrets.benchmarks.selection import case_of, collection_lines, leave_out, marks, names_claim
+from bertsecrets.benchmarks.selection import LEFT_OUT, case_of, leave_out, marks, names_claim
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import (
@@ -148,8 +147,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for case in cases():
         if options.checkpoint_task not in (None, case.task):
             continue
-        case = replace(case, named=names_claim(metafunc.config, case.claim.id))
-        if case.claim.on_request and not case.named:
+        if case.claim.on_request and not names_claim(metafunc.config, case.claim.id):
             continue
         applied = [getattr(pytest.mark, name) for name in marks(case)]
         if options.whole and (known := case.known_deviation(model)):
@@ -165,8 +163,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    """Return the lines about deselected claims over several tasks, and about claims that the data cannot decide."""
-    return collection_lines(config, items)
+    """Return the line about deselected claims over several tasks, if any."""
+    line = config.stash.get(LEFT_OUT, "")
+    return [line] if line else []
 
 
 @pytest.hookimpl(trylast=True)

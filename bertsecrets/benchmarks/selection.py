@@ -1,11 +1,11 @@
 """Selection of benchmarks by `-k` and `-m`: marks, and claims over several tasks."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from bertsecrets.benchmarks.output import OPTIONS, judged_model
+from bertsecrets.benchmarks.output import OPTIONS
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -63,12 +63,3 @@ def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[
     if left_out:
         config.stash[LEFT_OUT] = left_out_line(left_out)
     return list(left_out)
-
-
-def collection_lines(config: pytest.Config, items: Iterable[pytest.Item]) -> list[str]:
-    """Return the lines about deselected claims over several tasks, and about claims that the data cannot decide."""
-    from bertsecrets.claims.requirements import not_judged_line
-
-    chosen = (case for item in items if (case := case_of(item)))
-    lines = [config.stash.get(LEFT_OUT, ""), not_judged_line(chosen, judged_model(config))]
-    return [line for line in lines if line]

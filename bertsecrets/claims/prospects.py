@@ -100,28 +100,14 @@ def prospect(case: Case) -> Prospect | None:
     return None if recorded is None else recorded.cases.get(str(case))
 
 
-def too_few_examples(case: Case) -> str:
-    """Return how many examples a case needs, as text, if its task has too few to decide it; otherwise empty."""
+def examples_text(case: Case) -> str:
+    """Return how many examples a case needs, as text, if its task probably has too few; otherwise empty."""
     recorded = prospect(case)
     examples = examples_needed(case, recorded) if recorded else None
     if examples is None:
         return ""
-    return f"cannot be decided on {TASKS[case.task].title} (needs about {float(f'{examples:.2g}'):,.0f} examples)"
-
-
-def too_few_maps(case: Case, model: str | None = None) -> str:
-    """Return a message if a case needs annotated maps and the model has none; otherwise an empty string."""
-    recorded = prospect(case)
-    if recorded is None or not needs_annotated_maps(case, recorded):
-        return ""
-    if model is not None:
-        from bertsecrets.claims.quantities.pattern_shares import annotated
-        from bertsecrets.patterns.classifier import annotated_models, chosen_folder, read_report  # imports torch
-
-        if annotated(model, annotated_models(read_report(chosen_folder()))):
-            return ""
-    whose = model or "the model"
-    return f"cannot be decided on {TASKS[case.task].title} without annotated maps of {whose} (bertsecrets lab annotate)"
+    rows, own = float(f"{examples:.2g}"), TASKS[case.task]
+    return f"as published, about {rows:,.0f} examples would decide it; {own.title} has {own.dev_rows:,}"
 
 
 def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:

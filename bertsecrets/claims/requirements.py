@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 from bertsecrets.claims.band import undecidable
-from bertsecrets.claims.prospects import too_few_examples, too_few_maps
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case
@@ -152,31 +151,10 @@ def needed(
 
 def problem_in_advance(bench: Bench, case: Case, model: str) -> str | None:
     """Return why a case cannot be judged for a model, if that is known before measuring; otherwise None."""
-    if no_data := not_judged(case, model):
+    if no_data := undecidable(case):
         return no_data
     by_weights = weights_problem(case, bench.weights(model)) if case.claim.needs_weights else None
     return by_weights or (shape_problem(case, bench.shape(model)) if case.claim.needs_shape else None)
-
-
-def not_judged(case: Case, model: str) -> str:
-    """Return why a case is not judged: no data, too few examples, or no annotated map of the model. Otherwise empty.
-
-    Named cases are judged even if there are too few examples or no annotated maps.
-    """
-    return undecidable(case) or ("" if case.named else too_few_examples(case) or too_few_maps(case, model))
-
-
-def not_judged_line(cases: Iterable[Case], model: str) -> str:
-    """Return a line about the cases that are not judged because of their data; empty if there are none."""
-    by_reason: dict[str, list[str]] = {}
-    for case in cases:
-        if reason := not_judged(case, model):
-            by_reason.setdefault(reason, []).append(str(case))
-    count = sum(map(len, by_reason.values()))
-    plural = "" if count == 1 else "s"
-    reasons = "; ".join(f"{', '.join(names)} {reason}" for reason, names in by_reason.items())
-    advice = "name one to judge it anyway, unless its band is too wide"
-    return f"{count} claim{plural} not judged: {reasons} ({advice})" if count else ""
 
 
 def _subjects(

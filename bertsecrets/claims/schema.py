@@ -6,7 +6,7 @@ A claim is one YAML entry. A `Case` is a claim on one task: one benchmark, and o
 import functools
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -163,22 +163,13 @@ class Claim(Section):
         """One case for each task."""
         return [Case(self, name) for name in self.tasks]
 
-    @property
-    def case_ids(self) -> dict[str, str]:
-        """Mapping from the ids of its cases, such as `D1-rte-untrained`, to their tasks."""
-        return {str(case): case.task for case in self.cases}
-
 
 @dataclass(frozen=True, repr=False)
 class Case:
-    """A claim on one task.
-
-    `named` cases were requested by name; they are judged even if the task has too few examples to decide them.
-    """
+    """A claim on one task."""
 
     claim: Claim
     task: str
-    named: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return "-".join(filter(None, (self.claim.id, self.task, self.claim.variant)))
@@ -303,8 +294,6 @@ def cases() -> list[Case]:
 def find_cases(wanted: str) -> list[Case]:
     """Return the cases that a name refers to, in any form printed in tables and messages; case-insensitive.
 
-    They are marked as named, except for those of a family.
-
     The name can be the id of a case (`D1-rte-pretrained`), the id (`D1`, for all variants) or name (`D1-pretrained`) of
     a claim, either of them with a task at the end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`, for all its claims
     except those judged on request).
@@ -330,7 +319,7 @@ def find_cases(wanted: str) -> list[Case]:
         near = [spelling for spelling in spellings if spelling[0].lower() == name[:1]]
         hint = near_matches(wanted, near) if near else f"families are {', '.join(families)}"
         raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
-    return selected if len(name) == 1 else [replace(case, named=True) for case in selected]
+    return selected
 
 
 def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
@@ -344,11 +333,10 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
     Raises:
         UserError: A claim or task is unknown.
     """
-    chosen = [case for name in claims for case in find_cases(name)]
-    named = {str(case): case for case in sorted(chosen, key=lambda case: case.named)}
+    named = {str(case) for name in claims for case in find_cases(name)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
     return [
-        named.get(str(case), case)
+        case
         for case in cases()
         if (not of_tasks or case.belongs_to(of_tasks)) and (str(case) in named if named else not case.claim.on_request)
     ]

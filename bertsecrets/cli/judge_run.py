@@ -84,7 +84,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     Raises:
         UserError: If nothing can be judged, or a named task has no data.
     """
-    from bertsecrets.claims.requirements import not_judged_line, reads_model, reads_rows
+    from bertsecrets.claims.requirements import reads_model, reads_rows
     from bertsecrets.judging import JudgedRun, skipped
     from bertsecrets.session import Session
 
@@ -108,8 +108,6 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     possible, lacking = session.possible(requested)
     for reason, names in lacking.items():
         print(skipped(names, reason))
-    if line := not_judged_line(possible, session.model):
-        print(line)
     if not possible:
         raise UserError(
             f"nothing to judge for {session.model}: no claim matches --task and --claim, "

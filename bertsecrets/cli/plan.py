@@ -72,7 +72,7 @@ def plan(options: argparse.Namespace) -> None:
     Raises:
         UserError: If a task or claim is unknown, or there is nothing to plan.
     """
-    from bertsecrets.claims.requirements import not_judged, not_judged_line, problem_in_advance
+    from bertsecrets.claims.requirements import problem_in_advance
     from bertsecrets.jobs.estimates import estimate_jobs, within
     from bertsecrets.jobs.plan import PlanningSession, plan_for
     from bertsecrets.jobs.prepare import with_share
@@ -84,13 +84,9 @@ def plan(options: argparse.Namespace) -> None:
     session = PlanningSession(given)
     chosen = joined(session, chosen, tasks, log.info)  # standard output may be the script
     possible, lacking = session.possible(chosen)
-    line = not_judged_line(possible, session.model)
-    possible = [case for case in possible if not not_judged(case, session.model)]
     if not possible:
-        reason = next(iter(lacking), line or "no claim matches --task and --claim")
+        reason = next(iter(lacking), "no claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
-    if line and not options.json:
-        (log.info if options.shell or options.slurm else print)(line)
     estimates = estimate_jobs(session, plan_for(session, possible, session.model, session.seeds))
     applicable = [case for case in possible if problem_in_advance(session, case, session.model) is None]
     if options.decides:
@@ -105,7 +101,6 @@ def plan(options: argparse.Namespace) -> None:
     facts["without_data"] = sorted(name for name in {c.task for c in possible} if session.resources.rows.missing(name))
     facts["decided_if_as_published"] = _decided(applicable, len(facts["seeds"]), adds_seeds=session.adds_seeds)
     facts["skipped"] = lacking
-    facts["not_judged"] = line
     if options.json:
         from bertsecrets.jobs.plan_table import as_json
 

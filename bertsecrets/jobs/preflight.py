@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from bertsecrets.claims.requirements import not_judged, reads_rows
+from bertsecrets.claims.requirements import reads_rows
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.jobs.disk import announcement
@@ -43,7 +43,6 @@ def preflight(
         UserError: If the store cannot be written, the model or the rows of every task cannot be used, or there is not
             enough memory or disk space.
     """
-    cases = [case for case in cases if not not_judged(case, session.model)]
     seconds, lines = None, [f"{len(cases)} claims to judge on {session.model}"]
     if session.options.checkpoint is None:
         planned = plan_for(session, cases, session.model, seeds)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from bertsecrets.claims.band import format_number, smallest_effect
 from bertsecrets.claims.both_readings import under_readings
-from bertsecrets.claims.prospects import prospect_text, too_few_examples, too_few_maps
+from bertsecrets.claims.prospects import examples_text, prospect_text
 from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.report.text import band_text, cite, status, task_title
 from bertsecrets.settings import project_path
@@ -52,7 +52,7 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
     if figure.constant_answer:
         parts[0] += " (a constant answer)"
     parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
-    texts = figure.second, figure.note, too_few_examples(case), too_few_maps(case), prospect_text(case)
+    texts = figure.second, figure.note, prospect_text(case), examples_text(case)
     return parts + [text for text in texts if text]
 
 

@@ -14,6 +14,7 @@ from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
 
 COUNTS = {"A": 4, "B": 6, "C": 4, "D": 7, "E": 5, "F": 3, "G": 7, "H": 5}
+UNPUBLISHED = {"H3"}  # its data
 GOOD = """
 - id: C1
   source: K19
@@ -32,7 +33,7 @@ def expected(tmp_path, text, name="C.yaml"):
 
 def test_every_claim_of_the_paper_is_listed():
     ids = {claim.id for claim in load_claims()}
-    assert ids >= {f"{family}{n}" for family, count in COUNTS.items() for n in range(1, count + 1)}
+    assert ids >= {f"{family}{n}" for family, count in COUNTS.items() for n in range(1, count + 1)} - UNPUBLISHED
 
 
 def test_case_ids_are_unique_and_name_claim_and_task():
@@ -135,7 +136,7 @@ def test_a_letter_selects_its_family_except_claims_on_request():
 def test_every_name_that_is_printed_is_understood():
     """Checked for every claim and its case on the first task; the other cases differ only in the task."""
     for claim in load_claims():
-        assert set(claim.case_ids) <= {str(case) for case in find_cases(claim.name)}
+        assert set(map(str, claim.cases)) <= {str(case) for case in find_cases(claim.name)}
         for case in claim.cases[:1]:
             assert find_cases(str(case)) == [case]
 
@@ -174,7 +175,7 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
         (GOOD.replace("published: -0.2", "doubt: 1"), 8, "doubt needs its doubt_source"),
         (GOOD.replace("kind: below", "kind: around").replace("published: -0.2", ""), 2, "needs a published figure"),
         (GOOD + "  over_tasks: all\n", 2, "over_tasks is for an order on several tasks"),
-        (GOOD.replace("  expect: {kind: below}\n", ""), 2, "expect: field required"),
+        (GOOD.replace("  expect: {kind: below}\n", ""), 2, "expect: Field required"),
         (GOOD + GOOD, 10, "claim C1 is defined twice"),
         (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),

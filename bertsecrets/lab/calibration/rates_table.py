@@ -76,7 +76,7 @@ def false_outcomes(rates: Rates) -> list[str]:
 
 
 def decidable(rates: Rates) -> bool:
-    """Return whether a case is judged by default: its band is not too wide, and its data are sufficient."""
+    """Return whether data can decide a case: its band is not too wide, and its examples and maps are sufficient."""
     case, never = find_case(rates.cell.case), rates.share("not applicable") == 1
     recorded = Prospect.model_validate(_as_data(rates))
     return not (never or examples_needed(case, recorded) or needs_annotated_maps(case, recorded))
@@ -99,7 +99,7 @@ def summary(counted: Sequence[Rates]) -> str:
         worst = min(decided, key=lambda rates: rates.share("reproduced"))
         lines.append(
             f"{task}: reproduced if as published: {means} (mean of {len(decided)} cases, {seeds:.1f} seeds); worst "
-            f"{worst.cell.case} {worst.share('reproduced'):.0%}; not judged for lack of data: {left_out}"
+            f"{worst.cell.case} {worst.share('reproduced'):.0%}; left out for lack of data: {left_out}"
         )
     return "\n".join(lines)
 
