@@ -28,8 +28,6 @@ from bertsecrets.types import as_chart
 if TYPE_CHECKING:
     import pandas as pd
 
-MARGIN = 1.1  # on the estimated time of another seed, so that a run stays within its budget
-
 
 @dataclass(frozen=True)
 class Skipped:
@@ -45,6 +43,7 @@ def skipped(names: Sequence[str], reason: str) -> str:
 
 
 Result = TypeVar("Result", bound=Verdict | Skipped)
+CanAfford = Callable[[Sequence[Case], int, float], bool]
 
 
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
@@ -87,21 +86,24 @@ class Analyses:
         self,
         cases: Sequence[Case],
         interims: Sequence[Sequence[int]],
-        can_afford: Callable[[Sequence[Case], int], bool],
+        can_afford: CanAfford,
     ):
         """
         Args:
             interims: Seeds of each interim analysis.
-            can_afford: Function that returns whether the budget allows another seed for the given cases.
+            can_afford: Function that returns whether the budget allows another seed, as `SeedBudget.affords`.
         """
         self.open, self.interims, self.can_afford = list(cases), interims, can_afford
 
     def __iter__(self) -> Iterator[tuple[list[Case], Sequence[int]]]:
+        took = 0.0
         for place, seeds in enumerate(self.interims):
             cases, self.open = self.open, []
-            if place and not (cases and self.can_afford(cases, seeds[-1])):
+            if place and not (cases and self.can_afford(cases, seeds[-1], took)):
                 return
+            began = time.monotonic()
             yield cases, seeds
+            took = time.monotonic() - began
 
     def add(self, result: Result) -> Result:
         """Add the result of a case in the current analysis, and return it."""
@@ -152,35 +154,29 @@ class SeedBudget:
     """A time budget for adding seeds. The clock starts when it is created."""
 
     def __init__(
-        self,
-        seconds: float | None,
-        cost: Callable[[Sequence[Case], int], float] | None = None,
-        *,
-        at_once: int = 1,
+        self, seconds: float | None, is_stored: Callable[[Sequence[Case], int], bool] = lambda cases, seed: False
     ):
         """
         Args:
             seconds: Length of the budget. If None, it is unlimited.
-            cost: Function that estimates the seconds of another seed for some cases. By default, the time of the last
-                seed.
-            at_once: Number of parallel jobs.
+            is_stored: Function that returns whether a seed of some cases is stored, so that it costs nothing.
         """
-        self.seconds, self.cost, self.at_once = seconds, cost, at_once
-        self.began = self.last = time.monotonic()
+        self.seconds, self.is_stored, self.began = seconds, is_stored, time.monotonic()
 
-    def affords(self, cases: Sequence[Case], seed: int) -> bool:
-        """Return whether another seed for some cases fits into the remaining time."""
-        now, before = time.monotonic(), self.last
-        self.last = now
+    def affords(self, cases: Sequence[Case], seed: int, took: float) -> bool:
+        """Return whether another seed for some cases fits into the remaining time if it takes as long as the last one.
+
+        Args:
+            took: Seconds that the last seed took.
+        """
         if self.seconds is None:
             return True
-        needed = MARGIN * (now - before if self.cost is None else self.cost(cases, seed) / self.at_once)
-        left = self.seconds - (now - self.began)
-        if needed == 0 or needed <= left:  # stored measurements cost nothing
+        left = self.seconds - (time.monotonic() - self.began)
+        if took <= left or self.is_stored(cases, seed):
             return True
         names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
         log.info(
-            f"not adding seed {seed} for {names}: it may need {in_time(needed)}, and only "
+            f"not adding seed {seed} for {names}: the last one took {in_time(took)}, and only "
             f"{in_time(max(0.0, left))} of the budget is left"
         )
         return False

@@ -101,6 +101,27 @@ class LogLines:
         self.last, self.reported = now, self.done
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things as text.
+
+    >>> counted(1, "job"), counted(2, "job")
+    ('1 job', '2 jobs')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def time_left(began: float, done: int, total: int) -> str:
+    """Return the end of a line about the time that the rest takes at the rate so far; empty if everything is done.
+
+    Args:
+        began: Time on the monotonic clock at which the work began.
+        done: Number of items done, at least 1.
+        total: Number of all items.
+    """
+    seconds = (time.monotonic() - began) / done * (total - done)
+    return f"; about {in_time(seconds)} left at this rate" if done < total else ""
+
+
 def _on_terminal() -> bool:
     """Return whether standard error is a terminal that can redraw a line."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")

@@ -20,7 +20,7 @@ from bertsecrets.claims.schema import Case, find_case, select_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches
-from bertsecrets.judging import Analyses, SeedBudget, Verdicts, attempt, skipped
+from bertsecrets.judging import Analyses, CanAfford, SeedBudget, Verdicts, attempt, skipped
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
@@ -291,11 +291,11 @@ class Session:
 
     # ------------------------------------------------------------------ verdicts
 
-    def judge_case(self, case: Case, can_afford: Callable[[Sequence[Case], int], bool]) -> Verdict:
+    def judge_case(self, case: Case, can_afford: CanAfford) -> Verdict:
         """Return the verdict on a case, adding seeds if the session allows it.
 
         Args:
-            can_afford: Function that returns whether the budget allows another seed for the given cases.
+            can_afford: Function that returns whether the budget allows another seed, as `SeedBudget.affords`.
         """
         analyses = Analyses([case], self.interims, can_afford)
         for _, seeds in analyses:

@@ -1,7 +1,6 @@
 """The output of a benchmark run: the verdict table, JUnit XML properties, and the report."""
 
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -18,10 +17,10 @@ from bertsecrets.cli.console import BUG, USER_ERROR, report_bug
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.options import RunOptions
-from bertsecrets.progress import in_time, log
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
+    from bertsecrets.cli.judge_run import ClaimProgress
     from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
@@ -32,27 +31,6 @@ SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 PROGRESS: pytest.StashKey["ClaimProgress"] = pytest.StashKey()
 REPORTED = pytest.StashKey[str]()  # line with the report's path, or why there is no report
 NO_REPORT = "no report"
-
-
-class ClaimProgress:
-    """Reports progress: a line for each claim that was measured in this run."""
-
-    def __init__(self, total: int, seconds: float | None):
-        """
-        Args:
-            total: Number of selected claims.
-            seconds: Estimated time for all of them. None if unknown.
-        """
-        self.total, self.seconds, self.began = total, seconds, time.monotonic()
-
-    def tell(self, verdict: Verdict, place: int) -> None:
-        """Write a line about the `place`-th verdict of the run, unless all its measurements came from the store."""
-        from bertsecrets.report.terminal import verdict_line
-
-        if verdict.measurements and not verdict.reused:
-            left = (self.seconds or 0) - (time.monotonic() - self.began)
-            more = f", about {in_time(left)} left" if left > 0 else ""
-            log.info(f"{place} of {self.total} claims: {verdict_line(verdict)}{more}")
 
 
 def judged_model(config: pytest.Config) -> str:

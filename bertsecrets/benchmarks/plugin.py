@@ -23,7 +23,6 @@ from bertsecrets.benchmarks.output import (
     REPORTED,
     SESSION,
     VERDICTS,
-    ClaimProgress,
     expected_failure,
     judged_model,
     junit_properties,
@@ -188,8 +187,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     """Open the session, check the requirements of the cases, and run the jobs that precede judging."""
     from bertsecrets.claims.requirements import reads_model, reads_rows
-    from bertsecrets.jobs.estimates import seed_cost
-    from bertsecrets.jobs.preflight import preflight
+    from bertsecrets.cli.judge_run import ClaimProgress, announce
+    from bertsecrets.jobs.plan import is_stored
     from bertsecrets.jobs.prepare import prepare, prepare_in_turn
     from bertsecrets.judging import SeedBudget, skipped
     from bertsecrets.session import Session
@@ -202,18 +201,17 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     if absent and len(absent) == len(names):
         raise UserError(absent[0])
     possible, lacking = run.possible(selected)
-    config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible))
+    config.stash[BUDGET] = SeedBudget(run.budget, partial(is_stored, run))
     seeds, jobs = run.interims[0], config.getoption("jobs")
     terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
     for reason, lacking_it in lacking.items():
         terminal.write_line(skipped(lacking_it, reason))
-    expected = preflight(run, possible, seeds, at_once=jobs or 1)
-    if run.options.checkpoint is None:
-        if jobs is None:
-            prepare_in_turn(run, possible, seeds)
-        else:
-            prepare(run, possible, seeds, jobs=jobs)
-    config.stash[SESSION], config.stash[PROGRESS] = run, ClaimProgress(len(selected), expected)
+    announce(run, possible, seeds)
+    if jobs is not None:
+        prepare(run, possible, seeds, jobs=jobs)
+    elif run.options.keep_checkpoints != "full":
+        prepare_in_turn(run, possible, seeds)
+    config.stash[SESSION], config.stash[PROGRESS] = run, ClaimProgress(len(selected))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -263,7 +261,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     known = case.known_deviation(judged_model(config))
     if known and verdict.known_deviation and not session.options.whole:
         request.applymarker(expected_failure(known, strict=False))
-    config.stash[PROGRESS].tell(verdict, len(config.stash[VERDICTS]))
+    config.stash[PROGRESS].tell(verdict)
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):

@@ -53,7 +53,7 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[str]) -> list[Case]:
-    from bertsecrets.jobs.prepare import joining, left_out_line
+    from bertsecrets.jobs.plan import joining, left_out_line
     from bertsecrets.session import Session
 
     try:

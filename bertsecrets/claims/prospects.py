@@ -54,17 +54,6 @@ class Prospect(Section):
         """Whether `auto` decides most worlds."""
         return self.share("reproduced") + self.share("deviates") >= DECIDED
 
-    def decided(self, seeds: int, *, adds_seeds: bool) -> float | None:
-        """Return the proportion of worlds decided with this number of seeds; None if it was not simulated.
-
-        Args:
-            adds_seeds: Whether seeds are added one by one, as in `auto`, which may stop earlier.
-        """
-        if adds_seeds:
-            return self.decided_by[min(seeds, len(self.decided_by)) - 1]
-        shares = self.outcomes.get(str(seeds))
-        return None if shares is None else sum(shares.get(outcome, 0.0) for outcome in ("reproduced", "deviates"))
-
 
 class Prospects(Section):
     """Prospects of all cases, with the assumptions about unpublished values."""

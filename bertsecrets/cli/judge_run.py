@@ -1,6 +1,7 @@
 """Shared code of `report`, `plan` and `run`: select claims, open a session, judge."""
 
 import argparse
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.errors import MissingError, UserError, one_line
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_run_options
-from bertsecrets.progress import log
+from bertsecrets.progress import counted, log, time_left
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def joined(
     Args:
         tell: Function that is called with a line about the excluded cases.
     """
-    from bertsecrets.jobs.prepare import joining, left_out_line
+    from bertsecrets.jobs.plan import joining, left_out_line
 
     if not tasks or ALL_TASKS in tasks:
         return list(chosen)
@@ -119,65 +120,91 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
 def judge_cases(
     session: "Session",
     run: "JudgedRun",
-    runner: "AbstractContextManager[Callable[[Sequence[Case], Sequence[int]], object]]",
-    jobs: int = 1,
-    trained_at_once: int | None = 1,
+    runner: "AbstractContextManager[Callable[[Sequence[Case], Sequence[int]], object]] | None",
 ) -> None:
     """Judge the cases of a run. If the session adds seeds, continue until each case is decided.
 
-    Cases with stored measurements are judged first, slow ones last. If anything is measured, verdicts are printed one
-    by one.
+    Cases with stored measurements are judged first, slow ones last. The verdicts on others are printed one by one.
 
     Args:
         runner: Yields a function that makes the measurements for the given cases and seeds. Entered only if some are
-            not stored, and before they are announced.
-        jobs: Number of parallel jobs.
-        trained_at_once: If weights are dropped, the maximum number of checkpoints with weights at any time. None
-            for no limit.
+            not stored, and before they are announced. None if measurements are made as claims need them.
     """
     from bertsecrets.claims.requirements import is_slow
-    from bertsecrets.jobs.disk import announcement
-    from bertsecrets.jobs.estimates import estimate_jobs, seed_cost
-    from bertsecrets.jobs.plan import plan_for
-    from bertsecrets.jobs.preflight import preflight
-    from bertsecrets.jobs.prepare import stored_first
+    from bertsecrets.jobs.plan import is_stored, stored_first
     from bertsecrets.judging import Analyses, SeedBudget, attempt
-    from bertsecrets.report.terminal import verdict_line
 
     trains = session.options.checkpoint is None
-    measures = False
+    progress: ClaimProgress | None = None
     prepare: Callable[[Sequence[Case], Sequence[int]], object] | None = None
 
     def verdict(case: "Case", seeds: Sequence[int]) -> "Verdict":
         return session.verdict(case, session.measure_case(case, seeds))
 
     def results() -> "Iterator[Verdict | Skipped]":
-        nonlocal measures, prepare
+        nonlocal progress, prepare
         for cases, seeds in analyses:
+            progress = None
             ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
             waiting.sort(key=is_slow)
-            measures = measures or bool(waiting)
             yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in ready)
             if waiting:
-                if prepare is None:
+                if runner is not None and prepare is None:
                     prepare = running.enter_context(runner)
-                    preflight(session, waiting, seeds, at_once=trained_at_once)
-                elif trains:
-                    estimates = estimate_jobs(session, plan_for(session, waiting, session.model, seeds))
-                    if line := announcement(session, estimates, at_once=trained_at_once):
-                        log.info(line)
-                prepare(waiting, seeds)
+                announce(session, waiting, seeds)
+                if prepare is not None:
+                    prepare(waiting, seeds)
+                progress = ClaimProgress(len(waiting))
                 yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in waiting)
 
-    budget = SeedBudget(session.budget, seed_cost(session), at_once=jobs)
+    budget = SeedBudget(session.budget, partial(is_stored, session))
     analyses = Analyses(run.cases, session.interims, budget.affords)
     with ExitStack() as running:
-        run.collect(
-            results(),
-            lambda result: log.info(verdict_line(result)) if measures and result.outcome != "not applicable" else None,
-        )
+        run.collect(results(), lambda result: progress.tell(result) if progress is not None else None)
     if run.ended is None:
         session.close()
+
+
+def announce(session: "Session", cases: Sequence["Case"], seeds: Sequence[int]) -> None:
+    """Log what is about to be measured: claims, jobs, checkpoints to train and their precision, the model's shape.
+
+    Nothing is logged if everything is stored. No weights are read.
+    """
+    from bertsecrets.claims.requirements import not_judged
+    from bertsecrets.jobs.plan import plan_for, remaining
+
+    cases = [case for case in cases if not not_judged(case, session.model)]
+    line = f"{counted(len(cases), 'claim')} to judge on {session.model}"
+    if (shape := session.shape(session.model)) is not None:
+        line += f" ({shape[0]} layers x {shape[1]} heads)"
+    if session.options.checkpoint is None:
+        left = remaining(session, plan_for(session, cases, session.model, seeds))
+        if not left:
+            return
+        trainings = sum(job.measure is None for job in left)
+        line += f" with {counted(len(seeds), 'seed')}: {counted(len(left), 'job')} to run"
+        if trainings:
+            precision = session.settings.finetune.precision
+            line += f", including {counted(trainings, 'checkpoint')} to train in {precision}"
+    log.info(line)
+
+
+class ClaimProgress:
+    """Logs each claim that was measured: how many are done, its verdict, and the time left at the rate so far."""
+
+    def __init__(self, total: int):
+        self.total, self.done, self.measured, self.began = total, 0, 0, time.monotonic()
+
+    def tell(self, verdict: "Verdict") -> None:
+        """Count a verdict, and log it unless all its measurements came from the store."""
+        from bertsecrets.report.terminal import verdict_line
+
+        self.done += 1
+        if verdict.outcome == "not applicable" or (verdict.measurements and verdict.reused):
+            return
+        self.measured += 1
+        left = time_left(self.began, self.measured, self.measured + self.total - self.done)
+        log.info(f"{self.done} of {self.total} claims: {verdict_line(verdict)}{left}")
 
 
 def add_examples(options: argparse.Namespace, session: "Session", run: "JudgedRun") -> None:

@@ -15,7 +15,6 @@ from bertsecrets.options import (
     add_run_options,
     path,
 )
-from bertsecrets.progress import log
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base import Measure
@@ -102,39 +101,11 @@ def measure(options: argparse.Namespace) -> None:
         parse_sets(given["heads"], *shape)  # before training
     all_options = [measure.variants(session.settings) if options.measure == ALL else [given] for measure in measures]
     runs = [(measure, values) for measure, own in zip(measures, all_options, strict=True) for values in own]
-    if options.checkpoint is None:
-        _announce(session, subject, runs)
     if options.measure == ALL:
         _run_all(session, subject, runs, options)
     else:
         _run(session, subject, *runs[0], options)
     session.close()
-
-
-def _announce(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> None:
-    """Report the disk space and time required by a checkpoint to be trained and by its measurements.
-
-    Raises:
-        UserError: If the store cannot be written, or the checkpoint cannot be trained.
-    """
-    from bertsecrets.jobs.disk import announcement
-    from bertsecrets.jobs.estimates import estimate_jobs
-    from bertsecrets.jobs.plan import plan_of, remaining
-    from bertsecrets.jobs.preflight import checked, expected_time
-    from bertsecrets.measures.registry import request
-
-    requests = [
-        request(measure.name, subject, values)
-        for measure, values in runs
-        if measure.on_task and measure.missing(session.resources, subject.task) is None
-    ]
-    planned = plan_of(requests)
-    if not remaining(session, planned):
-        return
-    planned, trial = checked(session, planned)
-    estimates = estimate_jobs(session, planned, trial)
-    if line := announcement(session, estimates):
-        log.info(f"{line}; time: {expected_time(estimates)}")
 
 
 def _run(

@@ -15,9 +15,12 @@ from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_command, pa
 from bertsecrets.types import AUTO, INITIALISATIONS
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from bertsecrets.claims.schema import Case
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.judging import JudgedRun
+    from bertsecrets.session import Session
 
 BEYOND = "IJ"  # families of claims that are not in the paper; their measures read the attention maps four more times
 
@@ -84,19 +87,26 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
     if options.measurements:
         return partial(_judge_saved, options, chosen, tasks)
     refuse(options, ("init", "seed"), "has no effect without --measurements")
-    from bertsecrets.jobs.prepare import prepare_in_turn
-
     session, run = open_session(RunOptions.of(options).judging(options.checkpoint, tasks), chosen, tasks)
 
     if options.checkpoint is not None and not options.claim:
         _leave_out_slow(run, session.options)
 
     def judge() -> "JudgedRun":
-        judge_cases(session, run, nullcontext(partial(prepare_in_turn, session)))
+        judge_cases(session, run, _runner(session))
         add_examples(options, session, run)
         return run
 
     return judge
+
+
+def _runner(session: "Session") -> "AbstractContextManager[Callable[[Sequence[Case], Sequence[int]], None]] | None":
+    """Return what runs jobs one subject at a time if weights are dropped, otherwise None: jobs run on demand."""
+    if session.options.keep_checkpoints == "full":
+        return None
+    from bertsecrets.jobs.prepare import prepare_in_turn
+
+    return nullcontext(partial(prepare_in_turn, session))
 
 
 def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:

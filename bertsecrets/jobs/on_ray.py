@@ -12,7 +12,6 @@ from typing import Any
 
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError, first_line, from_extra
-from bertsecrets.jobs.estimates import Costs
 from bertsecrets.jobs.plan import JobResult, carry_out, remaining, waits_for
 from bertsecrets.jobs.prepare import planned
 from bertsecrets.jobs.scripts import with_absolute_paths
@@ -56,11 +55,10 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
     """
     on_gpu = session.resources.device.type == "cuda"
     share = {"num_cpus": session.options.threads or 1, "num_gpus": float(on_gpu) if gpus is None else gpus}
-    options, costs = with_absolute_paths(session.options), Costs(session)
+    options = with_absolute_paths(session.options)
     with _connected(address) as ray, _marker(session.store.root) as marker:
         nodes = _check_nodes(ray, options, marker, share, device_name(session.resources.device))
         task = ray.remote(max_retries=RETRIES)(_work)
-        largest = max(node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"])
 
         def prepare(cases: Sequence[Case], seeds: Sequence[int]) -> None:
             left = remaining(session, planned(session, cases, seeds))
@@ -70,8 +68,7 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
             refs: dict[Request, Any] = {}
             for request in left:
                 before = [refs[other] for other in waits_for(left, request)]
-                given = share | {"memory": min(costs.memory(request) or 0, largest) or None}
-                refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
+                refs[request] = task.options(name=str(request), **share).remote(request, options, str(marker), *before)
             carry_out(session, left, _outcomes(ray, refs))
 
         yield prepare

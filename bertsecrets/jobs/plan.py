@@ -2,21 +2,23 @@
 
 import functools
 import itertools
-import logging
+import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
-from bertsecrets.progress import log
+from bertsecrets.progress import log, time_left
 from bertsecrets.session import Session
-from bertsecrets.store.entries import entries, has_weights, read_manifest
+from bertsecrets.store.entries import has_weights
+from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request, Subject
 
 # Jobs in order. The value of a measurement is its leader, if any: another planned measurement whose forward pass also
@@ -26,7 +28,12 @@ State = Literal["stored", "to do", "not yet"]
 
 
 class PlanningSession(Session):
-    """A session for planning jobs on other machines, which may have data that are missing here."""
+    """A session for planning jobs on other machines, which may have data that are missing here. It downloads none."""
+
+    def _open(self) -> None:
+        super()._open()
+        self.measurements = without_network(self)
+        self.checkpoints = self.measurements.checkpoints
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what is missing for a measure, ignoring data, or None."""
@@ -83,55 +90,95 @@ def by_subject(planned: Plan) -> Plan:
 # ---------------------------------------------------------------------- what is stored
 
 
-def states(session: Session, planned: Plan) -> dict[Request, State]:
+def without_network(session: Session) -> MeasurementCache:
+    """Return a session's cache of measurements for lookups that download no data."""
+    rows = session.resources.rows
+    local = replace(session.resources, rows=replace(rows, source=replace(rows.source, offline=True)))
+    return MeasurementCache(CheckpointCache(session.store, local, session.ref))
+
+
+def states(cache: MeasurementCache, planned: Plan) -> dict[Request, State]:
     """Return the state of each job in the store.
 
     The state "not yet" means that a measurement's checkpoint has not been trained, so its cache key is unknown. A
     checkpoint without weights is "to do" if a planned measurement needs them. If the model or the data are not
     available, results count as missing.
     """
-    subjects = _stored_subjects(session.store.root)
     known: dict[Request, State] = {}
     for job in sorted(planned, key=lambda job: job.measure is not None):
         known[job] = "to do"
         if job.training is not None and known[job.training] != "stored":
             known[job] = "not yet"
-        elif (job.measure, *_subject_key(job)) in subjects and _entry(session, job) is not None:
+        elif _entry(cache, job) is not None:
             known[job] = "stored"
     needed = dict.fromkeys(job.training for job in planned if job.training is not None and known[job] != "stored")
-    known |= {job: "to do" for job in needed if known[job] == "stored" and not _has_weights(session, job.subject)}
+    known |= {job: "to do" for job in needed if known[job] == "stored" and not _has_weights(cache, job.subject)}
     return known
 
 
 def remaining(session: Session, planned: Plan) -> Plan:
     """Return the jobs of a plan that are not in the store."""
-    known = states(session, planned)
+    known = states(session.measurements, planned)
     return {job: leader for job, leader in planned.items() if known[job] != "stored"}
 
 
-def _stored_subjects(root: Path) -> set[tuple[str | None, str, str, int]]:
-    """Return the measures and subjects in a store. Only their keys are computed, since that may download data."""
-    subjects = set()
-    for entry in entries(root):
-        with suppress(UserError, KeyError, TypeError):  # damaged or from an earlier version
-            manifest = read_manifest(entry)
-            subject = manifest["subject"]
-            subjects.add((manifest.get("measure"), subject["task"], subject["initialisation"], subject["seed"]))
-    return subjects
-
-
-def _entry(session: Session, job: Request) -> Path | None:
+def _entry(cache: MeasurementCache, job: Request) -> Path | None:
     try:
         if job.measure is None:
-            return session.checkpoints.find(job.subject, verify=False)
-        return session.measurements.stored(job)
+            return cache.checkpoints.find(job.subject, verify=False)
+        return cache.stored(job)
     except UserError:
         return None
 
 
-def _has_weights(session: Session, subject: Subject) -> bool:
-    folder = _entry(session, Request(None, subject))
+def _has_weights(cache: MeasurementCache, subject: Subject) -> bool:
+    folder = _entry(cache, Request(None, subject))
     return folder is not None and has_weights(folder)
+
+
+def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
+    """Split cases into those whose measurements are all stored for these seeds, and the others."""
+    plans = {str(case): plan_for(session, [case], session.model, seeds) for case in cases}
+    left = remaining(session, {job: leader for plan in plans.values() for job, leader in plan.items()})
+    ready = {name for name, plan in plans.items() if not left.keys() & plan.keys()}
+    return [case for case in cases if str(case) in ready], [case for case in cases if str(case) not in ready]
+
+
+def is_stored(session: Session, cases: Sequence[Case], seed: int) -> bool:
+    """Return whether all measurements that cases need for a seed are stored."""
+    return not remaining(session, plan_for(session, cases, session.model, [seed]))
+
+
+def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], list[Case]]:
+    """Split cases into those that need new measurements only on the given tasks, and the others.
+
+    A case over several tasks is included in a run on some of them if its measurements on the others are stored.
+    """
+    cache = without_network(session)
+    joined: list[Case] = []
+    left_out: list[Case] = []
+    for case in cases:
+        others = set(case.on_tasks) - set(tasks)
+        (left_out if others and not _stored_on(session, cache, case, others) else joined).append(case)
+    return joined, left_out
+
+
+def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:
+    """Return whether all measurements of a case on some tasks are stored. Stops at the first that is not."""
+    try:
+        planned = plan_for(session, [case], session.model, session.interims[0])
+    except UserError:
+        return False
+    wanted = [job for job in planned if job.measure is not None and job.subject.task in tasks]
+    wanted.sort(key=lambda job: task(job.subject.task).train_rows)  # keys are computed from the rows
+    return all(_entry(cache, job) is not None for job in wanted)
+
+
+def left_out_line(cases: Sequence[Case]) -> str:
+    """Return a line about the cases over several tasks that are excluded from a run on some of them."""
+    names = ", ".join(map(str, cases))
+    subject = "1 claim over several tasks is" if len(cases) == 1 else f"{len(cases)} claims over several tasks are"
+    return f"{subject} left out ({names}): they need new measurements on other tasks; select those tasks as well"
 
 
 # ---------------------------------------------------------------------- execution
@@ -155,29 +202,27 @@ def perform(session: Session, job: Request) -> bool:
     """
     if job.measure is not None:
         return not session.measurement(job.measure, job.subject, **dict(job.options)).reused
-    if _has_weights(session, job.subject):
+    if _has_weights(session.measurements, job.subject):
         return False
     session.checkpoint(job.subject)
     return True
 
 
-def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult], *, quiet: bool = False) -> None:
+def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -> None:
     """Record the outcomes of a plan in a session.
 
     If the session does not keep weights, a subject's weights are dropped once all its jobs have succeeded.
 
     Args:
         outcomes: Generator of one outcome per job. It is closed at the end, so that an interruption stops all workers.
-        quiet: Whether to log only at debug level.
     """
-    jobs_left = Counter(job.subject for job in planned)
+    jobs_left, began = Counter(job.subject for job in planned), time.monotonic()
     with closing(outcomes):
         for number, outcome in enumerate(outcomes, start=1):
             subject = outcome.request.subject
             result = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.0f} s"
             result = result if outcome.error or outcome.made else "was stored"
-            level = logging.DEBUG if quiet else logging.INFO
-            log.log(level, f"{number} of {len(planned)}: {outcome.request}, {result}")
+            log.info(f"{number} of {len(planned)}: {outcome.request}, {result}{time_left(began, number, len(planned))}")
             session.measurements.note(outcome.request, outcome.error, made=outcome.made)
             if outcome.error is None or isinstance(outcome.error, NotApplicableError):
                 jobs_left[subject] -= 1

@@ -1,18 +1,16 @@
 """Run the jobs that cases need, in parallel or sequentially, so that the cases can be judged from the store."""
 
 import os
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import torch
 
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, carry_out, plan_for, remaining, states
+from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, carry_out, plan_for, remaining
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import JobRunner
-from bertsecrets.models.memory import available_bytes
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
 from bertsecrets.session import Session
@@ -20,7 +18,6 @@ from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
 
 MOST_JOBS = 4096
-GPU_PROCESS = 3 * 10**9  # bytes of main memory per GPU process, mostly libraries
 
 
 def with_share(options: RunOptions, jobs: int) -> RunOptions:
@@ -65,25 +62,9 @@ def run_in_parallel(session: Session, plan: Plan, *, jobs: int) -> None:
     left = remaining(session, plan)
     if not left:
         return
-    costs, jobs = Costs(session), min(jobs, len(left))
-    at_once = fitting(session.resources.device, {job: costs.memory(job) for job in left}, jobs)
-    if at_once < jobs:
-        log.info(f"not enough memory for {jobs} parallel jobs, running {at_once}")
-    log.info(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
-    carry_out(session, left, run_local(left, session.options, jobs=at_once))
-
-
-def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: int) -> int:
-    """Return how many of the largest jobs fit in free memory at the same time, from 1 to `jobs`.
-
-    Args:
-        memory: Bytes per job, in GPU memory if the device is a GPU. None if unknown.
-    """
-    if device.type == "cuda":
-        jobs = max(1, min(jobs, available_bytes() // GPU_PROCESS))
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
-    largest = sorted(filter(None, memory.values()), reverse=True)
-    return max((count for count in range(1, jobs + 1) if sum(largest[:count]) <= free), default=1)
+    jobs = min(jobs, len(left))
+    log.info(f"{len(left)} jobs to do, {jobs} at a time, each with --threads {session.options.threads}")
+    carry_out(session, left, run_local(left, session.options, jobs=jobs))
 
 
 def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
@@ -95,48 +76,6 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
 
 
 def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> None:
-    """If weights are dropped, run the jobs that cases need subject by subject in this process.
-
-    If weights are kept, jobs run on demand during judging.
-    """
-    if session.options.keep_checkpoints != "full":
-        left = remaining(session, planned(session, cases, seeds))
-        carry_out(session, left, _run_here(left, JobRunner(session.options, session)), quiet=True)
-
-
-def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-    """Split cases into those whose measurements are all stored for these seeds, and the others."""
-    plans = {str(case): plan_for(session, [case], session.model, seeds) for case in cases}
-    known = states(session, {job: leader for plan in plans.values() for job, leader in plan.items()})
-    ready = {name for name, plan in plans.items() if all(known[job] == "stored" for job in plan)}
-    return [case for case in cases if str(case) in ready], [case for case in cases if str(case) not in ready]
-
-
-def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], list[Case]]:
-    """Split cases into those that need new measurements only on the given tasks, and the others.
-
-    A case over several tasks is included in a run on some of them if its measurements on the others are stored.
-    """
-    joined: list[Case] = []
-    left_out: list[Case] = []
-    for case in cases:
-        others = set(case.on_tasks) - set(tasks)
-        (left_out if others and not _stored_on(session, case, others) else joined).append(case)
-    return joined, left_out
-
-
-def _stored_on(session: Session, case: Case, tasks: Collection[str]) -> bool:
-    """Return whether all measurements of a case on some tasks are stored."""
-    try:
-        plan = plan_for(session, [case], session.model, session.interims[0])
-        known = states(session, plan)
-    except UserError:
-        return False
-    return all(known[job] == "stored" for job in plan if job.measure is not None and job.subject.task in tasks)
-
-
-def left_out_line(cases: Sequence[Case]) -> str:
-    """Return a line about the cases over several tasks that are excluded from a run on some of them."""
-    names = ", ".join(map(str, cases))
-    subject = "1 claim over several tasks is" if len(cases) == 1 else f"{len(cases)} claims over several tasks are"
-    return f"{subject} left out ({names}): they need new measurements on other tasks; select those tasks as well"
+    """Run the jobs that cases need one after another in this process."""
+    left = remaining(session, planned(session, cases, seeds))
+    carry_out(session, left, _run_here(left, JobRunner(session.options, session)))

@@ -17,6 +17,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from bertsecrets.errors import RunError, UserError
+from bertsecrets.progress import in_bytes
 from bertsecrets.store.locks import in_use, unused
 
 MANIFEST = "manifest.json"  # in every entry of a store
@@ -259,6 +260,29 @@ def check_writable(path: Path) -> None:
             tempfile.TemporaryFile(dir=nearest).close()  # /proc claims to be writable
     except OSError as error:
         raise RunError(f"cannot write {path}: {nearest} is not writable: choose another location") from error
+
+
+def free_bytes(path: Path) -> int:
+    """Return the free disk space for a file or folder, which need not exist yet, in bytes."""
+    nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
+    return shutil.disk_usage(nearest).free
+
+
+def check_space(what: str, needed: int, folder: Path) -> None:
+    """Check before long work that its results will fit on the disk of a folder.
+
+    Args:
+        needed: Size of the results in bytes.
+
+    Raises:
+        RunError: If there is not enough space.
+    """
+    free = free_bytes(folder)
+    if needed > free:
+        raise RunError(
+            f"not enough disk space for {what}: {in_bytes(needed)} needed, {in_bytes(free)} free in {folder}: "
+            "free some, or choose another location"
+        )
 
 
 def _write_nothing(device: Path) -> None:

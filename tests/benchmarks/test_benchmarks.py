@@ -76,10 +76,10 @@ def pytest_collection_finish():
 """
 PLUGINS["without_altair"] = "import sys; sys.modules['altair'] = None"
 PLUGINS["failing_collection"] = """
-import bertsecrets.jobs.prepare as prepare
+import bertsecrets.cli.judge_run as judge_run
 def crash(*anything):
     raise TypeError("out of the blue")
-prepare.prepare_in_turn = crash
+judge_run.announce = crash
 """
 
 

@@ -8,15 +8,15 @@ import subprocess
 import pytest
 from calls import run, told
 
-from bertsecrets.claims.prospects import Prospect
 from bertsecrets.claims.requirements import missing
 from bertsecrets.claims.schema import cases
-from bertsecrets.jobs.decided import decided_within
-from bertsecrets.jobs.estimates import Record, seconds_on_record
+from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import Plan, PlanningSession, plan_for, waits_for
 from bertsecrets.jobs.scripts import command
 from bertsecrets.measures.registry import request
 from bertsecrets.options import RunOptions
+from bertsecrets.texts import glue
+from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Request, Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
@@ -80,65 +80,62 @@ def test_a_plan_shows_stored_and_undetermined_jobs(capsys, shared, tmp_path):
     plan = {job["what"]: job for job in planned(capsys, shared, *FEW, "--claim", "I6", "--seeds", 3)["jobs"]}
     assert plan["train rte pretrained seed 1"]["state"] == "stored"
     assert plan["train rte pretrained seed 3"]["state"] == "to do"
-    assert plan["train rte pretrained seed 3"]["seconds_by"] == "on record"
-    assert plan["train rte pretrained seed 3"]["seconds"] is not None
     assert plan["measure scores rte pretrained seed 2"]["state"] == "stored"
     assert plan["measure head-statistics rte pretrained seed 2"]["state"] == "to do"
     assert plan["measure scores rte pretrained seed 3"]["state"] == "not yet"
 
 
-def test_a_plan_of_an_empty_store_loads_no_weights_and_says_that_times_are_unknown(
-    capsys, shared, monkeypatch, tmp_path, runs
-):
+def test_a_plan_loads_no_weights_and_writes_nothing(capsys, shared, monkeypatch, tmp_path):
     import transformers
 
     def refuse(*_, **__):
         raise AssertionError("weights were loaded")
 
     monkeypatch.setattr(transformers.PreTrainedModel, "from_pretrained", refuse)
-    given = [*shared, "--store", str(tmp_path / "empty")]
-    plan = planned(capsys, given, *FEW)
+    plan = planned(capsys, [*shared, "--store", str(tmp_path / "empty")], *FEW)
     assert plan["totals"]["stored"] == 0
-    assert plan["totals"]["seconds"] is None
-    assert all(entry["memory_bytes"] > 0 for entry in plan["jobs"])
-    assert {entry["seconds_by"] for entry in plan["jobs"] if entry["measure"] is None} == {"unknown"}
-    weights = next(runs.glob("checkpoints/*pretrained-s1*")) / "model.safetensors"
-    assert plan["jobs"][0]["disk_bytes"] == pytest.approx(weights.stat().st_size, rel=0.05)
-    assert "this store has no record of such a job yet" in run(capsys, "plan", *given, "--task", "rte", *FEW)
+    assert plan["totals"]["jobs"] == plan["totals"]["to_do"] + plan["totals"]["not_yet"] == len(plan["jobs"])
     assert not (tmp_path / "empty").exists()
 
 
-def test_tasks_without_data_are_planned_with_the_official_rows(capsys, shared):
+def test_a_plan_downloads_no_data(capsys, shared, monkeypatch):
+    calls = []
+
+    def load_hub(task, name, offline):
+        calls.append((task.name, offline))
+        raise UserError("not in the cache")
+
+    monkeypatch.setattr(glue, "load_hub", load_hub)
+    online = [word for word in shared if word != "--offline"]
+    online[online.index("--glue") + 1] = "hub"
+    plan = planned(capsys, online, "--claim", "D2")
+    assert {job["state"] for job in plan["jobs"]} == {"to do", "not yet"}
+    assert {("rte", True)} <= set(calls) <= {(name, True) for name in TASKS}
+
+
+def test_tasks_without_data_are_planned(capsys, shared):
     plan = json.loads(run(capsys, "plan", *shared, "--task", "rte", "--task", "mnli", "--claim", "D1", "--json"))
     assert plan["without_data"] == ["mnli"]
-    training = next(
-        entry for entry in plan["jobs"] if entry["task"] == "mnli" and entry["initialisation"] == "pretrained"
-    )
-    assert training["seconds_by"] == "on record for rte"
-    again = planned(capsys, shared, "--claim", "D1", "--seeds", 3)["jobs"]
-    assert training["seconds"] > 100 * next(entry["seconds"] for entry in again if entry["what"].endswith("seed 3"))
+    assert {job["state"] for job in plan["jobs"] if job["task"] == "mnli"} == {"to do", "not yet"}
 
 
-def test_a_plan_for_a_model_that_is_not_here_has_no_costs(capsys, tiny_glue, tmp_path):
+def test_a_model_that_is_not_here_is_planned(capsys, tiny_glue, tmp_path):
     output = run(
         capsys, "plan", "--model", "nobody/has-this", "--glue", tiny_glue, "--store", tmp_path, "--task", "rte",
         "--claim", "C1", "--offline", "--allow-unofficial-data", "--json",
     )  # fmt: skip
-    training = json.loads(output)["jobs"][0]
-    assert training["what"] == "train rte pretrained seed 1"
-    assert training["seconds"] is training["memory_bytes"] is training["disk_bytes"] is None
+    assert json.loads(output)["jobs"][0]["what"] == "train rte pretrained seed 1"
 
 
-def test_seconds_are_scaled_by_examples_tokens_and_parameters():
-    rte, mrpc = (Request(None, Subject("m", name)) for name in ("rte", "mrpc"))
-    records = [Record(rte, 20.0, 10, parameters=100)]
-    assert seconds_on_record(records, rte, 5) == (10.0, "on record")
-    assert seconds_on_record(records, mrpc, 5) == (pytest.approx(10 * 53 / 67), "on record for rte")
-    larger = Request(None, Subject("large", "rte"))
-    assert seconds_on_record(records, larger, 5, parameters=300) == (pytest.approx(30), "on record for m")
-    assert seconds_on_record(records, larger, 5) == (None, "unknown")
-    measured, frozen = Request("scores", rte.subject), Request(None, Subject("m", "rte", "frozen"))
-    assert {seconds_on_record(records, other, 5) for other in (measured, frozen)} == {(None, "unknown")}
+def test_the_table_has_one_row_for_all_seeds_of_a_job(capsys, shared):
+    *_, header, _, train, measure, totals = run(
+        capsys, "plan", *shared, "--task", "rte", "--claim", "C1", "--seeds", 3
+    ).splitlines()
+    assert header.split() == ["job", "task", "initialisation", "options", "seeds", "stored", "to", "do"]
+    assert train.split() == ["train", "rte", "pretrained", "1-3", "2", "1"]
+    assert measure.split() == ["attention-change", "rte", "pretrained", "1-3", "2", "1"]
+    assert totals.startswith("6 jobs, 3 of them trainings, on ")
+    assert totals.endswith(": 4 stored, 2 to do")
 
 
 # ---------------------------------------------------------------------- scripts
@@ -146,17 +143,10 @@ def test_seconds_are_scaled_by_examples_tokens_and_parameters():
 
 @pytest.fixture
 def on_path(tmp_path):
-    """An environment with a stub `bertsecrets` that logs its calls and a fake Slurm that runs job arrays at once."""
+    """An environment with a stub `bertsecrets` that logs its calls."""
     scripts = {
         "bertsecrets": f"""#!/bin/sh
             {{ printf '%s\\0' "$BERTSECRETS_PARAMS" "$@"; echo; }} >> {tmp_path}/calls
-            """,
-        "sbatch": f"""#!/bin/bash
-            echo "$@" >> {tmp_path}/submitted
-            array=$(echo "$@" | sed 's/.*--array=1-\\([0-9]*\\).*/\\1/')
-            cat > {tmp_path}/job
-            for task in $(seq "$array"); do SLURM_ARRAY_TASK_ID=$task bash {tmp_path}/job >&2 || exit; done
-            wc -l < {tmp_path}/submitted
             """,
     }
     folder = tmp_path / "bin"
@@ -168,13 +158,13 @@ def on_path(tmp_path):
     return environment | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
-def script(capsys, shared, store, form) -> str:
-    return run(capsys, "plan", *shared, "--store", store, "--task", "rte", "--claim", "C1", "--threads", 1, form)
+def script(capsys, shared, store) -> str:
+    return run(capsys, "plan", *shared, "--store", store, "--task", "rte", "--claim", "C1", "--threads", 1, "--shell")
 
 
-def done(text: str, environment, *words) -> subprocess.CompletedProcess[str]:
+def done(text: str, environment) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "-s", "--", *words], input=text, env=environment, cwd="/", capture_output=True, text=True, check=False
+        ["bash", "-s"], input=text, env=environment, cwd="/", capture_output=True, text=True, check=False
     )
 
 
@@ -182,8 +172,8 @@ def done(text: str, environment, *words) -> subprocess.CompletedProcess[str]:
 def commands(on_path, quick, tmp_path):
     """Return a function that runs a script and returns the arguments of each `bertsecrets` call."""
 
-    def called(text: str, *words: str) -> list[list[str]]:
-        ended = done(text, on_path, *words)
+    def called(text: str) -> list[list[str]]:
+        ended = done(text, on_path)
         assert ended.returncode == 0, ended.stderr
         calls = [line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().splitlines()]
         assert {params for params, *_ in calls} == {str(quick)}
@@ -199,7 +189,7 @@ def states(capsys, shared, store) -> set[str]:
 
 def test_a_shell_script_does_every_job_and_then_nothing_more(capsys, shared, tmp_path, commands):
     store = tmp_path / "a store; with 'quotes'"
-    text = script(capsys, shared, store, "--shell")
+    text = script(capsys, shared, store)
     plan = planned(capsys, shared, "--store", store, "--threads", 1, "--claim", "C1")
     assert [job["command"] for job in plan["jobs"]] == [line for line in text.splitlines() if line.startswith("berts")]
     called = commands(text)
@@ -210,20 +200,7 @@ def test_a_shell_script_does_every_job_and_then_nothing_more(capsys, shared, tmp
     before = sorted(store.rglob("*"))
     run(capsys, *called[-1])
     assert sorted(store.rglob("*")) == before
-    assert "bertsecrets " not in script(capsys, shared, store, "--shell").split("exit 2; }")[1]
-
-
-def test_a_slurm_script_submits_trainings_and_then_measurements(capsys, shared, tmp_path, commands):
-    store = tmp_path / "runs"
-    called = commands(script(capsys, shared, store, "--slurm"), "--partition=long")
-    train, measure = (tmp_path / "submitted").read_text().splitlines()
-    assert "--array=1-1 " in train
-    assert "--cpus-per-task=1" in train
-    assert "--dependency=afterany:1 --partition=long" in measure
-    assert [words[0] for words in called] == ["finetune", "measure"]
-    for words in called:
-        run(capsys, *words)
-    assert states(capsys, shared, store) == {"stored"}
+    assert "bertsecrets " not in script(capsys, shared, store).split("exit 2; }")[1]
 
 
 def test_a_job_gets_the_options_that_decide_its_result(monkeypatch, tmp_path):
@@ -235,10 +212,9 @@ def test_a_job_gets_the_options_that_decide_its_result(monkeypatch, tmp_path):
     assert "--seeds" not in words
 
 
-@pytest.mark.parametrize("form", ["--shell", "--slurm"])
-def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, on_path, form):
+def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, on_path):
     store = tmp_path / "runs"
-    text = script(capsys, shared, store, form)
+    text = script(capsys, shared, store)
     store.rename(tmp_path / "elsewhere")
     ended = done(text, on_path)
     assert ended.returncode == 2
@@ -261,61 +237,3 @@ def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, o
 )
 def test_an_impossible_plan_is_refused_in_one_line(capsys, shared, words, says):
     assert says in told(capsys, "plan", *shared, *words)
-
-
-# ---------------------------------------------------------------------- claims decided within a budget
-
-
-def prospect(*decided_by):
-    outcomes = {name: {"reproduced": decided_by[-1]} for name in ("auto", "1", "5")}
-    return Prospect(worlds=10, truth=1.0, contradicted=False, outcomes=outcomes, seeds=2.0, decided_by=decided_by)
-
-
-def job(name, seed):
-    return Request(name, Subject("m", "rte", "pretrained", seed))
-
-
-def decided(budget, at_once=1):
-    """Return the claims chosen for a budget.
-
-    All three share a training of 10 s per seed. A needs three seeds and 1 s more per seed, B two seeds and 5 s more.
-    C is never decided.
-    """
-    prospects = {"A": prospect(0, 0, 0.9, 0.9, 0.9), "B": prospect(0.4, 1, 1, 1, 1), "C": prospect(0, 0, 0, 0, 0)}
-
-    def needs(case, seed):
-        own = {"A": job("scores", seed), "B": job("features", seed), "C": job("relations", seed)}[case]
-        return frozenset({Request(None, own.subject), own})
-
-    costs = {None: 10.0, "scores": 1.0, "features": 5.0, "relations": 0.0}
-    seconds = {step: costs[step.measure] for case in prospects for seed in range(1, 6) for step in needs(case, seed)}
-    chosen = decided_within(budget, prospects, needs, seconds, at_once)
-    return [(choice.case, choice.seeds, choice.chance, choice.seconds) for choice in chosen]
-
-
-def test_a_budget_pays_shared_trainings_once_and_decides_what_it_can():
-    assert decided(14) == []
-    assert decided(15) == [("B", 1, 0.4, 15)]
-    assert decided(30) == [("B", 2, 1.0, 30)]
-    assert decided(43) == [("A", 3, 0.9, 13), ("B", 2, 1.0, 30)]
-    assert decided(22, at_once=2) == [("A", 3, 0.9, 13), ("B", 2, 1.0, 30)]
-    assert sum(choice[3] for choice in decided(1e6)) == 43
-
-
-def test_plan_lists_the_claims_that_a_budget_decides(capsys, shared, tmp_path, monkeypatch):
-    from bertsecrets.claims import prospects
-
-    prospects_on_record = prospects.Prospects(
-        assumptions=(), cases=dict.fromkeys(("C1-rte", "C4-rte"), prospect(1, 1, 1, 1, 1))
-    )
-    monkeypatch.setattr(prospects, "prospects", lambda: prospects_on_record)
-    chosen = ("--claim", "C1", "--claim", "C4", "--task", "rte", "--store", tmp_path)  # C4 needs 12 x 12 heads
-    chosen = (*chosen, "--seeds", "auto", "--budget", "1h", "--decides")
-    empty = run(capsys, "plan", *shared, *chosen)
-    assert "1 of 1 claims are decided on average (bertsecrets explain" in run(capsys, "plan", *shared, *chosen[:-1])
-    assert "0.0 of 1 claims are decided within 1 h 0 min on average" in empty
-    assert "time unknown for 1 of 1 claims" in empty
-    run(capsys, "report", *shared, "--claim", "C1", "--task", "rte", "--store", tmp_path, "--seeds", 1)
-    assert "1.0 of 1 claims are decided within 1 h 0 min on average" in run(capsys, "plan", *shared, *chosen)
-    monkeypatch.setattr(prospects, "prospects", lambda: None)
-    assert "lab calibrate --as-published" in told(capsys, "plan", *shared, *chosen)

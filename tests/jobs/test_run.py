@@ -20,10 +20,9 @@ from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.jobs import pool
-from bertsecrets.jobs import prepare as preparing
 from bertsecrets.jobs.plan import JobResult, plan_for
 from bertsecrets.jobs.pool import run_local
-from bertsecrets.jobs.prepare import fitting, with_share
+from bertsecrets.jobs.prepare import with_share
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
@@ -76,19 +75,6 @@ def test_each_job_gets_its_share_of_threads_unless_the_user_sets_a_number(monkey
     for given in ("4", "4,2"):  # the second number is for nested loops
         monkeypatch.setenv("OMP_NUM_THREADS", given)
         assert with_share(RunOptions(), 2).threads == 4
-
-
-def test_as_many_jobs_run_at_once_as_fit_into_memory(monkeypatch):
-    requests = [Request(None, Subject("m", "rte", "pretrained", seed)) for seed in range(4)]
-    memory, cpu, gpu = dict.fromkeys(requests, 10**10), torch.device("cpu"), torch.device("cuda")
-    for free, fits in ((1, 1), (10**10, 1), (2 * 10**10, 2), (10**11, 4)):
-        monkeypatch.setattr(preparing, "available_bytes", lambda free=free: free)
-        assert fitting(cpu, memory, 4) == fits
-    assert fitting(cpu, dict.fromkeys(requests), 4) == 4  # unknown sizes
-    for on_gpu, on_host, fits in ((10**11, 10**11, 4), (2 * 10**10, 10**11, 2), (10**11, 4 * 10**9, 1)):
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=on_gpu: (free, 10**12))
-        monkeypatch.setattr(preparing, "available_bytes", lambda free=on_host: free)
-        assert fitting(gpu, memory, 4) == fits
 
 
 def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs):

@@ -65,9 +65,9 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """Messages to the user, without progress bars and the disk space that a run needs."""
+        """Messages to the user, without progress bars and what a run is about to measure."""
         said = [line for line in self.err.splitlines() if line.startswith("bertsecrets")]
-        return [line for line in said if " to train" not in line and "training state " not in line]
+        return [line for line in said if " to judge on " not in line and "training state " not in line]
 
     @property
     def refused(self) -> bool:

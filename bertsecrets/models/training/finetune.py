@@ -21,8 +21,10 @@ from bertsecrets.models.memory import (
 )
 from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.models.training.loop import Training
+from bertsecrets.models.training.states import checkpoint_bytes, state_bytes
 from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
+from bertsecrets.store.files import check_space
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import InitialisationName, Subject
@@ -94,6 +96,7 @@ def finetune(
 
     Raises:
         UserError: If training diverges, or memory is too small.
+        RunError: If the checkpoint and a saved state do not fit on the disk.
     """
     began = time.monotonic()
     model: Any = classifier.model
@@ -102,6 +105,9 @@ def finetune(
         "attention": getattr(model.config, "_attn_implementation", None),
     }  # fmt: skip
     get_initialisation(initialisation).freeze(model)
+    classifier.tokenizer.backend_tokenizer.no_truncation()  # so that the length of earlier texts is not saved
+    classifier.tokenizer.backend_tokenizer.no_padding()
+    classifier.tokenizer.save_pretrained(folder)  # first, so that only the weights must fit on the disk after training
     if train is not None:
         encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
         needed = training_bytes(
@@ -113,6 +119,10 @@ def finetune(
             examples=len(encoded),
         )
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
+        what, size = "checkpoint", checkpoint_bytes(model)
+        if states is not None and not any(states.glob("step-*")):  # a state that is resumed is already on the disk
+            what, size = "checkpoint and saved state", size + state_bytes(model)
+        check_space(f"{title} ({what})", size, folder.parent)
         with return_large_blocks(), explain_out_of_memory(title, needed):
             training = Training(classifier, encoded, train.targets(), settings, seed=seed, device=device)
             training.check()
@@ -122,9 +132,6 @@ def finetune(
         began -= training.seconds_before
     model.to("cpu").eval()
     model.save_pretrained(folder)
-    classifier.tokenizer.backend_tokenizer.no_truncation()  # so that the length of the last texts is not saved
-    classifier.tokenizer.backend_tokenizer.no_padding()
-    classifier.tokenizer.save_pretrained(folder)
     facts["parameters"] = model.num_parameters()
     facts["seconds"] = round(time.monotonic() - began, 2)
     return facts

@@ -19,7 +19,7 @@ from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.models.consistency import TOLERANCE, TOLERANCE_BF16, check_logits, explain_failure
 from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.models.opening import OpenModel
-from bertsecrets.models.training.states import State, keep, newest, random_state, set_random_state
+from bertsecrets.models.training.states import State, checkpoint_bytes, keep, newest, random_state, set_random_state
 from bertsecrets.models.training.texts import EncodedTexts
 from bertsecrets.progress import log, progress
 from bertsecrets.provenance import best_precision
@@ -112,7 +112,7 @@ class Training:
                 if states is not None and self.step < self.steps and time.monotonic() - saved >= interval:
                     self.check_finite(states)
                     start = time.monotonic()
-                    keep(states, self.state(self.seconds_before + start - began))
+                    keep(states, self.state(self.seconds_before + start - began), checkpoint_bytes(self.model))
                     saved = time.monotonic()
                     interval = max(interval, (saved - start) / SAVING_SHARE)
         self.check_finite(states)

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from bertsecrets.errors import UserError
 from bertsecrets.progress import log
 from bertsecrets.store.entries import damage, read_json, read_manifest, write_manifest
-from bertsecrets.store.files import guarded_writes, whole_folder
+from bertsecrets.store.files import check_space, guarded_writes, whole_folder
 
 FACTS = "facts.json"
 Tensors = dict[str, torch.Tensor]
@@ -33,15 +34,30 @@ class State:
     facts: dict[str, Any]
 
 
-def keep(folder: Path, state: State) -> bool:
+def checkpoint_bytes(model: nn.Module) -> int:
+    """Return the size of a model's weights on the disk."""
+    return sum(weight.nbytes for weight in model.parameters())
+
+
+def state_bytes(model: nn.Module) -> int:
+    """Return the size of a training run's state on the disk: the trained weights and AdamW's two moments."""
+    return 3 * sum(weight.nbytes for weight in model.parameters() if weight.requires_grad)
+
+
+def keep(folder: Path, state: State, reserved: int = 0) -> bool:
     """Write a state to a run's folder of states, remove older ones, and return whether it was written.
 
     If it cannot be written, for example because the disk is full, this is logged and training continues.
+
+    Args:
+        reserved: Bytes that must remain free, for the checkpoint.
     """
+    size = sum(tensor.nbytes for tensors in state.tensors.values() for tensor in tensors.values())
     place = folder / f"step-{state.step:09d}"
     try:
         with guarded_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            check_space("it and the checkpoint", size + reserved, folder)
             with whole_folder(place, durable=False) as temporary:  # damage by a power cut is detected
                 for name, tensors in state.tensors.items():
                     save_file(tensors, temporary / f"{name}.safetensors")
