@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import sys
+from collections import namedtuple
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from faults import LIMIT, PROCESSES
 from tiny import FINETUNE
 
 from bertsecrets.cli.main import main
-from bertsecrets.errors import UserError
+from bertsecrets.errors import RunError, UserError
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training import loop as module
@@ -237,10 +238,45 @@ def test_a_training_continues_if_a_state_cannot_be_written(
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
 
 
+def free_space(monkeypatch, *amounts):
+    """Pretend that the disk has these numbers of free bytes, one after the other; the last one is repeated."""
+    usage = namedtuple("usage", "total used free")
+    left = list(amounts)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, left.pop(0) if len(left) > 1 else left[0]))
+
+
+def test_training_begins_only_if_checkpoint_and_state_fit_on_the_disk(
+    room, begun, whole, tiny_bert, tiny_glue, tmp_path, monkeypatch
+):
+    state = sum(file.stat().st_size for file in begun.rglob("*.safetensors"))
+    checkpoint = sum(file.stat().st_size for file in room.joinpath("whole").iterdir())
+    free_space(monkeypatch, 0.9 * (checkpoint + state))
+    with pytest.raises(RunError, match=r"not enough disk space for fine-tuning \(checkpoint and saved state\): "):
+        run(tiny_bert, tiny_glue, tmp_path / "refused", tmp_path / "key", monkeypatch, stop=0)
+    free_space(monkeypatch, 0.9 * checkpoint)
+    with pytest.raises(RunError, match=r"not enough disk space for fine-tuning \(checkpoint\): "):
+        run(tiny_bert, tiny_glue, tmp_path / "without", None, monkeypatch, stop=0)
+    free_space(monkeypatch, checkpoint)
+    for name, states_folder in (("resumed", begun), ("no-states", None)):  # its state is on the disk; there is none
+        run(tiny_bert, tiny_glue, tmp_path / name, states_folder, monkeypatch)
+        assert (tmp_path / name / "model.safetensors").read_bytes() == whole
+
+
+def test_a_state_is_saved_only_if_the_checkpoint_still_fits(whole, tiny_bert, tiny_glue, tmp_path, monkeypatch, capsys):
+    plenty = 10 * len(whole)
+    free_space(monkeypatch, plenty, plenty, plenty, 3.9 * len(whole))  # before training, and at steps 1, 2 and later
+    with pytest.raises(Stop):
+        run(tiny_bert, tiny_glue, tmp_path / "begun", tmp_path / "key", monkeypatch, stop=4)
+    assert [path.name for path in (tmp_path / "key").iterdir()] == ["step-000000002"]
+    assert "training state after step 3 not saved: not enough disk space for it and the checkpoint: " in (
+        capsys.readouterr().err
+    )
+
+
 def test_saving_takes_at_most_its_share_of_the_time(tiny_bert, tiny_glue, tmp_path, monkeypatch):
     now, saves = [0.0], []
 
-    def slow_keep(folder, state):
+    def slow_keep(folder, state, reserved):
         now[0] += 10.0
         saves.append(state.step)
         return True

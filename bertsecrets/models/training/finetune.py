@@ -105,9 +105,6 @@ def finetune(
         "attention": getattr(model.config, "_attn_implementation", None),
     }  # fmt: skip
     get_initialisation(initialisation).freeze(model)
-    classifier.tokenizer.backend_tokenizer.no_truncation()  # so that the length of earlier texts is not saved
-    classifier.tokenizer.backend_tokenizer.no_padding()
-    classifier.tokenizer.save_pretrained(folder)  # first, so that only the weights must fit on the disk after training
     if train is not None:
         encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
         needed = training_bytes(
@@ -119,7 +116,7 @@ def finetune(
             examples=len(encoded),
         )
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
-        what, size = "checkpoint", checkpoint_bytes(model)
+        what, size = "checkpoint", checkpoint_bytes(classifier)
         if states is not None and not any(states.glob("step-*")):  # a state that is resumed is already on the disk
             what, size = "checkpoint and saved state", size + state_bytes(model)
         check_space(f"{title} ({what})", size, folder.parent)
@@ -132,6 +129,9 @@ def finetune(
         began -= training.seconds_before
     model.to("cpu").eval()
     model.save_pretrained(folder)
+    classifier.tokenizer.backend_tokenizer.no_truncation()  # so that the length of the last texts is not saved
+    classifier.tokenizer.backend_tokenizer.no_padding()
+    classifier.tokenizer.save_pretrained(folder)
     facts["parameters"] = model.num_parameters()
     facts["seconds"] = round(time.monotonic() - began, 2)
     return facts

@@ -88,6 +88,7 @@ class Training:
         self.total = torch.zeros((), device=device)  # sum of the losses since the last logged step
         self.unchecked: list[torch.Tensor] = []  # loss, gradient norm and largest logit per step
         self.seconds_before = 0.0  # spent before resuming
+        self.reserved = checkpoint_bytes(classifier)  # disk space that saved states leave free
 
     def run(self, title: str, states: Path | None) -> None:
         """Take all remaining steps, showing progress and saving states.
@@ -112,7 +113,7 @@ class Training:
                 if states is not None and self.step < self.steps and time.monotonic() - saved >= interval:
                     self.check_finite(states)
                     start = time.monotonic()
-                    keep(states, self.state(self.seconds_before + start - began), checkpoint_bytes(self.model))
+                    keep(states, self.state(self.seconds_before + start - began), self.reserved)
                     saved = time.monotonic()
                     interval = max(interval, (saved - start) / SAVING_SHARE)
         self.check_finite(states)

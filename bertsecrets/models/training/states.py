@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from bertsecrets.errors import UserError
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import log
 from bertsecrets.store.entries import damage, read_json, read_manifest, write_manifest
 from bertsecrets.store.files import check_space, guarded_writes, whole_folder
@@ -34,9 +35,10 @@ class State:
     facts: dict[str, Any]
 
 
-def checkpoint_bytes(model: nn.Module) -> int:
-    """Return the size of a model's weights on the disk."""
-    return sum(weight.nbytes for weight in model.parameters())
+def checkpoint_bytes(classifier: OpenModel) -> int:
+    """Return the size of a checkpoint on the disk: the weights and the tokenizer."""
+    weights = sum(weight.nbytes for weight in classifier.model.parameters())
+    return weights + len(classifier.tokenizer.backend_tokenizer.to_str().encode())
 
 
 def state_bytes(model: nn.Module) -> int:
