@@ -170,10 +170,10 @@ def announce(session: "Session", cases: Sequence["Case"], seeds: Sequence[int]) 
 
     Nothing is logged if everything is stored. No weights are read.
     """
-    from bertsecrets.claims.requirements import not_judged
+    from bertsecrets.claims.requirements import problem_in_advance
     from bertsecrets.jobs.plan import plan_for, remaining
 
-    cases = [case for case in cases if not not_judged(case, session.model)]
+    cases = [case for case in cases if problem_in_advance(session, case, session.model) is None]
     line = f"{counted(len(cases), 'claim')} to judge on {session.model}"
     if (shape := session.shape(session.model)) is not None:
         line += f" ({shape[0]} layers x {shape[1]} heads)"
