@@ -93,7 +93,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(1, 3 * os.cpu_count() // 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--durations=10
 
-# The fast tests: what to run after every change.
+# The fast tests: what to run after every change. Those of the instruments are left out.
 test: $(DEV) $(VENV)/maps
 	$(PYTEST) -m "not slow"
 
@@ -101,11 +101,11 @@ test: $(DEV) $(VENV)/maps
 test-all: $(DEV) $(VENV)/maps
 	$(PYTEST)
 
-# The long form of the attacks that `make test` makes in short (docs/lab/faults.md).
+# The long form of the attacks that `make test` makes in short (docs/faults.md).
 attack: $(DEV) $(VENV)/maps
 	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack
 
-# The tests and speed benchmarks that need a GPU (docs/lab/gpu.md). Needs no environment of its own: there may be no network.
+# The tests and speed benchmarks that need a GPU (docs/gpu.md). Needs no environment of its own: there may be no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 gpu:
 	$(if $(GLUE),,$(error give a folder in GLUE's own layout: make gpu GLUE=DIR))
@@ -130,7 +130,7 @@ lint: $(DEV)
 
 # Insecure code, and known vulnerabilities of what is pinned.
 audit: $(DEV)
-	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive bertsecrets
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive bertsecrets instruments
 	$(BIN)/python .ci/audit $(filter-out %/torch-cpu.txt,$(wildcard requirements/*.txt))
 
 # TORCH_CPU_INDEX names an index of PyTorch's CPU builds; without it, torch-cpu.txt stays as it is.

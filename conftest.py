@@ -1,4 +1,4 @@
-"""Which tests run where: `gpu` needs a GPU, `slow` is left out by `make test`."""
+"""Which tests run where: `gpu` needs a GPU; `make test` leaves out `slow` and those of the instruments."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if chosen not in ("gpu", "not slow") or not collection_path.match("test_*.py"):
         return None
     text = collection_path.read_text(encoding="utf-8")
-    excluded = "mark.gpu" not in text if chosen == "gpu" else WHOLE_FILE_IS_SLOW.search(text)
+    if chosen == "gpu":
+        return True if "mark.gpu" not in text else None
+    excluded = collection_path.parent.name == "instruments" or WHOLE_FILE_IS_SLOW.search(text)
     return True if excluded else None
 
 

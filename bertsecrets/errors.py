@@ -14,9 +14,9 @@ MACHINE_ERRORS = (
 )
 # Optional packages: the module, the extra that installs it, and what needs it.
 PACKAGES = {
-    "scikit-learn": ("sklearn", "lab", "training pattern classifiers"),
-    "pillow": ("PIL", "lab", "drawing contact sheets and pictures of maps"),
-    "matplotlib": ("matplotlib", "lab", "drawing maps in their colours"),
+    "scikit-learn": ("sklearn", "dev", "training pattern classifiers"),
+    "pillow": ("PIL", "dev", "drawing contact sheets and pictures of maps"),
+    "matplotlib": ("matplotlib", "dev", "drawing maps in their colours"),
     "altair": ("altair", "report", "drawing figures"),
     "vl-convert-python": ("vl_convert", "report", "drawing figures"),
     "jinja2": ("jinja2", "report", "writing a report page"),

@@ -365,13 +365,15 @@ def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) 
         add(flag(name), **PARSING[name])
 
 
-def add_command(commands: Any, name: str, help: str, example: str, run: Callable[..., int | None]) -> Any:
+def add_command(
+    commands: Any, name: str, help: str, example: str, run: Callable[..., int | None], program: str = "bertsecrets"
+) -> Any:
     """Add a command and return its parser.
 
     Args:
-        example: Example call of the command, without `bertsecrets`.
+        example: Example call of the command, without the program.
     """
-    parser = commands.add_parser(name, help=help, description=help, epilog=f"example: bertsecrets {example}")
+    parser = commands.add_parser(name, help=help, description=help, epilog=f"example: {program} {example}")
     parser.set_defaults(run=run)
     return parser
 

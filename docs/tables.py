@@ -4,7 +4,6 @@ To add a table, write its marker on a line of its own: `<!-- table: claims A -->
 The table is inserted below, followed by an end marker.
 """
 
-import argparse
 import inspect
 import json
 import math
@@ -30,6 +29,7 @@ from bertsecrets.options import PARSING
 from bertsecrets.report.tables import table
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+from instruments.__main__ import build_parser as build_instruments
 
 DOCS = Path(__file__).parent
 END = "<!-- end -->"
@@ -270,21 +270,17 @@ def fields() -> str:
 
 def commands() -> str:
     """Return a row for every command: name and description."""
-    return _table(("command", "what it does"), [(f"`bertsecrets {name}`", text) for name, text in _commands()])
+    return _commands("bertsecrets", build_parser())
 
 
-def _commands() -> Iterable[tuple[str, str]]:
-    parser = build_parser()
-    for name, text, command in _of(parser):
-        inner = _of(command) if name == "lab" else []
-        yield from [(name, text), *((f"{name} {own}", meaning) for own, meaning, _ in inner)]
+def instruments() -> str:
+    """Return a row for every command of the instruments: name and description."""
+    return _commands("python -m instruments", build_instruments())
 
 
-def _of(parser: Any) -> list[tuple[str, str, Any]]:
-    """Return a parser's commands: name, help, parser."""
-    parser.load_commands()
-    actions = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return [(action.dest, action.help or "", actions.choices[action.dest]) for action in actions._choices_actions]
+def _commands(program: str, parser: Any) -> str:
+    rows = [(f"`{program} {action.dest}`", action.help) for action in parser.commands._choices_actions]
+    return _table(("command", "what it does"), rows)
 
 
 def _first_line(of: object) -> str:
@@ -345,6 +341,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "claims": claims,
     "options": options,
     "commands": commands,
+    "instruments": instruments,
     "fields": fields,
     "models": models,
     "observed": observed,

@@ -18,13 +18,14 @@ from pathlib import Path
 
 from jaxtyping import install_import_hook
 
-PACKAGE = Path(__file__).parents[1] / "bertsecrets"
+ROOT = Path(__file__).parents[1]
 
 
 def shaped_modules() -> list[str]:
     """Return the modules with annotated shapes; checking all modules would triple the collection time."""
-    stating = (path for path in PACKAGE.rglob("*.py") if "jaxtyping" in path.read_text(encoding="utf-8"))
-    return [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in stating]
+    paths = (path for package in ("bertsecrets", "instruments") for path in (ROOT / package).rglob("*.py"))
+    stating = (path for path in paths if "jaxtyping" in path.read_text(encoding="utf-8"))
+    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in stating]
 
 
 install_import_hook(shaped_modules(), "shapes.check")  # must run before the package is imported

@@ -20,11 +20,11 @@ from pages import DOCS, blocks
 from pipeline import PROJECT, commit, copied_checkout, in_git, run, start, tiny_checkout
 
 from bertsecrets.measures.registry import get_measure, measure_names
-from bertsecrets.patterns.map_set import own_maps
 from bertsecrets.provenance import TRAINING
 from bertsecrets.settings import Params
 from bertsecrets.store.code import code_digest
 from bertsecrets.texts.corpus import write_corpus
+from instruments.annotation.map_set import own_maps
 
 pytest.importorskip("dvc")
 from dvc.repo import Repo  # only if it is installed

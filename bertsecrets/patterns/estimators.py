@@ -1,6 +1,6 @@
 """Boosted trees and a softmax regression as plain tensors, for batched inference on a GPU.
 
-The models are stored without pickle. Training is in `fitting`.
+The models are stored without pickle. Training is in `instruments`.
 """
 
 from dataclasses import dataclass, fields

@@ -88,14 +88,3 @@ def second_text(
     ends = (ids == separator) & real
     behind = (ends.cumsum(1) > 0) & ~ends & real
     return torch.where(behind.any(1), behind.long().argmax(1), lengths)
-
-
-def by_length(lengths: Sequence[int], step: int = 64) -> Iterator[np.ndarray]:
-    """Yield batches of `step` map indices, sorted by length to minimise padding.
-
-    >>> [places.tolist() for places in by_length([5, 2, 9, 3], step=2)]
-    [[1, 3], [0, 2]]
-    """
-    order = np.argsort(np.asarray(lengths), kind="stable")
-    for start in range(0, len(order), step):
-        yield order[start : start + step]

@@ -7,11 +7,28 @@ According to K19's section 4.1, *vertical* mainly corresponds to attention to th
 This module does not import torch.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 Reading = Literal["special", "stripes"]
 READINGS: tuple[Reading, ...] = ("special", "stripes")
-TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # reading by the text that readers were given
-# Readers whose labels are held out from training, to measure agreement among readers and with new readers.
-HELD_OUT_READERS = ("5", "6", "7")
 READERS_OF_A_MAP = 2  # number of readers per map whose labels are used for training
+AGREED = 0.8  # fraction of a map's labels that must be equal
+
+
+def majority_label(labels: Sequence[str]) -> str:
+    """Return the most frequent of a map's labels. Ties are resolved in favour of the earliest label.
+
+    >>> majority_label(["block", "diagonal", "diagonal"])
+    'diagonal'
+    """
+    return max(labels, key=labels.count)
+
+
+def labels_agree(labels: Sequence[str]) -> bool:
+    """Return whether at least 80 % of a map's labels are equal, which is true for a single label.
+
+    >>> labels_agree(["block", "diagonal"])
+    False
+    """
+    return bool(labels) and max(map(labels.count, labels)) >= AGREED * len(labels)

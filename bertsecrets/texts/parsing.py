@@ -1,7 +1,7 @@
 """Words with character spans, part-of-speech tags and dependency relations, from a spaCy pipeline.
 
 Any installed pipeline or pipeline folder will do, as long as it has Penn tags and a dependency parser. If none is
-available, `bertsecrets.lab.train_parser` trains a small one. spaCy is an optional extra and imported only when used.
+available, `instruments.train_parser` trains a small one. spaCy is an optional extra and imported only when used.
 Parses are cached on disk under a digest of the texts and the pipeline.
 """
 

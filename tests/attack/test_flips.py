@@ -69,7 +69,7 @@ def filled(bench) -> Bench:
 def parsed(filled, tmp_path_factory) -> Bench:
     """The bench with a spaCy pipeline and its parses added, saved as `parsed`."""
     pytest.importorskip("spacy")
-    from bertsecrets.lab.train_parser import train_pipeline
+    from instruments.train_parser import train_pipeline
 
     filled.put_back("all")
     train_pipeline(write_treebank(tmp_path_factory.mktemp("treebank")), filled.work / "pipeline")

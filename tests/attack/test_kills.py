@@ -10,7 +10,7 @@ from faults import LONG, Fault
 SHORT_RUN = ("--limit", "6")
 OUTPUTS = ("--json", "@verdicts.json", "--metrics", "@metrics.json", "--plots", "@plots.json")
 PAGE = ("--html", "@report.html")  # takes seconds
-SLOW = ("report with a page",)
+SLOW = ("report with a page", "annotate", "sheets")
 DRAW = ("--per-task", 4, "--pretrained-per-task", 2)
 
 # Setup commands, and the command under attack. If it replaces files, setup creates older ones with different content.
@@ -33,10 +33,10 @@ COMMANDS = {
         [["report", "@subject", *SHORT_RUN, "--claim", "E1-rte", *OUTPUTS, *PAGE]],
         ["report", "@subject", "--claim", "E1-rte", *OUTPUTS, *PAGE],
     ),
-    "annotate": ([], ["lab", "annotate", "@maps", "@subject", *DRAW]),
+    "annotate": ([], ["instruments", "annotate", "@maps", "@subject", *DRAW]),
     "sheets": (
-        [["lab", "annotate", "@maps", "@subject", *DRAW]],
-        ["lab", "sheets", "@maps", "@pictures"],
+        [["instruments", "annotate", "@maps", "@subject", *DRAW]],
+        ["instruments", "sheets", "@maps", "@pictures"],
     ),
 }
 

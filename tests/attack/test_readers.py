@@ -27,17 +27,12 @@ from treebank_sample import HEADS, TREES
 from bertsecrets.ablation.head_sets import parse_sets
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import UserError
-from bertsecrets.lab.annotation.p20 import read_p20
-from bertsecrets.lab.annotation.writing import save_set
-from bertsecrets.lab.classify import GivenMaps
-from bertsecrets.lab.treebank import read_treebank
 from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, PatternClassifier, held_out_errors, read_report
 from bertsecrets.patterns.features.feature_table import feature_names
-from bertsecrets.patterns.map_set import MapSet, read_plain_words
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
 from bertsecrets.settings import load_settings, project_path
@@ -47,6 +42,11 @@ from bertsecrets.store.measurements import save as save_measurement
 from bertsecrets.texts.framenet_xml import open_frames
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
+from instruments.annotation.map_set import MapSet, read_plain_words
+from instruments.annotation.p20 import read_p20
+from instruments.annotation.writing import save_set
+from instruments.classify import GivenMaps
+from instruments.treebank import read_treebank
 
 # ---------------------------------------------------------------------- changes
 

@@ -12,12 +12,8 @@ from pathlib import Path
 
 import pytest
 from calls import run, told
-from patterned import pattern_set, save_read
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
-from bertsecrets.lab.annotation.writing import save_set
-from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.map_set import MapSet
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick")
@@ -28,8 +24,7 @@ def test_unknown_names_come_with_near_matches(capsys, shared):
     assert "did you mean scores" in told(capsys, "measure", "score", "--task", "rte", *shared)
     assert "did you mean C1" in told(capsys, "explain", "C11")
     assert "unknown claim 'Z9'" in told(capsys, "report", "--claim", "Z9", *shared)
-    specifications = ["lab", "specifications", "--task", "rte", "--claim"]
-    for command in (["explain"], ["report", "--claim"], specifications):
+    for command in (["explain"], ["report", "--claim"]):
         assert "unknown claim 'C1-rt': did you mean C1-rte" in told(capsys, *command, "C1-rt")
     assert "did you mean minilm" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", "minilmm")
 
@@ -55,7 +50,7 @@ def test_invalid_usage_points_to_the_help(capsys, words):
 def test_an_empty_path_is_refused(capsys):
     for words in (
         ["measure", "scores", "--json", ""], ["measure", "scores", "--glue", ""], ["corpus", ""],
-        ["store", "ls", "--store="], ["finetune", "--task", "rte", "--output", ""], ["lab", "sheets", "", "out"],
+        ["store", "ls", "--store="], ["finetune", "--task", "rte", "--output", ""],
     ):  # fmt: skip
         assert "the path is empty: name a file or folder" in told(capsys, *words)
 
@@ -94,16 +89,12 @@ def test_incompatible_options_are_refused(capsys, shared, words, message):
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
-def test_a_seed_out_of_range_is_refused_by_every_command(capsys, shared, tmp_path, seed):
-    save_set(pattern_set(4), tmp_path / "maps")
+def test_a_seed_out_of_range_is_refused_by_every_command(capsys, shared, seed):
     for command in (
-        ["lab", "sheets", tmp_path / "maps", tmp_path / "out"],
-        ["lab", "annotate", tmp_path / "drawn", "--task", "rte", *shared],
         ["finetune", "--task", "rte", *shared],
         ["measure", "scores", "--task", "rte", *shared],
     ):
         assert f"--seed {seed} is out of range" in told(capsys, *command, "--seed", seed)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -205,14 +196,6 @@ def test_a_different_corpus_is_neither_overwritten_nor_reused(capsys, tmp_path):
     assert (tmp_path / "glue" / "made-up-frames.jsonl").read_text() == "mine"
     assert "at most 1000000" in told(capsys, "corpus", tmp_path / "other", "--train-rows", 100_000_000)
     assert not (tmp_path / "other").exists()
-
-
-@pytest.mark.parametrize("classes", [1, 5])
-def test_a_classifier_needs_enough_maps_of_two_classes(capsys, tmp_path, classes):
-    maps = pattern_set(20)
-    save_read(MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))), tmp_path / "maps")
-    line = told(capsys, "lab", "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
-    assert "5 folds need at least 5 maps in each of two classes" in line
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

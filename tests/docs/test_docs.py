@@ -18,6 +18,7 @@ from bertsecrets.cli.main import build_parser, main
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.measures.registry import measure_names
 from bertsecrets.options import PARSING
+from instruments.__main__ import build_parser as build_instruments
 
 SHELL = ("sh", "bash", "console", "")
 OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
@@ -59,7 +60,6 @@ def failing(lines: list[tuple[Block, list[str]]], check: Callable[[list[str]], b
 
 def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argparse.ArgumentParser]:
     parser = parser or build_parser()
-    parser.load_commands()
     actions = parser._actions
     return next((action.choices for action in actions if isinstance(action, argparse._SubParsersAction)), {})
 
@@ -68,8 +68,10 @@ def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argpa
 
 
 def test_documented_commands_are_understood():
-    parser = build_parser()
+    parser, instruments = build_parser(), build_instruments()
     assert failing(lines_of("bertsecrets"), lambda words: parser.parse_args(words).command == words[0]) == []
+    lines = [(block, words[2:]) for block, words in lines_of("python") if words[:2] == ["-m", "instruments"]]
+    assert failing(lines, lambda words: instruments.parse_args(words).command == words[0]) == []
 
 
 def test_documented_containers_run_commands_that_are_understood():
@@ -164,7 +166,7 @@ def test_the_python_of_a_page_runs(page, as_documented, capsys):
 
 
 def test_the_python_of_the_data_card_runs():
-    (code,) = (block.text for block in blocks(DOCS / "lab" / "patterns-data-card.md") if block.language == "python")
+    (code,) = (block.text for block in blocks(DOCS / "instruments" / "data-card.md") if block.language == "python")
     names: dict[str, object] = {}
     exec(code, names)
     assert len(names["maps"]) == 3378

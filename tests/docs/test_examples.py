@@ -10,7 +10,8 @@ import pytest
 
 import bertsecrets
 
-PACKAGE = Path(bertsecrets.__file__).parent
+ROOT = Path(bertsecrets.__file__).parents[1]
+PATHS = sorted(path for package in ("bertsecrets", "instruments") for path in (ROOT / package).rglob("*.py"))
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -19,8 +20,8 @@ def docstrings_with_examples() -> Iterator[tuple[str, str, str]]:
 
     The source is parsed, because doctest's own finder ignores functions with shape checks.
     """
-    for path in sorted(PACKAGE.rglob("*.py")):
-        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PATHS:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if ">>> " in text else ():
             docstring = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
@@ -42,5 +43,5 @@ def test_examples_produce_the_shown_output(module, name, docstring):
 
 
 def test_examples_are_found_in_every_prompt_of_the_package():
-    prompts = sum(path.read_text(encoding="utf-8").count(">>> ") for path in PACKAGE.rglob("*.py"))
+    prompts = sum(path.read_text(encoding="utf-8").count(">>> ") for path in PATHS)
     assert prompts == sum(docstring.count(">>> ") for _, _, docstring in EXAMPLES) > 0

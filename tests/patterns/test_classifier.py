@@ -1,83 +1,25 @@
-"""Pattern classifiers: folds are split by head, and components match scikit-learn, the paper or values by hand."""
+"""Pattern classifiers: predictions by hand, damaged files, and the recorded quality on held-out heads (claim A1)."""
 
-from dataclasses import replace
+import copy
 
 import numpy as np
 import pytest
 import torch
-from patterned import pattern_set, shorten
-from sklearn.ensemble import GradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from calls import started
 
 from bertsecrets.errors import UserError
-from bertsecrets.lab.classifiers import quality
-from bertsecrets.lab.classifiers.baselines import LogisticFeatures, PaperCnn, canvases, network
-from bertsecrets.patterns import crossval, estimators
+from bertsecrets.patterns import estimators
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.crossval import LabelledMaps
-from bertsecrets.patterns.fitting import TreesAndRegression, best_temperature, boost, exported, regress
+from bertsecrets.patterns.classifier import (
+    REPORT,
+    SHIPPED,
+    PatternClassifier,
+    held_out_errors,
+    read_report,
+    weights_path,
+)
+from bertsecrets.patterns.recorded_quality import recorded_quality
 from bertsecrets.texts.metrics import f1_by_class, macro_f1
-
-
-@pytest.fixture(scope="module")
-def some():
-    made = pattern_set(60)
-    heads = [f"head {number % 30}" for number in range(60)]
-    return replace(LabelledMaps.of(made), groups=np.array(heads))
-
-
-@pytest.fixture
-def brief(monkeypatch):
-    shorten(monkeypatch)
-
-
-def test_folds_never_part_the_maps_of_a_head(some):
-    held = []
-    for learn, out in some.folds(5, 3):
-        assert not set(some.groups[learn]) & set(some.groups[out])
-        held += out.tolist()
-    assert sorted(held) == list(range(len(some)))
-
-
-def test_too_few_heads_are_said(some):
-    with pytest.raises(UserError, match="31 folds need at least 31 heads, not 30"):
-        next(some.folds(31, 0))
-
-
-def test_every_choice_is_made_inside_the_training_folds(some, brief):
-    """`fit` receives only the maps of the training folds."""
-    seen = []
-
-    class Spy:
-        name = "spy"
-
-        def fit(self, train, seed):
-            seen.append(set(train.groups))
-            return self
-
-        def probabilities(self, data):
-            assert not seen[-1] & set(data.groups)
-            return np.full((len(data), len(CLASSES)), 0.2)
-
-    held_out = crossval.held_out(Spy(), some, 0)
-    assert len(seen) == crossval.FOLDS
-    assert held_out.confusions().sum() == len(some)
-
-
-def test_all_three_classifiers_learn_plain_maps_on_the_same_folds(some, brief):
-    methods = [TreesAndRegression(), LogisticFeatures(), PaperCnn(epochs=2, patience=2, canvas=16)]
-    figures, answers = quality.compare(methods, some, 1)
-    assert figures["classifiers"]["bertsecrets"]["macro_f1"] > 0.9
-    assert figures["classifiers"]["features-logistic"]["macro_f1"] > 0.9
-    assert set(figures["advantage"]) == {"features-logistic", "paper-cnn"}
-    for each in answers.values():
-        np.testing.assert_allclose(each.probabilities.sum(1), 1, atol=1e-5)
-    low, high = figures["classifiers"]["bertsecrets"]["macro_f1_interval"]
-    assert low <= figures["classifiers"]["bertsecrets"]["macro_f1"] <= high
 
 
 def test_f1_by_hand():
@@ -85,108 +27,6 @@ def test_f1_by_hand():
     confusion[0, 0], confusion[0, 1], confusion[1, 1] = 6, 2, 4
     np.testing.assert_allclose(f1_by_class(confusion), [12 / 14, 8 / 10, np.nan, np.nan, np.nan])
     assert macro_f1(confusion) == pytest.approx((12 / 14 + 0.8) / 2)
-
-
-def test_training_chooses_by_scikit_learns_macro_f1():
-    """Exactly equal, since any difference could select another epoch or penalty. Absent classes count as 0."""
-    rng = np.random.default_rng(3)
-    for classes in (5, 3):
-        labels, predicted = rng.integers(0, classes, 200), rng.integers(0, classes, 200)
-        theirs = f1_score(labels, predicted, labels=range(5), average="macro", zero_division=0.0)
-        assert quality.macro_f1_of_all(labels, predicted) == float(theirs)
-
-
-def test_calibration_by_hand():
-    sure = np.array([[0.9, 0.1, 0, 0, 0]] * 4 + [[0.55, 0.45, 0, 0, 0]] * 2)
-    held_out = crossval.HeldOut(np.array([0, 0, 0, 1, 0, 1]), np.array(list("abcdef")), np.ones(6, dtype=bool), sure)
-    figures = quality.calibration(held_out)
-    assert figures["expected_calibration_error"] == pytest.approx((4 * abs(0.9 - 0.75) + 2 * abs(0.55 - 0.5)) / 6)
-
-
-@pytest.mark.parametrize("classes", [(0, 1, 2, 4), (1, 3)])
-def test_the_exported_boosted_trees_are_scikit_learns(classes):
-    rng = np.random.default_rng(0)
-    table, labels = rng.normal(size=(200, 7)).astype(np.float32), rng.choice(classes, 200)
-    grown = GradientBoostingClassifier(n_estimators=8, max_depth=3, init="zero", random_state=1).fit(table, labels)
-    fresh = rng.normal(size=(50, 7)).astype(np.float32)
-    ours = exported(grown).probabilities(torch.from_numpy(fresh)).numpy()
-    np.testing.assert_allclose(ours[:, classes], grown.predict_proba(fresh), atol=1e-6)
-    assert np.delete(ours, classes, axis=1).max() < 1e-9  # classes that were never seen
-
-
-def test_trees_and_regression_trained_on_one_class_predict_it():
-    table, labels = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32), np.full(9, 3)
-    for trained in (boost(table, labels, 1), regress(table, labels)):
-        assert trained.probabilities(torch.from_numpy(table))[:, 3].min() > 0.999
-
-
-@pytest.mark.parametrize("classes", [(0, 1, 2, 4), (1, 3)])
-def test_the_exported_regression_is_scikit_learns(classes):
-    rng = np.random.default_rng(0)
-    labels = rng.choice(classes, 200)
-    table = (rng.normal(size=(200, 7)) + labels[:, None] * 3 * rng.normal(size=7) + 5).astype(np.float32)
-    fresh = table[:50] + rng.normal(size=(50, 7)).astype(np.float32)
-    theirs = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=150))
-    ours = regress(table, labels, 0.1).probabilities(torch.from_numpy(fresh)).numpy()
-    np.testing.assert_allclose(ours[:, classes], theirs.fit(table, labels).predict_proba(fresh), atol=1e-3)
-    assert ours.sum(1) == pytest.approx(1)
-    assert np.delete(ours, classes, axis=1).max() < 1e-6  # classes that were never seen
-
-
-def test_every_vote_teaches_and_the_class_of_most_is_judged(some):
-    """Two of three annotators label every block map as block, and the third labels it as vertical."""
-    block, vertical = CLASSES.index("block"), CLASSES.index("vertical")
-    votes = 3 * np.eye(len(CLASSES), dtype=int)[some.labels]
-    votes[some.labels == block] = 2 * np.eye(len(CLASSES), dtype=int)[block] + np.eye(len(CLASSES), dtype=int)[vertical]
-    doubtful = replace(some, votes=votes, agreed=some.labels != block)
-    taught = []
-
-    class Spy:
-        name = "spy"
-
-        def fit(self, train, seed):
-            taught.extend(train.labels.tolist())
-            return self
-
-        def probabilities(self, data):
-            return np.eye(len(CLASSES))[data.labels]
-
-    judged = crossval.held_out(Spy(), doubtful, 0)
-    counts = np.bincount(taught, minlength=len(CLASSES))
-    others = (crossval.FOLDS - 1) * votes.sum(0)  # each map is in the training set of all folds but one
-    assert counts.tolist() == others.tolist()
-    figures = quality.quality(judged, 0)
-    assert (figures["maps"], figures["agreed"]["maps"]) == (60, 48)
-    assert figures["f1"]["block"] == 1
-    assert np.isnan(figures["agreed"]["f1"]["block"])
-
-
-def test_the_papers_classifier_has_the_papers_layers():
-    model = network()
-    assert sum(p.numel() for p in model.parameters()) == 72_917
-    assert [tuple(p.shape[:2]) for p in model.parameters() if p.dim() == 4] == [
-        (16, 1), (16, 16), (32, 16), (32, 32), (64, 32), (64, 64), (16, 64), (5, 16)
-    ]  # fmt: skip
-
-
-def test_canvases_hold_small_maps_whole_and_large_ones_pooled():
-    small, large = np.ones((4, 4)), np.ones((16, 16))
-    pictures = canvases((small, large), 8)
-    assert pictures[0, 0].sum() == 16
-    assert pictures[0, 0, 2:6, 2:6].all()
-    assert pictures[1, 0].mean() == pytest.approx(1)
-
-
-def test_the_temperature_corrects_overconfidence():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 5, 400)
-    said = np.where(rng.random(400) < 0.7, labels, rng.integers(0, 5, 400))
-    sure = np.full((400, 5), 0.0025) + 0.9875 * np.eye(5)[said]
-    temperature = best_temperature(sure, labels)
-    assert temperature > 1.5
-    calibrated = (torch.from_numpy(sure).log() / temperature).softmax(1).numpy()
-    assert calibrated.max(1).mean() == pytest.approx((said == labels).mean(), abs=0.05)
-    assert (calibrated.argmax(1) == said).all()
 
 
 def test_trees_and_regression_are_multiplied_and_tempered():
@@ -201,3 +41,140 @@ def test_trees_and_regression_are_multiplied_and_tempered():
     said = PatternClassifier(leaf, line, 2.0).of_features(torch.zeros(1, 2))[0]
     expected = (shares[0] * bias.softmax(0) ** 0.5) ** 0.5
     np.testing.assert_allclose(said.numpy(), (expected / expected.sum()).numpy(), atol=1e-6)
+
+
+def test_every_head_has_the_same_weight_in_the_errors():
+    """The first head has three annotated maps, the second head one."""
+    block = np.eye(5)[CLASSES.index("block")]
+    rows = [("m/1/1", block), ("m/1/1", np.full(5, 0.2)), ("m/1/1", np.full(5, 0.2)), ("m/1/2", block)]
+    report = of_rows([{"head": h, "labels": ["block"], "probabilities": p.tolist()} for h, p in rows])
+    np.testing.assert_allclose(held_out_errors(report, "special"), [2 / 3 * (block - 0.2), np.zeros(5)], atol=1e-12)
+
+
+def test_a_map_that_readers_classify_differently_counts_as_the_mean_of_their_labels():
+    row = {"head": "m/1/1", "labels": ["block", "diagonal"], "probabilities": [0.2] * 5}
+    both = np.eye(5)[[CLASSES.index("block"), CLASSES.index("diagonal")]].mean(0)
+    np.testing.assert_allclose(held_out_errors(of_rows([row]), "special"), [both - 0.2])
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "gone", "no report", "other report", "json"])
+def test_damaged_weights_are_refused_in_one_line(tmp_path, harm):
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    weights = weights_path(folder, "special")
+    for name in (weights.name, REPORT):
+        (folder / name).write_bytes((SHIPPED / name).read_bytes())
+    data = bytearray(weights.read_bytes())
+    if harm == "flip":
+        data[-5] ^= 1
+        weights.write_bytes(data)
+    elif harm == "cut":
+        weights.write_bytes(data[: len(data) // 2])
+    elif harm == "gone":
+        weights.unlink()
+    elif harm == "no report":
+        (folder / REPORT).unlink()
+    else:
+        (folder / REPORT).write_text("{}" if harm == "other report" else "{", encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        PatternClassifier.load(folder, "special")
+    assert "\n" not in str(error.value)
+
+
+def test_weights_of_other_features_are_refused(monkeypatch):
+    monkeypatch.setattr("bertsecrets.patterns.classifier.feature_names", lambda: ("another",))
+    with pytest.raises(UserError, match="features or classes of another version"):
+        PatternClassifier.load(SHIPPED, "special")
+
+
+def of_rows(rows):
+    return {"readings": {"special": {"held_out": rows}}}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [{"labels": ["block"], "predicted": "block"}],
+        *([{"head": "m/1/1", "labels": ["block"], "probabilities": wrong}] for wrong in ([0.5] * 4, [None] * 5, 1.0)),
+    ],
+)
+def test_a_report_without_head_labels_or_probabilities_is_refused(rows):
+    with pytest.raises(UserError, match="without head, labels or probabilities"):
+        held_out_errors(of_rows(rows), "special")
+
+
+def recorded(head, label, predicted):
+    labels = label.split()
+    return {"kin": head, "head": head, "labels": labels, "predicted": predicted, "probabilities": [0.2] * 5}
+
+
+def test_the_quality_follows_from_the_recorded_predictions_by_hand():
+    """Two heads with two maps each. Readers disagree about one map, which counts as the first reader's class."""
+    rows = [
+        recorded("m/1/2", "block block", "block"),
+        recorded("m/1/2", "diagonal block", "block"),
+        recorded("m/1/1", "block block", "block"),
+        recorded("m/1/1", "diagonal diagonal", "diagonal"),
+    ]
+    unseen = np.diag([3, 1, 0, 0, 0])
+    unseen[0, 1] = 4
+    part = {
+        "held_out": rows,
+        "readers": {"single_macro_f1": 0.7, "readers_macro_f1": 0.8},
+        "unseen_confusion": unseen.tolist(),
+    }
+    values, samples = recorded_quality({"readings": {"special": part, "stripes": {**part, "readers": {}}}})
+    block, diagonal = CLASSES.index("block"), CLASSES.index("diagonal")
+    first, second = samples["special_confusion"]  # in the order of the heads' names
+    assert (first[block, block], first[diagonal, diagonal], first.sum()) == (1, 1, 2)
+    assert (second[block, block], second[diagonal, block], second.sum()) == (1, 1, 2)
+    assert samples["special_agreed_confusion"].sum((1, 2)).tolist() == [2, 1]
+    assert values["special_macro_f1"] == pytest.approx((4 / 5 + 2 / 3) / 2)
+    assert (values["special_accuracy"], values["special_agreed_macro_f1"]) == (0.75, 1)
+    assert values["special_unseen_macro_f1"] == pytest.approx((6 / 10 + 2 / 6) / 2)
+    assert (values["maps"], values["heads"], values["special_agreed_maps"], values["special_unseen_maps"]) == (
+        4,
+        2,
+        3,
+        8,
+    )
+    assert (values["special_single_macro_f1"], values["special_readers_macro_f1"]) == (0.7, 0.8)
+    assert "stripes_single_macro_f1" not in values
+
+
+@pytest.mark.parametrize("harm", [{"kin": None}, {"predicted": "square"}, {"labels": []}], ids=str)
+def test_a_record_without_head_labels_or_prediction_is_refused(harm):
+    report = copy.deepcopy(read_report(SHIPPED))
+    for name, value in harm.items():
+        row = report["readings"]["special"]["held_out"][5]
+        if value is None:
+            del row[name]
+        else:
+            row[name] = value
+    with pytest.raises(UserError, match=r"report\.json has no valid record of the cross-validation"):
+        recorded_quality(report)
+
+
+def test_the_classifiers_are_applied_and_judged_without_scikit_learn_and_annotated_maps(tmp_path):
+    process = started(
+        """
+        import os, sys
+        sys.modules["sklearn"] = sys.modules["PIL"] = None
+        import torch
+        from bertsecrets import Session
+        from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder
+        from bertsecrets.patterns.map_stack import MapStack
+        column = torch.zeros(12, 12)
+        column[:, 0] = 1
+        maps = MapStack.of([column.numpy()], [7])
+        print(int(PatternClassifier.load(chosen_folder(), "special").of_maps(maps).argmax()))
+        session = Session(store=os.environ["STORE"], device="cpu", offline=True)
+        print(session.missing("pattern-quality", "all"))
+        print(round(session.measure("pattern-quality").value("special_macro_f1"), 4))
+        """,
+        STORE=str(tmp_path / "runs"),
+        BERTSECRETS_MAPS=str(tmp_path / "nowhere"),
+    )
+    output, errors = process.communicate()
+    assert output.split() == ["0", "None", "0.7761"], errors  # 0: vertical

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsecrets.lab.annotation.pictures import shades
+from bertsecrets.patterns.classes import cell_brightness
 from bertsecrets.patterns.features import reductions
 from bertsecrets.patterns.features.feature_table import feature_names, features
 from bertsecrets.patterns.features.reductions import BANDS, Sheared, bands, stack_brightness
@@ -265,10 +265,10 @@ def test_sums_of_diagonals_are_numpys_traces():
 
 @given(st.integers(2, 30), st.integers(0, 1000))
 @settings(max_examples=15, deadline=None)
-def test_brightness_is_that_of_the_pictures(tokens, seed):
+def test_brightness_is_that_of_displayed_maps(tokens, seed):
     weights = random_map(tokens, seed).astype(np.float32)
     ours = stack_brightness(MapStack.of([weights, random_map(31, seed)], [tokens, 31]))[0, :tokens, :tokens].numpy()
-    assert np.abs(ours - shades(weights) / 255).max() <= 0.5 / 255 + 1e-3
+    np.testing.assert_allclose(ours, cell_brightness(weights), atol=1e-3)
 
 
 @given(st.lists(st.tuples(st.integers(1, 24), st.integers(0, 9)), min_size=1, max_size=6), st.integers(1, 9))

@@ -6,40 +6,20 @@ import numpy as np
 import pytest
 import torch
 from measurements import estimand, read
-from patterned import pattern_set
+from patterned import simulated_shares
 from tiny import HEADS, LAYERS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.errors import UserError
-from bertsecrets.lab.classifiers.audit import audit_shares, share_interval
 from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.crossval import LabelledMaps
-from bertsecrets.patterns.fitting import boost, regress
+from bertsecrets.patterns.classifier import SHIPPED, PatternClassifier
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, on_simplex, raw_shares, reader_shares, reader_spread
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
-
-
-def simulated(heads: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return each head's true class shares, and those predicted by a classifier with different errors on each head."""
-    true = rng.dirichlet([3, 1, 1, 0.3, 1], size=heads)
-    error = rng.normal([0.02, 0, 0, 0, -0.02], 0.08, size=(heads, 5))
-    error -= error.mean(1, keepdims=True)
-    return true, true - error
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    made = pattern_set(40)
-    data = LabelledMaps.of(made)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertsecrets.patterns.fitting.ROUNDS", 8)
-        return PatternClassifier(boost(data.table, data.labels, 0), regress(data.table, data.labels))
 
 
 def test_the_correction_adds_the_mean_error():
@@ -53,45 +33,12 @@ def test_the_nearest_point_of_the_simplex_by_hand():
     np.testing.assert_allclose(on_simplex(np.array([[0.2, 0.8], [2.0, 0.0]])), [[0.2, 0.8], [1, 0]])
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say():
-    """Coverage is about 95 % for simulated models of 24 heads, corrected with the errors of 200 other heads.
-
-    Each head has its own errors.
-    """
-    rng = np.random.default_rng(4)
-    held, narrow = [], []
-    for _ in range(150):
-        true, expected = simulated(224, rng)
-        errors = (true - expected)[24:]
-        examples = np.tile(expected[:24].mean(0), (50, 1))  # identical examples: only heads vary
-        for heads, into in ((24, held), (10_000, narrow)):
-            low, high = share_interval(examples, errors, heads=heads, rng=np.random.default_rng(0), resamples=300)
-            truth = true[:24].mean(0)
-            into.append((low <= truth) & (truth <= high))
-    assert 0.9 < np.mean(held) < 0.99
-    assert np.mean(narrow) < 0.65  # far too narrow for a model of few heads
-
-
 def test_the_correction_removes_errors_common_to_all_heads():
     rng = np.random.default_rng(5)
-    true, expected = simulated(2000, rng)
+    true, expected = simulated_shares(2000, rng)
     shares = corrected(expected[:1000].mean(0), (true - expected)[1000:].mean(0))
     truth = true[:1000].mean(0)
     assert np.abs(shares - truth).sum() < np.abs(expected[:1000].mean(0) - truth).sum() / 2
-
-
-def test_the_audit_detects_known_errors():
-    """Each head has one map of each of two classes. On half of the heads, the classifier gets one of them wrong."""
-    groups = np.repeat(np.arange(40), 2).astype(str)
-    labels = np.tile([0, 1], 40)
-    said = np.where(np.arange(80) // 2 % 2, labels, 0)  # every other head: all class 0
-    audit = audit_shares(labels, np.eye(5)[said], heads=groups, groups=groups, size=8, seed=0)
-    assert (audit["heads"], audit["covers"]["block"]) == (8, 1)
-    assert audit["raw_error"]["vertical"] == pytest.approx(25, abs=3)
-    assert audit["corrected_error"]["vertical"] == pytest.approx(100 * 0.25 / np.sqrt(8), rel=0.3)
-    assert audit["covers"]["vertical"] > 0.85
-    right = audit_shares(labels, np.eye(5)[labels], heads=groups, groups=groups, size=8, seed=0)
-    assert right["corrected_error"]["diagonal"] == 0
 
 
 def test_raw_shares_and_majorities_by_hand():
@@ -120,9 +67,9 @@ def test_the_second_text_begins_after_the_first_separators_of_a_single_row():
         assert second_text(torch.tensor([ids]), torch.tensor([len(ids)]), separator).tolist() == [expected]
 
 
-def test_a_pass_classifies_every_map_as_if_it_were_alone(classifier):
+def test_a_pass_classifies_every_map_as_if_it_were_alone():
     """Maps are streamed in padded batches, and must get the same class as when classified separately."""
-    model, encoded = family("bert"), some_inputs(9)
+    model, encoded, classifier = family("bert"), some_inputs(9), PatternClassifier.load(SHIPPED, "special")
     classifiers, errors = {"special": classifier}, {"special": np.zeros((1, 5))}
     observer = PatternObserver(9, LAYERS, HEADS, classifiers=classifiers, errors=errors, separator=3)
     Pass(opened(model)).feed(encoded, [observer])
@@ -185,16 +132,6 @@ def test_a_model_of_few_heads_leaves_more_doubt():
         low, high = estimate([share], load_settings().judge).interval(0.95)
         spread.append(high - low)
     assert spread[0] / spread[1] == pytest.approx(np.sqrt(55 / 4), rel=0.1)
-
-
-def test_the_audit_corrects_no_head_by_its_kin():
-    """Two groups of related heads have different errors, so a correction with the other group makes errors larger."""
-    heads = np.arange(8).astype(str)
-    kin = np.where(np.arange(8) < 4, "a", "b")
-    labels = np.zeros(8, dtype=int)
-    said = np.where(np.arange(8)[:, None] < 4, [1.0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0])
-    audit = audit_shares(labels, said, heads=heads, groups=kin, size=1, seed=0)
-    assert audit["corrected_error"]["diagonal"] > audit["raw_error"]["diagonal"]
 
 
 def test_the_band_does_not_widen_with_the_annotated_heads():

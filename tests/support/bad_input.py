@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertsecrets.cli.main import main
+from calls import PROGRAMS, command
 
 SHOWN_WHILE_WORKING = ("fine-tuning", "attention of", "disabling", "scoring", "waiting for")
 
@@ -50,8 +50,8 @@ class BadInput:
 
     Args:
         name: What is wrong. It is also the test id.
-        command: Words of the command. {room}, {model}, {glue} and {store} are placeholders for the room's paths.
-            COMMON contains the options that most commands share.
+        command: Words of the command, as for `calls.command`. {room}, {model}, {glue} and {store} are placeholders for
+            the room's paths. COMMON contains the options that most commands share.
         says: Expected part of the error, or several parts that it must all contain.
         make: Function that corrupts the room before the command runs.
         environment: Environment variables, with the same placeholders.
@@ -87,7 +87,7 @@ def told(bad: BadInput, room: Room, monkeypatch) -> str:
     assert "Traceback" not in errors, errors
     assert code == 2, (code, errors)
     assert len(lines) == 1, errors
-    assert lines[0].startswith("bertsecrets"), errors
+    assert lines[0].startswith(PROGRAMS), errors
     for part in (bad.says,) if isinstance(bad.says, str) else bad.says:
         assert _filled(part, places) in lines[0]
     assert written_files(room) == before
@@ -99,7 +99,7 @@ def outcome(words: Sequence[str]) -> tuple[int, str]:
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
         try:
-            code = main(list(words))
+            code = command(words)
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 1
     return code, errors.getvalue()

@@ -142,7 +142,7 @@ def _command(arguments: list[str], output: Path, cwd: Path, fault: Fault, enviro
     import torch
 
     torch.set_num_threads(1)
-    from bertsecrets.cli.main import main
+    from calls import command
 
     if fault.largest is not None or fault.cut is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN if fault.cut is None else signal.SIG_DFL)
@@ -158,7 +158,7 @@ def _command(arguments: list[str], output: Path, cwd: Path, fault: Fault, enviro
             del os.environ[name]
         imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the suite is already imported, not rewritten
         sys.exit(pytest.main([*arguments[1:], *imported]))
-    sys.exit(main(arguments))
+    sys.exit(command(arguments))
 
 
 def _count(trace: int, last: int | None) -> None:

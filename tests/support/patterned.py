@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.map_set import PLAIN_WORDS, PLAIN_WORDS_COLUMNS, MapSet, PatternMap
-from bertsecrets.patterns.readings import TEXTS
+from instruments.annotation.map_set import PLAIN_WORDS, PLAIN_WORDS_COLUMNS, TEXTS, MapSet, PatternMap
+from instruments.annotation.writing import save_set
 
 
 def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:
@@ -66,9 +65,17 @@ def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Reduce the numbers of trees, inner folds, penalties and resamples."""
-    training = "bertsecrets.lab.classifiers"
-    patch.setattr("bertsecrets.patterns.fitting.ROUNDS", 4)
-    patch.setattr("bertsecrets.patterns.fitting.INNER_FOLDS", 2)
+    training = "instruments.classifiers"
+    patch.setattr(f"{training}.fitting.ROUNDS", 4)
+    patch.setattr(f"{training}.fitting.INNER_FOLDS", 2)
     patch.setattr(f"{training}.baselines.PENALTIES", (0.1,))
     patch.setattr(f"{training}.audit.MODELS", 40)
     patch.setattr(f"{training}.audit.RESAMPLES", 50)
+
+
+def simulated_shares(heads: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return each head's true class shares, and those predicted by a classifier with different errors on each head."""
+    true = rng.dirichlet([3, 1, 1, 0.3, 1], size=heads)
+    error = rng.normal([0.02, 0, 0, 0, -0.02], 0.08, size=(heads, 5))
+    error -= error.mean(1, keepdims=True)
+    return true, true - error

@@ -10,13 +10,13 @@ from treebank_sample import write_treebank
 from wordpieces import tiny_tokenizer, words_of
 
 from bertsecrets.errors import UserError
-from bertsecrets.lab.train_parser import train_pipeline
-from bertsecrets.lab.treebank import read_treebank, spacing
 from bertsecrets.measures.base.needs import pipeline_facts
 from bertsecrets.measures.relations import relation_pairs
 from bertsecrets.models.alignment import encode_words
 from bertsecrets.store.files import signed
 from bertsecrets.texts.parsing import FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
+from instruments.train_parser import train_pipeline
+from instruments.treebank import read_treebank, spacing
 
 
 @pytest.fixture(scope="module")

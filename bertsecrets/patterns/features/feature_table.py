@@ -6,9 +6,7 @@ token. All other tokens are inside tokens.
 """
 
 import functools
-from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float
 
@@ -18,7 +16,7 @@ from bertsecrets.patterns.features.picture import picture_features
 from bertsecrets.patterns.features.reductions import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, entropy, mean, quarter_sizes
 from bertsecrets.patterns.features.two_texts import block_features, off_diagonal_features
-from bertsecrets.patterns.map_stack import MapStack, by_length
+from bertsecrets.patterns.map_stack import MapStack
 
 NEAR = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
 CELLS = 2**23  # maximum number of cells per batch, including padding
@@ -32,15 +30,6 @@ def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
         return features(ordered)[order.argsort()]
     parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.cut(CELLS)]
     return torch.cat(parts) if parts else torch.empty(0, len(feature_names()))
-
-
-def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:
-    """Return the features of maps, computed in batches of similar length."""
-    table = np.empty((len(maps), len(feature_names())), dtype=np.float32)
-    for places in by_length([len(values) for values in maps]):
-        part = MapStack.of([maps[i] for i in places], [boundary[i] for i in places])
-        table[places] = features(part).numpy()
-    return table
 
 
 def _all(stack: MapStack) -> dict[str, Column]:

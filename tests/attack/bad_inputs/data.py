@@ -13,10 +13,10 @@ from patterned import pattern_set
 from safetensors.numpy import load_file, save_file
 
 from bertsecrets.claims.schema import load_claims
-from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.classifier import REPORT, SHIPPED, weights_path
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import file_sha256
+from instruments.annotation.writing import save_set
 
 # ---------------------------------------------------------------------- settings
 
@@ -114,7 +114,7 @@ SETS_OF_HEADS = [
     for text, says in HEADS.items()
 ]
 
-# ---------------------------------------------------------------------- P20's maps (more: tests/lab/test_p20.py)
+# ---------------------------------------------------------------------- P20's maps
 
 
 SQUARE = np.full((3, 3), 1 / 3, dtype=np.float32)
@@ -125,7 +125,7 @@ def p20(labels, array, room):
     room.file("p20/raw/maps/0001.npy", array)
 
 
-IMPORT = ("lab", "import-patterns", "{room}/p20", "{room}/set")
+IMPORT = ("instruments", "import-patterns", "{room}/p20", "{room}/set")
 PICKLE = npy(np.array([[{}]], dtype=object), allow_pickle=True)
 MAPS = [
     BadInput("P20: a pickle", IMPORT, "line 1: 0001.npy", functools.partial(p20, "vertical = 1\n", PICKLE)),
@@ -172,7 +172,7 @@ def bomb(room):
                 member.write(bytes(2**20))
 
 
-SHEETS = ("lab", "sheets", "{room}/set", "{room}/out")
+SHEETS = ("instruments", "sheets", "{room}/set", "{room}/out")
 SETS = [
     BadInput(
         f"maps: {name}",
@@ -188,8 +188,7 @@ SETS.append(BadInput("maps: a bomb", SHEETS, "values.npy unpacks to more than 51
 
 
 def corrupted(change, room):
-    """Write maps to classify and a classifier with changed tensors or facts, and update the digest in its report."""
-    room.file("maps.npz", npz({"maps": SQUARE[None], "lengths": np.array([3]), "boundary": np.array([2])}))
+    """Write a classifier with changed tensors or facts, and update the digest in its report."""
     folder = room.folder / "classifier"
     shutil.copytree(SHIPPED, folder)
     weights = weights_path(folder, "stripes")
@@ -231,7 +230,7 @@ WEIGHT_CHANGES = {
 CLASSIFIER = [
     BadInput(
         f"classifier: {name}",
-        ("lab", "classify", "{room}/maps.npz"),
+        ("measure", "pattern-quality", "--store", "{store}", "--offline"),
         ("{room}/classifier/stripes.safetensors", says),
         functools.partial(corrupted, change),
         (("BERTSECRETS_PATTERNS", "{room}/classifier"),),

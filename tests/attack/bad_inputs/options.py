@@ -51,7 +51,7 @@ RUNS = [
              (("BERTSECRETS_PARAMS", "{room}/params.yaml"),)),
 ]  # fmt: skip
 
-SPECIFICATIONS = ("lab", "specifications", "--task", "rte", "--claim", "E1", *COMMON)
+SPECIFICATIONS = ("instruments", "specifications", "--task", "rte", "--claim", "E1", *COMMON)
 OUTPUTS = [
     BadInput("one file for two outputs", (*CLAIM, "--html", "{room}/x", "--json", "{room}/./x"), "two outputs to"),
     BadInput("a folder for the page", (*CLAIM, "--html", "{room}"), "it is a folder, not a file"),

@@ -95,7 +95,7 @@ def treebank(files, room):
             room.file(f"bank/{name}", content)
 
 
-TRAIN_PARSER = ("lab", "train-parser", "{room}/bank", "{room}/out")
+TRAIN_PARSER = ("instruments", "train-parser", "{room}/bank", "{room}/out")
 PARSER = [
     BadInput(f"treebank: {name}", TRAIN_PARSER, ("{room}/bank", says), functools.partial(treebank, files))
     for name, (files, says) in TREEBANK.items()

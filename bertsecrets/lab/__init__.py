@@ -1,1 +1,0 @@
-"""Tools to make and validate the suite's instruments. The core never imports this package."""

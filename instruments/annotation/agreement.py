@@ -1,0 +1,82 @@
+"""Inter-annotator agreement: Cohen's kappa with a bootstrap interval."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.claims.bootstrap import central_interval, resample_counts
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.classes import CLASSES, check_class
+from instruments.annotation.map_set import MapSet
+
+CONFIDENCE = 0.95  # of the interval
+SEED = 2019
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement of two annotators on the same maps.
+
+    `share` is the proportion of maps with equal labels. `kappa`, with confidence interval `low` to `high`, is NaN if
+    both annotators assign the same class to all maps.
+    """
+
+    maps: int
+    share: float
+    kappa: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return (
+            f"Cohen's kappa {self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}], "
+            f"same label on {self.share:.0%} of {self.maps} maps"
+        )
+
+
+def label_agreement(
+    first: Sequence[str],
+    second: Sequence[str],
+    *,
+    resamples: int = 2000,
+) -> Agreement:
+    """Return the agreement of two annotators on the same maps, with a bootstrap interval over maps.
+
+    Raises:
+        UserError: If labels are missing, their numbers differ, or a class is unknown.
+    """
+    if len(first) != len(second) or not first:
+        raise UserError(
+            f"{len(first)} labels and {len(second)} labels: agreement needs labels of both annotators on the same maps"
+        )
+    table = np.zeros((len(CLASSES), len(CLASSES)), dtype=np.int64)
+    for labels in zip(first, second, strict=True):
+        table[tuple(CLASSES.index(check_class(label)) for label in labels)] += 1
+    rng, shares = np.random.default_rng(SEED), table.ravel() / len(first)
+    drawn = np.concatenate(list(resample_counts(rng, table.size, resamples, drawn=len(first), shares=shares)))
+    kappas = kappa(drawn.reshape(resamples, *table.shape))
+    kappas = kappas[np.isfinite(kappas)]
+    low, high = central_interval(kappas, CONFIDENCE) if len(kappas) else (np.nan, np.nan)
+    share = float(np.trace(table)) / len(first)
+    return Agreement(len(first), share, float(kappa(table[None].astype(float))[0]), float(low), float(high))
+
+
+def set_agreement(maps: MapSet) -> Agreement | None:
+    """Return the agreement of first and second labels on maps that have both, or None if there are no such maps."""
+    pairs = [(first, second) for first, second in zip(maps.labels, maps.second_labels, strict=True) if first and second]
+    return label_agreement(*zip(*pairs, strict=True)) if pairs else None
+
+
+def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:
+    """Return Cohen's kappa of each table: agreement above chance, relative to the maximum possible.
+
+    >>> kappa(np.array([[[2.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])).tolist()
+    [1.0, 0.0]
+    """
+    shares = tables / tables.sum(axis=(1, 2), keepdims=True)
+    seen = np.trace(shares, axis1=1, axis2=2)
+    chance = (shares.sum(axis=2) * shares.sum(axis=1)).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.where(chance < 1, (seen - chance) / np.where(chance < 1, 1 - chance, 1), np.nan)

@@ -1,0 +1,133 @@
+"""The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` in its repository.
+
+The format is that of their loader (`src/classify_attention_patterns.py`): `raw/labels.txt` contains lines of the form
+`label = name, name`, and the folder next to it contains one `.npy` file of raw attention per map, of any size. Names
+without an underscore are zero-padded to 4 characters. Single, double and multiple vertical are merged into one class,
+as in K19 (Kovaleva et al. 2019). `mix` means vertical and diagonal, `other` means everything else.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.reading import decoded, lines_of, read_bytes, read_npy
+from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
+from instruments.annotation.map_set import LARGEST, MapSet, PatternMap
+
+LABELS = "labels.txt"
+THEIRS = {
+    "single-vertical": "vertical",
+    "double-vertical": "vertical",
+    "multiple-vertical": "vertical",
+    "mix": "vertical-diagonal",
+    "other": "heterogeneous",
+}
+UNKNOWN = "unknown"
+NAME_LIMIT = 200  # characters of a map's name
+ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or the folder in it"
+
+
+def read_p20(source: Path) -> MapSet:
+    """Read annotated maps in P20's format.
+
+    P20 does not record where second texts begin, or which head a map belongs to, so each map is a separate group.
+
+    Raises:
+        UserError: If labels.txt is missing, a label is unknown, or a map is missing, duplicated, not square or not a
+            matrix of weights. The message contains the file and line.
+    """
+    with unpacking(source, ADVICE):
+        if not source.exists():
+            raise UserError(f"{source} does not exist: {ADVICE}")
+        files = _in_folder if source.is_dir() else read_members
+        texts = list(files(source, lambda name: PurePosixPath(name).name == LABELS))
+        if not texts:
+            raise UserError(f"no {LABELS} in {source}: {ADVICE}")
+        name, text = texts[0]
+        file, parent = excerpt(source / name), PurePosixPath(name).parent
+        lines: dict[str, tuple[str, str]] = {}  # by map name: file and line, class
+        for line, label, names in _lines(file, text):
+            for stem in names:
+                if stem in lines:
+                    raise UserError(f"{file}, line {line}: {stem!r} is named twice: each map has one label")
+                lines[stem] = (f"{file}, line {line}", label)
+        if not lines:
+            raise UserError(f"{file} names no maps: expected lines such as 'vertical = name, name'")
+
+        def wanted(name: str) -> bool:  # another folder contains normalised maps with the same names
+            path = PurePosixPath(name)
+            return path.suffix == ".npy" and path.stem in lines and path.is_relative_to(parent)
+
+        maps: dict[str, PatternMap] = {}
+        for name, content in files(source, wanted):
+            stem = PurePosixPath(name).stem
+            if stem in maps:
+                raise UserError(f"{lines[stem][0]}: there are two files {stem}.npy: remove one of them")
+            maps[stem] = _map(stem, content, lines[stem][0])
+    for stem, (where, _) in lines.items():
+        if stem not in maps:
+            raise UserError(f"{where}: {stem}.npy is missing: download the archive again, or remove the name")
+    return MapSet(tuple(maps[stem] for stem in lines), tuple(label for _, label in lines.values()))
+
+
+def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of a folder's files that are wanted."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if wanted(name) and path.is_file():
+            yield name, read_bytes(path, MEMBER_LIMIT)
+
+
+def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
+    """Return the line number, class and map names of each line."""
+    parsed = []
+    for number, line in enumerate(lines_of(decoded(text, file)), start=1):
+        if not line.strip():
+            continue
+        label, equals, names = line.partition("=")
+        if not equals:
+            raise UserError(f"{file}, line {number}: no '=' in {line[:40]!r}: expected 'label = name, name'")
+        stems = [_stem(name.strip()) for name in names.split(",") if name.strip()]
+        for stem in stems:
+            if len(stem) > NAME_LIMIT or not stem.isprintable():
+                raise UserError(f"{file}, line {number}: {stem[:40]!r} is not a valid map name: rename it")
+        parsed.append((number, _class(label.strip(), f"{file}, line {number}"), stems))
+    return parsed
+
+
+def _stem(name: str) -> str:
+    """Return a map's file name without suffix. Names without an underscore are zero-padded to four characters.
+
+    >>> _stem("12")
+    '0012'
+    """
+    return name if "_" in name else name.rjust(4, "0")
+
+
+def _class(label: str, where: str) -> str:
+    """Return the class of one of P20's labels."""
+    plain = re.sub("[^a-z]+", "-", label.lower()).strip("-")
+    name = THEIRS.get(plain, plain)
+    if name not in CLASSES:
+        raise UserError(f"{where}: unknown label {label[:60]!r}; expected one of {', '.join((*CLASSES, *THEIRS))}")
+    return name
+
+
+def _map(name: str, data: bytes, where: str) -> PatternMap:
+    try:
+        values = read_npy(data)
+    except ValueError as error:
+        raise UserError(f"{where}: {name}.npy is not an array ({error}): restore it") from error
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
+        raise UserError(f"{where}: {name}.npy has the shape {values.shape}, instead of tokens x tokens")
+    if values.dtype.kind not in "fiu" or not (values.min() >= 0 and values.max() <= LARGEST):
+        raise UserError(
+            f"{where}: {name}.npy does not contain attention weights (finite, not negative, at most {LARGEST:.0f}): "
+            "restore it"
+        )
+    tokens = len(values)
+    return PatternMap(name, "p20", UNKNOWN, "fine-tuned", 0, 0, 0, tokens, values.astype(np.float16))

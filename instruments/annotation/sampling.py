@@ -1,0 +1,186 @@
+"""Sampling of maps for annotation, balanced over checkpoints, heads and inputs.
+
+Maps are drawn before any model runs: heads in shuffled rounds that continue across checkpoints, inputs in shuffled
+order. Each checkpoint then processes the drawn inputs once, and only the drawn maps are kept.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+import torch
+
+from bertsecrets.ablation.head_sets import check_sets
+from bertsecrets.errors import UserError
+from bertsecrets.models import opening
+from bertsecrets.models.attention import Maps, Pass
+from bertsecrets.models.encoding import Batch, Encoded, encode, special_ids
+from bertsecrets.patterns.map_stack import second_text
+from bertsecrets.session import Session
+from bertsecrets.texts.glue import Split
+from bertsecrets.texts.tasks import task
+from bertsecrets.types import Subject, slug
+from instruments.annotation.map_set import MapSet, PatternMap
+
+MAX_TOKENS = 100  # per input; longer inputs add no information and enlarge the set
+
+
+@dataclass
+class Keep:
+    """An observer that keeps the maps of selected heads, given as (layer, head) from 0 for each example."""
+
+    wanted: Mapping[int, Sequence[tuple[int, int]]]
+    kept: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
+    pairs: bool = False
+
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """Keep the selected maps of a layer and batch as float16, cropped to the real tokens."""
+        for row, example in enumerate(batch.indices.tolist()):
+            tokens = int(batch.lengths[row])
+            for at, head in self.wanted.get(example, ()):
+                if at == layer:
+                    cropped = maps[row, head, :tokens, :tokens]
+                    self.kept[example, layer, head] = cropped.half().cpu().numpy().copy()
+
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return no measurements."""
+        return {}, {}
+
+
+def in_turns(items: Sequence, rng: np.random.Generator) -> Iterator:
+    """Yield all items in endless shuffled rounds, so that their counts never differ by more than one."""
+    while True:
+        yield from (items[i] for i in rng.permutation(len(items)))
+
+
+def draw(
+    session: Session,
+    plan: Mapping[Subject, int],
+    *,
+    seed: int = 1,
+    max_tokens: int = MAX_TOKENS,
+    only: Sequence[tuple[int, int]] | None = None,
+) -> MapSet:
+    """Return maps of each subject's checkpoint, drawn from its task's validation set (K19 section 4.1).
+
+    An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
+
+    Args:
+        session: Session that provides checkpoints and rows.
+        plan: Number of maps per subject. Subjects of the same model share the rounds of heads.
+        max_tokens: Maximum length of inputs. Longer inputs are skipped.
+        only: Heads to draw from, as (layer, head) from 1, to get more maps of a rare class. A head that is listed
+            twice is drawn twice as often. None for all heads.
+
+    Raises:
+        UserError: If a count is below 1, the model has no such head, all inputs are too long, or a checkpoint
+            is missing.
+    """
+    rng = np.random.default_rng(seed)
+    turns: dict[tuple[str, int, int], Iterator] = {}
+    maps: list[PatternMap] = []
+    for subject, count in plan.items():
+        if count < 1:
+            raise UserError(f"cannot draw {count} maps of {subject}: draw 1 or more")
+        classifier = opening.open_checkpoint(
+            session.checkpoint(subject), task(subject.task), session.ref(subject.model)
+        )
+        classifier.model.to(session.resources.device)
+        key = (subject.model, classifier.layers, classifier.heads)
+        if key not in turns:
+            all_heads = [(layer, head) for layer in range(classifier.layers) for head in range(classifier.heads)]
+            chosen = all_heads if only is None else [(layer - 1, head - 1) for layer, head in only]
+            check_sets([frozenset(chosen)], classifier.layers, classifier.heads)
+            turns[key] = in_turns(chosen, rng)
+        split = session.resources.rows.split(subject.task, "dev")
+        limit = classifier.fit(session.settings.attention.max_length)
+        examples = draw_inputs(split, classifier, count=count, rng=rng, limit=limit, max_tokens=max_tokens)
+        encoded = encode(_rows(split, examples), classifier.tokenizer, limit)
+        places = _pair(len(examples), turns[key], rng, count=count, origin=split.origin)
+        maps += _kept_maps(subject, classifier, encoded, examples=examples, places=places)
+    return MapSet(tuple(maps))
+
+
+def _pair(
+    inputs: int, heads: Iterator, rng: np.random.Generator, *, count: int, origin: str
+) -> list[tuple[int, int, int]]:
+    """Return `count` distinct (input, layer, head) triples; inputs, like heads, are drawn in shuffled rounds."""
+    pairs: dict[tuple[int, int, int], None] = {}
+    for place, (layer, head) in zip(islice(in_turns(range(inputs), rng), 100 * count), heads, strict=False):
+        pairs[place, layer, head] = None
+        if len(pairs) == count:
+            return list(pairs)
+    raise UserError(f"{origin} has inputs for only {len(pairs)} of {count} maps: draw fewer")
+
+
+def _kept_maps(
+    subject: Subject,
+    classifier: opening.OpenModel,
+    encoded: Encoded,
+    *,
+    examples: Sequence[int],
+    places: Sequence[tuple[int, int, int]],
+) -> list[PatternMap]:
+    """Return the maps at the given (input, layer, head) triples from a single pass over the inputs."""
+    wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for place, layer, head in places:
+        wanted[place].append((layer, head))
+    keep = Keep(wanted)
+    Pass(classifier).feed(encoded, [keep])
+    separator = special_ids(classifier.tokenizer)["sep"]
+
+    def boundary(place: int) -> int:
+        ids = torch.tensor([list(encoded.input_ids[place])])
+        return int(second_text(ids, torch.tensor([ids.shape[1]]), separator))
+
+    return [
+        PatternMap(
+            name=f"{subject}_l{layer + 1}_h{head + 1}_x{examples[place]}",
+            model=slug(subject.model),
+            task=subject.task,
+            state="pretrained" if subject.initialisation == "untrained" else "fine-tuned",
+            layer=layer + 1,
+            head=head + 1,
+            example=examples[place],
+            boundary=boundary(place),
+            values=keep.kept[place, layer, head],
+        )
+        for place, layer, head in places
+    ]
+
+
+def draw_inputs(
+    split: Split, classifier: opening.OpenModel, *, count: int, rng: np.random.Generator, limit: int, max_tokens: int
+) -> list[int]:
+    """Return the indices of up to `count` random rows with at most `max_tokens` tokens.
+
+    Rows are only encoded until enough are found.
+
+    Raises:
+        UserError: If every row is longer.
+    """
+    order = rng.permutation(len(split)).tolist()
+    examples: list[int] = []
+    for start in range(0, len(order), count):
+        candidates = order[start : start + count]
+        ids = encode(_rows(split, candidates), classifier.tokenizer, limit).input_ids
+        examples += [example for example, own in zip(candidates, ids, strict=True) if len(own) <= max_tokens]
+        if len(examples) >= count:
+            break
+    if not examples:
+        raise UserError(
+            f"{split.origin} has no row of at most {max_tokens} tokens: allow longer ones with --max-tokens"
+        )
+    return examples[:count]
+
+
+def _rows(split: Split, places: list[int]) -> Split:
+    second = split.sentence2
+    return replace(
+        split,
+        sentence1=[split.sentence1[i] for i in places],
+        sentence2=None if second is None else [second[i] for i in places],
+        labels=[str(split.labels[i]) for i in places],  # not used
+    )

@@ -1,0 +1,157 @@
+"""Labelled maps, and cross-validation of pattern classifiers on unseen heads (K19 section 4.1; claim A1).
+
+Folds are grouped by head: all maps of a (model, layer, head) are held out together. All classifiers use the same folds.
+Hyperparameters (penalty, epoch, temperature) are selected by nested cross-validation within the training folds.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from bertsecrets.errors import UserError, from_extra
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.recorded_quality import confusions_by_head
+from instruments.annotation.map_set import MapSet
+from instruments.classifiers.map_features import feature_table
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class LabelledMaps:
+    """Maps with their classes (indices into `CLASSES`) and groups (model, layer, head).
+
+    `table` contains the features of the maps, and `votes` the number of annotators who chose each class. Classifiers
+    are trained on all votes. `agreed` marks maps on which at least 80 % of the annotators agree.
+    """
+
+    maps: tuple[np.ndarray, ...]
+    labels: Int[np.ndarray, " maps"]
+    groups: np.ndarray
+    table: Float[np.ndarray, "maps features"]
+    agreed: Bool[np.ndarray, " maps"]
+    votes: Int[np.ndarray, "maps classes"]
+
+    @classmethod
+    def of(cls, maps: MapSet) -> "LabelledMaps":
+        """Return the maps of a set with their majority labels and features.
+
+        Raises:
+            UserError: the set is empty.
+        """
+        if not len(maps):
+            raise UserError("no map is labelled: label some with python -m instruments annotate first")
+        return cls(
+            tuple(pattern_map.values.astype(np.float32) for pattern_map in maps),
+            _places(maps),
+            np.array(["/".join(map(str, group)) for group in maps.groups]),
+            feature_table([each.values for each in maps], [each.boundary for each in maps]),
+            np.array(maps.agreed, dtype=bool),
+            np.array([[given.count(name) for name in CLASSES] for given in maps.votes]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, places: Int[np.ndarray, " some"]) -> "LabelledMaps":
+        """Return the maps at these indices."""
+        maps = tuple(self.maps[i] for i in places)
+        parts = (self.labels, self.groups, self.table, self.agreed, self.votes)
+        return LabelledMaps(maps, *(part[places] for part in parts))
+
+    def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
+        """Return the maps at these indices (default: all), repeated for each annotator with that annotator's class."""
+        chosen = np.arange(len(self)) if places is None else places
+        rows, labels = np.nonzero(self.votes[chosen])
+        times = self.votes[chosen][rows, labels]
+        return replace(self.take(chosen[rows.repeat(times)]), labels=labels.repeat(times))
+
+    def folds(self, count: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield (training, held-out) indices for stratified folds that do not split groups.
+
+        Raises:
+            UserError: there are fewer groups than folds, or fewer than two classes have enough maps for all folds.
+            MissingError: scikit-learn is not installed.
+        """
+        groups = len(set(self.groups.tolist()))
+        if groups < count:
+            raise UserError(f"{count} folds need at least {count} heads, not {groups}: annotate maps of more heads")
+        if (np.bincount(self.labels) >= count).sum() < 2:
+            raise UserError(f"{count} folds need at least {count} maps in each of two classes: annotate more maps")
+        with from_extra("scikit-learn"):
+            from sklearn.model_selection import StratifiedGroupKFold
+        splitter = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
+        yield from splitter.split(self.labels, self.labels, self.groups)
+
+
+def _places(maps: MapSet) -> Int[np.ndarray, " maps"]:
+    return np.array([CLASSES.index(label or "") for label in maps.settled().labels])
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """A trained classifier."""
+
+    def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
+        """Return the class probabilities of maps."""
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A method for training a classifier."""
+
+    @property
+    def name(self) -> str:
+        """The name of the method in reports."""
+
+    def fit(self, train: LabelledMaps, seed: int) -> Trained:
+        """Return a classifier trained only on these maps. Training is deterministic for a given seed."""
+
+
+@dataclass(frozen=True)
+class OnFeatures:
+    """A trained classifier that uses only map features."""
+
+    of_features: Callable[[torch.Tensor], torch.Tensor]
+
+    def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
+        """Return the class probabilities of maps."""
+        return self.of_features(torch.from_numpy(data.table)).numpy()
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions for each map from a classifier trained only on other heads."""
+
+    labels: Int[np.ndarray, " maps"]
+    groups: np.ndarray
+    agreed: Bool[np.ndarray, " maps"]
+    probabilities: Float[np.ndarray, "maps classes"]
+
+    @property
+    def predicted(self) -> Int[np.ndarray, " maps"]:
+        """The most likely class of each map."""
+        return self.probabilities.argmax(1)
+
+    def confusions(self, agreed: bool = False) -> Float[np.ndarray, "heads classes classes"]:
+        """Return each head's confusion matrix [true, predicted], over all maps or those with agreement."""
+        return confusions_by_head(self.groups, self.labels, self.predicted, self.agreed if agreed else None)
+
+
+def held_out(
+    method: Method,
+    data: LabelledMaps,
+    seed: int,
+    progress: Callable[[str], Any] | None = None,
+) -> HeldOut:
+    """Return cross-validated predictions for all maps."""
+    probabilities = np.zeros((len(data), len(CLASSES)))
+    for number, (learn, held) in enumerate(data.folds(FOLDS, seed), start=1):
+        probabilities[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
+        if progress:
+            progress(f"{method.name}: fold {number} of {FOLDS}")
+    return HeldOut(data.labels, data.groups, data.agreed, probabilities)

@@ -1,0 +1,90 @@
+"""Maps that readers classified, and evaluation on heads, readers and encoders not used for training."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import PatternClassifier
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.recorded_quality import confusion
+from bertsecrets.store.files import digest
+from bertsecrets.texts.metrics import macro_f1
+from instruments.annotation.map_set import Labels, MapSet, fingerprint, own_maps, read_plain_words, under
+from instruments.classifiers.crossval import HeldOut, LabelledMaps, OnFeatures
+
+SEED = 2019
+
+
+@dataclass(frozen=True)
+class ReadMaps:
+    """The maps of a set that were labelled under one reading.
+
+    Args:
+        maps: The maps in training format.
+        pictures: The maps as a set, with the labels used for training.
+        by_reader: Labels of all readers, including held-out readers, by map.
+    """
+
+    maps: LabelledMaps
+    pictures: MapSet
+    by_reader: Mapping[str, Labels]
+
+
+def open_read(folder: Path) -> dict[str, ReadMaps]:
+    """Return the maps in a folder that readers classified from the text of the paper or the blog, by reading.
+
+    Raises:
+        UserError: the folder contains no set, a reading has no labelled maps, or a file is damaged.
+    """
+    maps, labels = MapSet.load(folder), read_plain_words(folder)
+    known = {pattern_map.name for pattern_map in maps}
+    for name in labels:
+        if name not in known:
+            raise UserError(f"{folder}: {name[:99]!r} has labels but no map: remove its rows or restore the map")
+    read: dict[str, ReadMaps] = {}
+    for reading in READINGS:
+        pictures = under(maps, labels, reading)
+        by_reader = {name: of_map.get(reading, {}) for name, of_map in labels.items()}
+        read[reading] = ReadMaps(LabelledMaps.of(pictures), pictures, by_reader)
+    return read
+
+
+def unseen_predictions(classifier: PatternClassifier, read: ReadMaps) -> HeldOut:
+    """Return a classifier's predictions on maps of an encoder that was not used to train or select it."""
+    maps = read.maps
+    probabilities = OnFeatures(classifier.of_features).probabilities(maps)
+    return HeldOut(maps.labels, maps.groups, maps.agreed, probabilities)
+
+
+def annotations_fingerprint(folder: Path | None = None) -> str:
+    """Return a digest of the maps, groups and labels in a folder. Defaults to the suite's own maps.
+
+    Raises:
+        MissingError: the suite's own maps are missing.
+    """
+    chosen = folder or own_maps()
+    maps, labels = MapSet.load(chosen), read_plain_words(chosen)
+    return digest([labels, *(fingerprint(under(maps, labels, reading)) for reading in READINGS)])
+
+
+def readers_quality(read: ReadMaps, judged: HeldOut) -> dict[str, float]:
+    """Compare two readers of the same maps with each other, and the classifier with each reader.
+
+    Returns:
+        `readers_macro_f1`, the score of the second labels as predictions of the first; and `single_macro_f1`, the mean
+        score of the classifier against the first and the second labels. The two are comparable, because both score
+        against a single reader. Empty if maps have only one label.
+    """
+    pairs = [read.pictures.labels, read.pictures.second_labels]
+    if any(label is None for labels in pairs for label in labels):
+        return {}
+    first, second = (np.array([CLASSES.index(label or "") for label in labels]) for labels in pairs)
+    single = [macro_f1(confusion(labels, judged.predicted)) for labels in (first, second)]
+    return {
+        "readers_macro_f1": float(macro_f1(confusion(first, second))),
+        "single_macro_f1": float(np.mean(single)),
+    }

@@ -1,0 +1,29 @@
+"""Features of sets of maps, for training and evaluation."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.patterns.features.feature_table import feature_names, features
+from bertsecrets.patterns.map_stack import MapStack
+
+
+def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:
+    """Return the features of maps, computed in batches of similar length."""
+    table = np.empty((len(maps), len(feature_names())), dtype=np.float32)
+    for places in by_length([len(values) for values in maps]):
+        part = MapStack.of([maps[i] for i in places], [boundary[i] for i in places])
+        table[places] = features(part).numpy()
+    return table
+
+
+def by_length(lengths: Sequence[int], step: int = 64) -> Iterator[np.ndarray]:
+    """Yield batches of `step` map indices, sorted by length to minimise padding.
+
+    >>> [places.tolist() for places in by_length([5, 2, 9, 3], step=2)]
+    [[1, 3], [0, 2]]
+    """
+    order = np.argsort(np.asarray(lengths), kind="stable")
+    for start in range(0, len(order), step):
+        yield order[start : start + step]

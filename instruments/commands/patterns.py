@@ -1,0 +1,266 @@
+"""The commands about attention patterns: `classify`, `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from bertsecrets.errors import UserError
+from bertsecrets.options import RunOptions, add_run_options, path
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.texts.tasks import task
+from bertsecrets.types import Subject
+from instruments.commands import add_instrument
+
+
+def add_parsers(commands) -> None:
+    """Add the commands and their options to the command line."""
+    classifying = add_instrument(
+        commands,
+        "classify",
+        "classify your own attention maps under each reading",
+        "classify maps.npz --json classes.json",
+        classify,
+    )
+    classifying.add_argument(
+        "maps",
+        type=path,
+        metavar="FILE",
+        help=".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]",
+    )
+    classifying.add_argument("--json", type=path, metavar="FILE", help="write each map's class and probabilities")
+
+    annotating = add_instrument(
+        commands,
+        "annotate",
+        "draw a set of attention maps, or write an HTML page to label a set",
+        "annotate ./maps --model minilm --task rte --html label.html",
+        annotate,
+    )
+    annotating.add_argument("folder", type=path, metavar="DIR", help="a set of maps; with --task, a new set")
+    annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
+    annotating.add_argument(
+        "--per-task", type=int, default=128, metavar="N", help="maps per fine-tuned checkpoint (default: 128)"
+    )
+    annotating.add_argument(
+        "--pretrained-per-task",
+        type=int,
+        default=32,
+        metavar="N",
+        help="maps of the pretrained model per task (default: 32)",
+    )
+    annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="skip longer inputs")
+    annotating.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the draw")
+    page = annotating.add_argument_group("page")
+    page.add_argument("--html", type=path, metavar="FILE", help="write a page for labelling the maps")
+    page.add_argument("--annotator", default="", metavar="NAME", help="name of the annotator")
+    page.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
+    page.add_argument("--restart", action="store_true", help="start without this annotator's earlier labels")
+    add_run_options(annotating)
+
+    importer = add_instrument(
+        commands,
+        "import-patterns",
+        "import annotated maps in the format of P20 (Prasanna et al. 2020)",
+        "import-patterns head_classification_data.tar.gz ./p20",
+        import_patterns,
+    )
+    importer.add_argument(
+        "source", type=path, metavar="SOURCE", help="folder or .tar.gz with labels.txt and one .npy file per map"
+    )
+    importer.add_argument("folder", type=path, metavar="DIR", help="new folder for the set")
+
+    training = add_instrument(
+        commands,
+        "train-patterns",
+        "cross-validate and train the pattern classifiers, one per reading",
+        "train-patterns --outside p20=./p20 --output ./classifiers",
+        train,
+    )
+    training.add_argument(
+        "--data", type=path, metavar="DIR", help="set of maps with readers' labels (default: the suite's own)"
+    )
+    training.add_argument(
+        "--outside",
+        type=outside_reading,
+        metavar="NAME=DIR",
+        action="append",
+        default=[],
+        help="also train a classifier on third-party class labels, those of the maps in DIR",
+    )
+    training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
+    training.add_argument(
+        "--cnn-epochs", type=int, metavar="N", help="epochs for the paper's own classifier (a CNN); 0 leaves it out"
+    )
+
+    drawing = add_instrument(
+        commands,
+        "sheets",
+        "draw contact sheets of a set of maps, as PNG",
+        "sheets data/patterns ./sheets --count 48",
+        sheets,
+    )
+    drawing.add_argument("folder", type=path, metavar="DIR", help="a set of maps")
+    drawing.add_argument("output", type=path, metavar="NEW", help="new folder for the pictures")
+    drawing.add_argument("--count", type=int, metavar="N", help="draw only N random maps")
+    drawing.add_argument("--seed", type=int, default=1, metavar="N", help="seed of order and choice")
+
+
+def classify(options: argparse.Namespace) -> None:
+    """Print the number of maps in each class under each reading, and write each map's class if requested.
+
+    Raises:
+        UserError: If the file does not contain attention maps, or the output cannot be written.
+    """
+    from bertsecrets.store.entries import write_json
+    from instruments.classify import GivenMaps
+    from instruments.classify import classify as classes_of
+
+    given = GivenMaps.read(options.maps)
+    classes = classes_of(given)
+    if options.json:
+        write_json(options.json, classes)
+    print(f"{options.maps}: {len(given)} maps")
+    for reading in classes[0]:
+        print(f"{reading}: {class_counts(str(each[reading]['class']) for each in classes)}")
+    if given.causal:
+        print(f"{given.causal} of the maps are causal; the classifiers were never tested on such maps", file=sys.stderr)
+
+
+def annotate(options: argparse.Namespace) -> None:
+    """Draw a set of maps if --task is given, print labelling progress, and write the annotation page.
+
+    Raises:
+        UserError: If the folder has no set, or a new set should be drawn but the folder already has one.
+    """
+    from instruments.annotation.agreement import set_agreement
+    from instruments.annotation.map_set import ANNOTATIONS, MapSet
+
+    if options.html and os.path.realpath(options.html) == os.path.realpath(options.folder / ANNOTATIONS):
+        raise UserError(f"{options.html} has the set's labels: choose another file with --html")
+    if options.task:
+        _check_new(options.folder, "leave out --task to continue with it, or ")
+        _draw(options)
+    elif not options.folder.is_dir():
+        raise UserError(f"no set of maps in {options.folder}: give --task (and --model) to draw one")
+    maps = MapSet.load(options.folder)
+    if options.html:
+        from instruments.annotation.page import write_page
+
+        write_page(maps, options.html, annotator=options.annotator, second=options.second, restart=options.restart)
+    elif options.second is not None or options.restart or options.annotator:
+        raise UserError("--annotator, --second and --restart are for the page: name its file with --html FILE")
+    print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
+    if agreed := set_agreement(maps):
+        print(agreed)
+    if options.html:
+        print(
+            f"{options.html}: open it in a browser, label the maps, download the labels, and replace "
+            f"{options.folder}/annotations.tsv with the downloaded file"
+        )
+
+
+def _draw(options: argparse.Namespace) -> None:
+    from bertsecrets.session import Session
+    from instruments.annotation.sampling import draw
+    from instruments.annotation.writing import save_set
+
+    if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
+        raise UserError("--per-task and --pretrained-per-task must be 0 or more, and not both 0")
+    session = Session(RunOptions.of(options))
+    tasks = [task(name).name for name in dict.fromkeys(options.task)]
+    session.check_model()
+    plan = {Subject(session.model, name): options.per_task for name in tasks}
+    plan |= {Subject(session.model, name, "untrained"): options.pretrained_per_task for name in tasks}
+    wanted = {subject: count for subject, count in plan.items() if count}
+    save_set(draw(session, wanted, seed=options.seed, max_tokens=options.max_tokens), options.folder)
+
+
+def _check_new(folder: Path, instead: str = "") -> None:
+    """Raise a UserError if a folder is not empty. A set is never replaced, because it may contain labels."""
+    from bertsecrets.store.files import check_free
+    from instruments.annotation.map_set import shards
+
+    if shards(folder):
+        raise UserError(f"{folder} already contains a set: {instead}choose a new folder")
+    check_free(folder, ())
+
+
+def import_patterns(options: argparse.Namespace) -> None:
+    """Import annotated maps in P20's format, and print the agreement of the suite's classifiers with their labels."""
+    from instruments.annotation.agreement import label_agreement
+    from instruments.annotation.p20 import read_p20
+    from instruments.annotation.writing import save_set
+    from instruments.classify import predicted_classes
+
+    _check_new(options.folder)
+    maps = read_p20(options.source)
+    save_set(maps, options.folder)
+    print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
+    labels = [label or "" for label in maps.labels]
+    for reading, classes in predicted_classes(maps).items():
+        print(f"agreement with the predicted classes, reading {reading}: {label_agreement(labels, classes)}")
+    print(f"to train a classifier on these labels: python -m instruments train-patterns --outside p20={options.folder}")
+
+
+def sheets(options: argparse.Namespace) -> None:
+    """Write contact sheets.
+
+    Raises:
+        UserError: If the output folder is not empty, or the number of maps is out of range.
+    """
+    from bertsecrets.store.files import check_free, copy_whole
+    from instruments.annotation.map_set import MapSet
+    from instruments.annotation.pictures import write_sheets
+
+    check_free(options.output, ())
+    maps = MapSet.load(options.folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        written = write_sheets(maps, Path(temporary), options.seed, options.count)
+        copy_whole(Path(temporary), options.output, ())
+    print(f"{options.output}: {len(written)} pictures")
+
+
+def train(options: argparse.Namespace) -> None:
+    """Evaluate pattern classifiers on held-out heads, and train the suite's classifier for each reading on all maps."""
+    from instruments.annotation.map_set import own_maps
+    from instruments.classifiers.baselines import PaperCnn
+    from instruments.classifiers.train import show, train_patterns
+
+    if options.cnn_epochs is not None and options.cnn_epochs < 0:
+        raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
+    cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
+    if len(dict(options.outside)) < len(options.outside):
+        raise UserError("--outside has a duplicate reading: use different names")
+    report = train_patterns(
+        options.data or own_maps(), options.output, cnn if cnn.epochs else None, print, outside=dict(options.outside)
+    )
+    print(f"{show(report)}\n{options.output}: weights and report")
+
+
+def outside_reading(text: str) -> tuple[str, Path]:
+    """Return the name and folder of an outside reading, given as NAME=DIR.
+
+    >>> outside_reading("p20=maps")[0]
+    'p20'
+
+    Raises:
+        ArgumentTypeError: If the text has a different form.
+    """
+    name, equals, folder = text.partition("=")
+    if not name or not equals or not folder:
+        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=DIR, such as p20=./p20-maps")
+    return name, path(folder)
+
+
+def class_counts(labels: Iterable[str | None]) -> str:
+    """Return the number of maps in each class as text.
+
+    >>> class_counts(["block", "block", None])
+    '2 block, 1 unlabelled'
+    """
+    counts = Counter(labels)
+    return ", ".join(f"{counts[name]} {name or 'unlabelled'}" for name in (*CLASSES, None) if counts[name])

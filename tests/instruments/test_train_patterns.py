@@ -1,0 +1,209 @@
+"""`train-patterns`: reproducible training, a report with the errors of class shares, and verified weights."""
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+from calls import told
+from patterned import pattern_map, pattern_set, save_read, shorten
+
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import (
+    REPORT,
+    SHIPPED,
+    PatternClassifier,
+    held_out_errors,
+    read_report,
+    readings_of,
+    report_of,
+    weights_path,
+)
+from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.recorded_quality import recorded_quality
+from instruments.__main__ import main
+from instruments.annotation.map_set import UNSEEN, MapSet, own_maps
+from instruments.annotation.writing import save_set
+from instruments.classifiers.crossval import LabelledMaps, OnFeatures, held_out
+from instruments.classifiers.fitting import TreesAndRegression
+from instruments.classifiers.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
+from instruments.classifiers.train import left_out_errors, train_patterns, unseen_confusion
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    shorten(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with data, and with weights and report trained on these plain maps without the paper's classifier."""
+    room = tmp_path_factory.mktemp("patterns")
+    save_read(pattern_set(40), room / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        train_patterns(room / "data", room / "made", None)
+    return room
+
+
+def test_another_reading_of_a_map_changes_the_fingerprint(trained, tmp_path):
+    """Even if the settled classes stay the same: readings determine on which maps annotators agree."""
+    save_read(pattern_set(40), tmp_path / "data", times=3)
+    assert annotations_fingerprint(tmp_path / "data") != annotations_fingerprint(trained / "data")
+
+
+def test_training_twice_gives_the_same_file(trained, brief, tmp_path):
+    train_patterns(trained / "data", tmp_path / "again", None)
+    folders = trained / "made", tmp_path / "again"
+    for reading in READINGS:
+        one, other = (weights_path(folder, reading).read_bytes() for folder in folders)
+        assert one == other
+        one, other = (report_of(read_report(folder), reading) for folder in folders)
+        assert {**one, "seconds": None} == {**other, "seconds": None}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_saved_weights_predict_the_same(trained, reading):
+    made = pattern_set(20)
+    maps = LabelledMaps.of(made)
+    classifier = PatternClassifier.load(trained / "made", reading)
+    said = OnFeatures(classifier.of_features).probabilities(maps)
+    assert (said.argmax(1) == maps.labels).mean() > 0.9
+    whole = MapStack.of(list(maps.maps), [each.boundary for each in made])
+    np.testing.assert_allclose(classifier.of_maps(whole).numpy(), said, atol=1e-5)
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_the_report_counts_every_map(trained, reading):
+    report = report_of(read_report(trained / "made"), reading)
+    assert np.sum(report["classifiers"]["bertsecrets"]["confusion"]) == report["maps"] == len(report["held_out"]) == 40
+    assert sum(report["classes"].values()) == 40
+    assert report["models"] == {"tiny": report["models"]["tiny"]}
+    assert report["models"]["tiny"]["maps"] == 40
+    assert report["models"]["tiny"]["macro_f1"] == report["classifiers"]["bertsecrets"]["macro_f1"]
+    assert (report["shares"]["heads"], report["shares"]["models"]) == (8, 40)  # a fifth of 40
+    assert all(0 <= share <= 1 for share in report["shares"]["covers"].values())
+
+
+def test_the_error_on_an_encoder_is_that_of_a_classifier_trained_on_the_others(brief):
+    """The encoder `odd` has only vertical maps, and its readers label every second one heterogeneous."""
+    plain, odd = pattern_set(40), [pattern_map(number, model="odd") for number in range(8)]
+    labels = [*plain.labels, *(["vertical", "heterogeneous"] * 4)]
+    maps = MapSet((*plain, *odd), tuple(labels))
+    by_model = left_out_errors(ReadMaps(LabelledMaps.of(maps), maps, {}))
+    assert set(by_model) == {"tiny", "odd"}
+    places = np.arange(len(maps))
+    trained = TreesAndRegression().fit(LabelledMaps.of(maps).to_learn(places[:40]), SEED)
+    said = trained.probabilities(LabelledMaps.of(maps).take(places[40:])).mean(0)  # one map per head
+    np.testing.assert_allclose(by_model["odd"], [0.5, 0, 0, 0, 0.5] - said, atol=1e-4)
+    assert by_model["odd"][CLASSES.index("heterogeneous")] > 0.3  # the classifier takes these for vertical as well
+    assert not left_out_errors(ReadMaps(LabelledMaps.of(plain), plain, {}))  # no other model to train on
+
+
+def test_the_shipped_weights_were_trained_on_the_shipped_labels():
+    """If the labels change, run python -m instruments train-patterns --output bertsecrets/patterns/weights."""
+    report = read_report(SHIPPED)
+    assert report["data"] == annotations_fingerprint()
+    for reading in READINGS:
+        part, errors = report_of(report, reading), held_out_errors(report, reading)
+        assert len({row["kin"] for row in part["held_out"]}) == part["heads"]
+        np.testing.assert_allclose(errors.sum(1), 0, atol=1e-3)  # rounding errors
+        PatternClassifier.load(SHIPPED, reading)
+
+
+def test_the_recorded_quality_is_that_of_a_fresh_cross_validation():
+    """Claim A1 is judged from the record in the shipped report."""
+    values, samples = recorded_quality(read_report(SHIPPED))
+    unseen = open_read(own_maps(UNSEEN))
+    for reading, read in open_read(own_maps()).items():
+        fresh = held_out(TreesAndRegression(), read.maps, SEED)
+        np.testing.assert_array_equal(samples[f"{reading}_confusion"], fresh.confusions())
+        np.testing.assert_array_equal(samples[f"{reading}_agreed_confusion"], fresh.confusions(agreed=True))
+        for name, score in readers_quality(read, fresh).items():
+            assert values[f"{reading}_{name}"] == score
+        classifier = PatternClassifier.load(SHIPPED, reading)
+        of_unseen = report_of(read_report(SHIPPED), reading)["unseen_confusion"]
+        assert of_unseen == unseen_confusion(classifier, unseen[reading])
+
+
+def test_an_encoder_that_is_not_learnt_from_is_recorded_if_there_is_one(trained, brief, tmp_path):
+    assert "unseen_confusion" not in report_of(read_report(trained / "made"), "special")
+    save_read(pattern_set(40), tmp_path / "data")
+    save_read(pattern_set(15), tmp_path / "data" / UNSEEN)
+    train_patterns(tmp_path / "data", tmp_path / "made", None)
+    for reading in READINGS:
+        recorded = np.array(report_of(read_report(tmp_path / "made"), reading)["unseen_confusion"])
+        assert recorded.sum(1).tolist() == [3] * len(CLASSES)
+        assert (
+            weights_path(tmp_path / "made", reading).read_bytes()
+            == weights_path(trained / "made", reading).read_bytes()
+        )
+
+
+@pytest.mark.slow
+def test_third_party_labels_define_an_outside_reading(trained, brief, tmp_path):
+    save_set(pattern_set(30), tmp_path / "theirs")
+    train_patterns(trained / "data", tmp_path / "made", None, outside={"p20": tmp_path / "theirs"})
+    report = read_report(tmp_path / "made")
+    assert readings_of(report) == (*READINGS, "p20")
+    assert report_of(report, "p20")["maps"] == 30
+    assert report_of(report, "p20")["readers"] == {}
+    PatternClassifier.load(tmp_path / "made", "p20")
+
+
+@pytest.mark.parametrize("name", ["special", "../p20", "P 20", ""])
+def test_names_that_cannot_be_outside_readings_are_refused(trained, tmp_path, name, capsys):
+    argv = ["train-patterns", "--data", str(trained / "data"), "--outside", f"{name}={trained / 'data'}"]
+    with contextlib.suppress(SystemExit):
+        assert main([*argv, "--output", str(tmp_path / "made")]) == 2
+    assert not (tmp_path / "made").exists()
+    assert "outside" in capsys.readouterr().err
+
+
+def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path, capsys):
+    output = tmp_path / "made"
+    argv = ["train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]
+    assert main(argv) == 0
+    shown = capsys.readouterr().out
+    assert "macro-F1" in shown
+    assert "features-logistic" in shown
+    assert json.loads((output / REPORT).read_text())["cnn"] is None
+    assert main([*argv[:-1], "-1"]) == 2
+    assert "--cnn-epochs -1" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, capsys):
+    mine = tmp_path / REPORT
+    mine.write_text("mine")
+    for output, message in ((tmp_path, "contains other files"), (mine, "a file exists where")):
+        argv = ["train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]
+        assert main(argv) == 2
+        assert message in capsys.readouterr().err
+        assert mine.read_text() == "mine"
+
+
+def test_a_set_without_labels_is_refused(tmp_path, capsys):
+    save_set(pattern_set(10, labelled=False), tmp_path / "data")
+    argv = ["train-patterns", "--output", str(tmp_path / "made")]
+    assert main([*argv, "--data", str(tmp_path / "data")]) == 2
+    assert "no plain-words.tsv" in capsys.readouterr().err
+    save_read(pattern_set(40), tmp_path / "read")
+    assert main([*argv, "--data", str(tmp_path / "read"), "--outside", f"mine={tmp_path / 'data'}"]) == 2
+    assert "no map is labelled" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("classes", [1, 5])
+def test_a_classifier_needs_enough_maps_of_two_classes(capsys, tmp_path, classes):
+    maps = pattern_set(20)
+    save_read(MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))), tmp_path / "maps")
+    line = told(capsys, "instruments", "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
+    assert "5 folds need at least 5 maps in each of two classes" in line
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_out_of_range_is_refused(capsys, tmp_path, seed):
+    save_set(pattern_set(4), tmp_path / "maps")
+    for words in (["sheets", tmp_path / "maps", tmp_path / "out"], ["annotate", tmp_path / "out", "--task", "rte"]):
+        assert f"--seed {seed} is out of range" in told(capsys, "instruments", *words, "--seed", seed)
+    assert not (tmp_path / "out").exists()
