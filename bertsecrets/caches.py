@@ -251,6 +251,7 @@ class MeasurementCache:
             return Run(subject, options, self.resources, ref, checkpoint or ref.folder())
         folder = checkpoint or self.checkpoints.find(subject)
         if folder is None:
+            check_writable(self.store.root)
             self.check(request)
             folder = self.checkpoints.get(subject)
         if checkpoint is not None or has_weights(folder):

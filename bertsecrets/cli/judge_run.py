@@ -124,7 +124,8 @@ def judge_cases(
 ) -> None:
     """Judge the cases of a run. If the session adds seeds, continue until each case is decided.
 
-    Cases with stored measurements are judged first, slow ones last. The verdicts on others are printed one by one.
+    Cases with stored measurements are judged first, slow ones last. If anything is measured, verdicts are printed one
+    by one.
 
     Args:
         runner: Yields a function that makes the measurements for the given cases and seeds. Entered only if some are
@@ -144,9 +145,9 @@ def judge_cases(
     def results() -> "Iterator[Verdict | Skipped]":
         nonlocal progress, prepare
         for cases, seeds in analyses:
-            progress = None
             ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
             waiting.sort(key=is_slow)
+            progress = ClaimProgress(len(cases), stored=True) if waiting else None
             yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in ready)
             if waiting:
                 if runner is not None and prepare is None:
@@ -154,7 +155,8 @@ def judge_cases(
                 announce(session, waiting, seeds)
                 if prepare is not None:
                     prepare(waiting, seeds)
-                progress = ClaimProgress(len(waiting))
+                if progress is not None:
+                    progress.began = time.monotonic()
                 yield from (analyses.add(attempt(case, partial(verdict, case, seeds))) for case in waiting)
 
     budget = SeedBudget(session.budget, partial(is_stored, session))
@@ -169,9 +171,13 @@ def announce(session: "Session", cases: Sequence["Case"], seeds: Sequence[int]) 
     """Log what is about to be measured: claims, jobs, checkpoints to train and their precision, the model's shape.
 
     Nothing is logged if everything is stored. No weights are read.
+
+    Raises:
+        RunError: If the store cannot be written.
     """
     from bertsecrets.claims.requirements import problem_in_advance
     from bertsecrets.jobs.plan import plan_for, remaining
+    from bertsecrets.store.files import check_writable
 
     cases = [case for case in cases if problem_in_advance(session, case, session.model) is None]
     line = f"{counted(len(cases), 'claim')} to judge on {session.model}"
@@ -181,6 +187,7 @@ def announce(session: "Session", cases: Sequence["Case"], seeds: Sequence[int]) 
         left = remaining(session, plan_for(session, cases, session.model, seeds))
         if not left:
             return
+        check_writable(session.store.root)
         trainings = sum(job.measure is None for job in left)
         line += f" with {counted(len(seeds), 'seed')}: {counted(len(left), 'job')} to run"
         if trainings:
@@ -190,20 +197,26 @@ def announce(session: "Session", cases: Sequence["Case"], seeds: Sequence[int]) 
 
 
 class ClaimProgress:
-    """Logs each claim that was measured: how many are done, its verdict, and the time left at the rate so far."""
+    """Logs each claim: how many are done, its verdict and, if it was measured, the time left at the rate so far."""
 
-    def __init__(self, total: int):
-        self.total, self.done, self.measured, self.began = total, 0, 0, time.monotonic()
+    def __init__(self, total: int, *, stored: bool = False):
+        """
+        Args:
+            stored: Whether to log verdicts whose measurements all came from the store.
+        """
+        self.total, self.stored, self.done, self.measured = total, stored, 0, 0
+        self.began = time.monotonic()
 
     def tell(self, verdict: "Verdict") -> None:
-        """Count a verdict, and log it unless all its measurements came from the store."""
+        """Count a verdict and log it."""
         from bertsecrets.report.terminal import verdict_line
 
         self.done += 1
-        if verdict.outcome == "not applicable" or (verdict.measurements and verdict.reused):
+        stored = bool(verdict.measurements) and verdict.reused
+        if verdict.outcome == "not applicable" or (stored and not self.stored):
             return
-        self.measured += 1
-        left = time_left(self.began, self.measured, self.measured + self.total - self.done)
+        self.measured += not stored
+        left = "" if stored else time_left(self.began, self.measured, self.measured + self.total - self.done)
         log.info(f"{self.done} of {self.total} claims: {verdict_line(verdict)}{left}")
 
 

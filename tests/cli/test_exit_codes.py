@@ -131,7 +131,7 @@ def test_stored_claims_are_judged_before_anything_is_measured(report, monkeypatc
         code, errors, verdicts = report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")
     assert code == 130
     assert list(verdicts) == ["D2-rte"]
-    assert f"bertsecrets: D2-rte: {label(verdicts['D2-rte']['verdict'])}" in errors
+    assert f"bertsecrets: 1 of 2 claims: D2-rte: {label(verdicts['D2-rte']['verdict'])}" in errors
     assert list(report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")[2]) == ["C2-rte", "D2-rte"]
 
 
