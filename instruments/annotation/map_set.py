@@ -147,7 +147,8 @@ class MapSet:
         Raises:
             UserError: a file is missing or damaged, or a row is invalid.
         """
-        check_set(folder)
+        if not shards(folder):
+            raise UserError(f"no maps in {folder}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
         arrays: dict[str, np.ndarray] = {}
         for shard in shards(folder):
             further = _read_maps(shard)
@@ -184,16 +185,6 @@ class MapSet:
 def shards(folder: Path) -> list[Path]:
     """Return the map files of a set, in the order of the draws."""
     return sorted(folder.glob(SHARDS))
-
-
-def check_set(folder: Path) -> None:
-    """Check that a folder contains map files.
-
-    Raises:
-        UserError: the folder contains no map files.
-    """
-    if not shards(folder):
-        raise UserError(f"no maps in {folder}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
 
 
 def own_maps(part: str = "") -> Path:

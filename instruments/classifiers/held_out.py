@@ -8,13 +8,12 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.recorded_quality import confusion
 from bertsecrets.store.files import digest
 from bertsecrets.texts.metrics import macro_f1
 from instruments.annotation.map_set import Labels, MapSet, fingerprint, own_maps, read_plain_words, under
-from instruments.classifiers.crossval import HeldOut, LabelledMaps, OnFeatures
+from instruments.classifiers.crossval import HeldOut, LabelledMaps
 
 SEED = 2019
 
@@ -51,13 +50,6 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
         by_reader = {name: of_map.get(reading, {}) for name, of_map in labels.items()}
         read[reading] = ReadMaps(LabelledMaps.of(pictures), pictures, by_reader)
     return read
-
-
-def unseen_predictions(classifier: PatternClassifier, read: ReadMaps) -> HeldOut:
-    """Return a classifier's predictions on maps of an encoder that was not used to train or select it."""
-    maps = read.maps
-    probabilities = OnFeatures(classifier.of_features).probabilities(maps)
-    return HeldOut(maps.labels, maps.groups, maps.agreed, probabilities)
 
 
 def annotations_fingerprint(folder: Path | None = None) -> str:

@@ -1,4 +1,4 @@
-"""`python -m instruments train-patterns`: evaluate classifiers on held-out heads, train on all maps, write a report.
+"""Evaluation of classifiers on held-out heads, training on all maps, and the report.
 
 There is a classifier for each reading of K19's text, and for each outside reading, which is defined by third-party
 labels.
@@ -28,16 +28,9 @@ from instruments.annotation.agreement import label_agreement, set_agreement
 from instruments.annotation.map_set import HELD_OUT_READERS, UNSEEN, MapSet, PatternMap, shards
 from instruments.classifiers.audit import audit_shares
 from instruments.classifiers.baselines import LogisticFeatures, PaperCnn
-from instruments.classifiers.crossval import FOLDS, HeldOut, LabelledMaps, Method
+from instruments.classifiers.crossval import FOLDS, HeldOut, LabelledMaps, Method, OnFeatures
 from instruments.classifiers.fitting import TreesAndRegression, fit_classifier
-from instruments.classifiers.held_out import (
-    SEED,
-    ReadMaps,
-    annotations_fingerprint,
-    open_read,
-    readers_quality,
-    unseen_predictions,
-)
+from instruments.classifiers.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from instruments.classifiers.quality import compare
 
 OUTSIDE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -200,7 +193,8 @@ def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
 
 def unseen_confusion(classifier: PatternClassifier, unseen: ReadMaps) -> list[list[int]]:
     """Return the confusion matrix [true, predicted] of a classifier on an encoder not used for training."""
-    return unseen_predictions(classifier, unseen).confusions().sum(0).astype(int).tolist()
+    predicted = OnFeatures(classifier.of_features).probabilities(unseen.maps).argmax(1)
+    return confusion(unseen.maps.labels, predicted).astype(int).tolist()
 
 
 def _head(pattern_map: PatternMap) -> str:
