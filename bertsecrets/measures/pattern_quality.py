@@ -5,7 +5,8 @@ from typing import Any
 from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
 from bertsecrets.measures.patterns import PatternWeights
 from bertsecrets.measures.registry import measure
-from bertsecrets.patterns.classifier import chosen_folder, read_report
+from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, read_report
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.recorded_quality import recorded_quality
 from bertsecrets.store.files import digest
 
@@ -38,6 +39,9 @@ class PatternQuality(SuiteMeasure):
         return {"classifier": super().settings(resources)["classifier"]}
 
     def run(self, run: Run) -> Results:
-        """Read the recorded cross-validation of the classifiers."""
-        values, samples = recorded_quality(read_report(chosen_folder()))
+        """Read the recorded cross-validation of the classifiers, if the weights are those of the record."""
+        folder = chosen_folder()
+        for reading in READINGS:
+            PatternClassifier.load(folder, reading)
+        values, samples = recorded_quality(read_report(folder))
         return {self.name: (values, samples)}, values["maps"]
