@@ -42,11 +42,12 @@ def said(lines):
     return tuple(any(line.startswith(start) for line in lines) for start in SAID)
 
 
-def test_results_of_older_versions_are_not_reused_from_the_store_and_noted_elsewhere(capsys, shared, tmp_path, older):
+def test_results_of_older_versions_are_noted_and_not_reused_from_the_store(capsys, shared, runs, tmp_path, older):
     older()
     run(capsys, "measure", "scores", "--task", "rte", *shared, "--save", tmp_path / "kept")
     run(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path / "exported")
     older()
+    before = sorted(runs.rglob("checkpoints/*/manifest.json"))
 
     case = find_case("D1-pretrained", "rte")
     (saved,) = Shelf.read(tmp_path / "kept").measurements
@@ -56,8 +57,9 @@ def test_results_of_older_versions_are_not_reused_from_the_store_and_noted_elsew
     of_export = session.measure("scores", "rte", checkpoint=tmp_path / "exported")
     assert said(judge(case, [{"scores": of_export}], load_settings().judge).remarks)[1]
     fresh = session.measure("scores", "rte")
-    assert not fresh.reused
     assert said(judge(case, [{"scores": fresh}], load_settings().judge).remarks) == (False, False)
+    assert len(before) == 1
+    assert len(sorted(runs.rglob("checkpoints/*/manifest.json"))) == 2
 
 
 def options_of(shared):

@@ -189,7 +189,7 @@ def test_other_files_are_refused_in_one_line(capsys, tmp_path):
         "[" * 100_000: "is not valid JSON",
         json.dumps(
             {**good, "format_version": "3.0"}
-        ): "uses version 3.0 of the format, but this version of bertsecrets reads only versions 1 and 2",
+        ): "uses version 3.0 of the format, but this version of bertsecrets reads only version 2",
         json.dumps({**good, "format_version": None}): "uses version None of the format",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "verdict": "passed"}]}): "verdicts.0.verdict: ",
         json.dumps({**good, "verdicts": good["verdicts"] * 2}): "has two verdicts on D2-rte",
