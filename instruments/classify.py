@@ -13,8 +13,8 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, read_report, readings_of
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
-from bertsecrets.texts.archives import read_members, unpacking
 from instruments.annotation.map_set import MapSet
+from instruments.archives import read_members, unpacking
 from instruments.classifiers.map_features import feature_table
 
 ARRAYS = ("maps", "lengths", "boundary")

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import decoded, read_bytes
-from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
+from instruments.archives import MEMBER_LIMIT, read_members, unpacking
 
 WORD_LIMIT = 1000  # words per sentence; the longest in the sample has 249
 TREES, HEADS = "treebank", "dependency_treebank"

@@ -24,7 +24,7 @@ from bertsecrets.patterns.readings import Reading, labels_agree, majority_label
 from bertsecrets.reading import lines_of, read_npy, read_text
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import digest
-from bertsecrets.texts.archives import read_members
+from instruments.archives import read_members
 
 MAPS, ANNOTATIONS, PLAIN_WORDS = "maps-0001.npz", "annotations.tsv", "plain-words.tsv"
 SHARDS = "maps-*.npz"

@@ -15,8 +15,8 @@ import numpy as np
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.reading import decoded, lines_of, read_bytes, read_npy
-from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 from instruments.annotation.map_set import LARGEST, MapSet, PatternMap
+from instruments.archives import MEMBER_LIMIT, read_members, unpacking
 
 LABELS = "labels.txt"
 THEIRS = {

@@ -9,8 +9,8 @@ import tarfile
 import pytest
 from packed import tarred, zipped
 
-from bertsecrets.texts import archives
-from bertsecrets.texts.archives import DamagedArchiveError, read_members
+from instruments import archives
+from instruments.archives import DamagedArchiveError, read_members
 
 FILES = {"a/" * 99 + "long.txt": b"long", "a/one.txt": b"one " * 300, "a/two.txt": b"two", "a/other.md": b"other"}
 PACKERS = [bytes, gzip.compress, bz2.compress, lzma.compress]
