@@ -46,11 +46,7 @@ def pieces(words: Iterable[str]) -> list[str]:
 
 def save_tokenizer(folder: Path, words: list[str] | None = None) -> BertTokenizerFast:
     """Save and return a WordPiece tokenizer with a vocabulary of a few hundred pieces."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pieces = folder / "pieces.txt"
-    pieces.write_text("\n".join(words or vocabulary()) + "\n", encoding="utf-8")
-    made = BertTokenizerFast(vocab=str(pieces), do_lower_case=True)
-    pieces.unlink()
+    made = BertTokenizerFast(vocab={piece: i for i, piece in enumerate(words or vocabulary())}, do_lower_case=True)
     made.save_pretrained(folder)
     return made
 
