@@ -13,7 +13,7 @@ import pytest
 import bertsecrets
 
 TESTS = Path(__file__).parent
-PACKAGE = Path(bertsecrets.__file__).parent
+PACKAGES = (Path(bertsecrets.__file__).parent, TESTS.parent / "instruments")
 SCRIPT = TESTS.parent / ".github" / "verdict_comment.py"
 HOLE = "{}"  # a value in an f-string, or a part of a pattern that matches values
 VALUE_WORDS = 4  # that a value may have
@@ -39,9 +39,9 @@ def text_of(node: ast.AST) -> str | None:
 
 @functools.cache
 def own_clauses() -> dict[str, set[Words]]:
-    """Return the clauses of all strings in the package, by each of their words and as a whole."""
+    """Return the clauses of all strings in the packages, by each of their words and as a whole."""
     clauses = defaultdict(set)
-    for path in [*PACKAGE.rglob("*.py"), SCRIPT]:
+    for path in [*(path for package in PACKAGES for path in package.rglob("*.py")), SCRIPT]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for clause in words_in(text_of(node) or ""):
                 for word in (*clause, " ".join(clause)):
