@@ -24,7 +24,7 @@ SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "csubjpass", "agent", "expl
 OBJECTS = frozenset({"dobj", "iobj", "dative", "attr", "oprd"})
 NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "nowhere"})
 DEFAULT = "en_core_web_sm"
-INSTALL = 'pip install "spacy>=3.8.2"'
+INSTALL = 'pip install "spacy>=3.8.11"'
 ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # scores recorded in results
 
 

@@ -82,7 +82,7 @@ def test_maps_in_padded_batches_equal_those_of_single_examples(classifier, encod
 
         def update(self, batch: Batch, layer: int, maps, other) -> None:
             for row, i in enumerate(batch.indices):
-                seen[i, layer, :, : maps.shape[2], : maps.shape[3]] = maps[row]
+                seen[i, layer, :, : maps.shape[2], : maps.shape[3]] = maps[row].numpy()
 
         def compute(self):
             return {}, {}
