@@ -34,7 +34,10 @@ REFERRING = """
   variant: untrained
   source: K19
   statement: s
-  tasks: {rte: {published: 52.7, rounding: 0.05, seed_std: 2.7, seed_source: ours}, qnli: {}}
+  measure: scores
+  quantity: score
+  expect: {kind: around}
+  tasks: {rte: {published: 52.7, rounding: 0.05, seed_std: 2.7, seed_source: ours}, qnli: {published: 49.8}}
 """
 
 
