@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from bertsecrets import __version__
-from bertsecrets.errors import MissingError, NotApplicableError
+from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.measures.base import Measure, Resources, Run
 from bertsecrets.measures.base.probe import ModelChecks
 from bertsecrets.measures.registry import canonical, get_measure
@@ -24,11 +24,11 @@ from bertsecrets.models import opening
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import release_memory
-from bertsecrets.models.retention import drop_weights
-from bertsecrets.progress import in_time, log
+from bertsecrets.progress import in_bytes, log
 from bertsecrets.provenance import TRAINING, made_by
-from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, Key, Store, has_weights
-from bertsecrets.store.files import check_writable, copy_whole, digest, remove_unused
+from bertsecrets.store.contents import size
+from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, Key, Store
+from bertsecrets.store.files import check_writable, copy_whole, guarded_writes, remove_unused
 from bertsecrets.store.locks import in_use
 from bertsecrets.store.measurements import load, save
 from bertsecrets.texts.tasks import TASKS, task
@@ -45,7 +45,7 @@ class CheckpointCache:
     store: Store
     resources: Resources
     ref: Callable[[str], ModelRef]
-    used: dict[Subject, Path] = field(default_factory=dict)  # measured in this process
+    used: dict[Subject, Key] = field(default_factory=dict)  # measured in this process
     _needed: set[Subject] = field(default_factory=set)
 
     def key(self, subject: Subject) -> Key:
@@ -77,7 +77,7 @@ class CheckpointCache:
         }
 
     def find(self, subject: Subject, *, verify: bool = True) -> Path | None:
-        """Return a subject's checkpoint entry, with or without weights, or None.
+        """Return a subject's checkpoint, or None.
 
         Args:
             verify: Whether to check all files, as in `Store.find`.
@@ -85,20 +85,14 @@ class CheckpointCache:
         Raises:
             UserError: If the model or the data are not available.
         """
-        key = self.key(subject)
-        entries = (self.store.find(kind, key, verify=verify) for kind in (CHECKPOINTS, DROPPED))
-        return next(filter(None, entries), None)
+        return self.store.find(CHECKPOINTS, self.key(subject), verify=verify)
 
     def get(self, subject: Subject) -> Path:
-        """Return the folder of a subject's checkpoint, training it if its weights are not stored."""
+        """Return the folder of a subject's checkpoint, training it if it is not stored."""
         key = self.key(subject)
-        states = self.store.root / "training" / digest(key.as_json())
-        dropped = self.store.find(DROPPED, key)
+        states = self.store.root / "training" / key.name
 
         def make(folder: Path) -> dict[str, Any]:
-            if dropped is not None:
-                takes = (ModelRef.in_folder(dropped).manifest().get("training") or {}).get("seconds") or 0
-                log.info(f"{subject}: its weights were deleted, so it is retrained (last time {in_time(takes)})")
             facts = self._train(subject, folder, states)
             key.check_unchanged(self.key(subject))
             return facts
@@ -106,8 +100,6 @@ class CheckpointCache:
         folder, reused = self.store.get_or_make(CHECKPOINTS, str(subject), key, make)
         shutil.rmtree(states, ignore_errors=True)
         if not reused:
-            if dropped is not None:
-                _announce_retrained(subject, dropped, folder)
             release_memory()
         return folder
 
@@ -125,35 +117,56 @@ class CheckpointCache:
             device=self.resources.device,
             states=states,
         )
-        return {"subject": asdict(subject), "training": facts, **self.training_facts(subject)}
+        weights = ModelRef.in_folder(folder).identity()
+        return {"subject": asdict(subject), "training": facts, "weights": weights, **self.training_facts(subject)}
+
+    @contextmanager
+    def in_use(self, subject: Subject) -> Iterator[Path]:
+        """Yield the folder of a subject's checkpoint, training it if it is not stored. No process deletes it inside."""
+        while True:
+            folder = self.get(subject)
+            with in_use(folder) as exists:
+                if exists:
+                    yield folder
+                    return
 
     def export(self, subject: Subject, folder: Path) -> Path:
         """Write a subject's checkpoint to a folder, completely or not at all."""
-        while True:
-            source = self.get(subject)
-            with in_use(source) as exists:
-                if exists:
-                    copy_whole(source, folder)
-                    return folder
+        with self.in_use(subject) as source:
+            copy_whole(source, folder)
+        return folder
 
-    def keep(self, subject: Subject) -> None:
-        """Exclude a subject from `drop`, because a later run needs its weights."""
+    def protect(self, subject: Subject) -> None:
+        """Exclude a subject from `delete`, because a later run needs its checkpoint."""
         self._needed.add(subject)
 
-    def drop(self, subjects: Iterable[Subject]) -> None:
-        """Drop the weights of subjects' checkpoints, except those still needed."""
-        needless = [subject for subject in subjects if subject not in self._needed]
-        entries = [self.used.get(subject) or self.find(subject, verify=False) for subject in needless]
-        drop_weights([entry for entry in entries if entry is not None])
+    def delete(self, subjects: Iterable[Subject]) -> None:
+        """Delete the checkpoints of subjects, except those still needed or in use, and log it."""
+        deleted: list[str] = []
+        kept: list[str] = []
+        freed = 0
+        for subject in (subject for subject in subjects if subject not in self._needed):
+            entry = self.store.find(CHECKPOINTS, self.used.get(subject) or self.key(subject), verify=False)
+            if entry is None:
+                continue
+            try:
+                with guarded_writes(entry):
+                    bytes_used = size(entry)
+                    gone = remove_unused(entry)
+            except UserError as error:
+                log.info(f"cannot delete the checkpoint {subject}: {error}")
+                continue
+            (deleted if gone else kept).append(str(subject))
+            freed += bytes_used if gone else 0
+        if deleted:
+            log.info(f"deleted {_checkpoints(deleted)}: {in_bytes(freed)} freed")
+        if kept:
+            later = "delete them later with bertsecrets store gc --keep-checkpoints none"
+            log.info(f"kept {_checkpoints(kept)}, in use: {later}")
 
 
-def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> None:
-    """Log whether retraining reproduced the dropped weights, and delete the dropped entry."""
-    if ModelRef.in_folder(dropped).identity() == ModelRef.in_folder(checkpoint).identity():
-        log.info(f"{subject}: retraining gave the same weights")
-    else:
-        log.info(f"{subject}: retraining gave different weights, so earlier measurements will be repeated")
-    remove_unused(dropped)
+def _checkpoints(names: list[str]) -> str:
+    return f"the checkpoint {names[0]}" if len(names) == 1 else f"{len(names)} checkpoints"
 
 
 class MeasurementCache:
@@ -172,17 +185,10 @@ class MeasurementCache:
         """Return the cache key of a measurement without reading or making it.
 
         Raises:
-            MissingError: If its checkpoint is not stored, so that the key is unknown.
             UserError: If the model or the data are not available.
         """
-        measure, subject = get_measure(request.measure or ""), request.subject
-        ref = self.checkpoints.ref(subject.model) if measure.reads_model else None
-        folder = None
-        if ref is not None:
-            folder = self.checkpoints.find(subject, verify=False) if measure.on_task else ref.folder()
-            if folder is None:
-                raise MissingError(f"the checkpoint {subject} is not in the store yet")
-        return measure.key(Run(subject, measure.check_options(dict(request.options)), self.resources, ref, folder))
+        measure = get_measure(request.measure or "")
+        return measure.key(self._run(measure, request, None))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
         """Record the outcome of a request handled by another process; `get` raises its error without retrying."""
@@ -213,34 +219,19 @@ class MeasurementCache:
             for each in (own.training, own) if checkpoint is None else ():
                 if each in self.failed:
                     raise self.failed[each]
-            with self._prepared(measure, request, checkpoint) as (run, key):
-                measurement = self._get(measure, run, key, checkpoint)
-            return replace(measurement, reused=False) if own in self.made else measurement
+            run = self._run(measure, request, checkpoint)
+            key = measure.key(run)
+            if run.recipe is not None:
+                self.checkpoints.used[request.subject] = run.recipe
+            stored = self.store.find(MEASUREMENTS, key)
+            if stored is None:
+                return self._make(measure, run, key, checkpoint)
+            return replace(self._reused(stored, measure, run), reused=own not in self.made)
         except NotApplicableError:
             raise
         except BaseException:
-            self.checkpoints.keep(request.subject)
+            self.checkpoints.protect(request.subject)
             raise
-
-    @contextmanager
-    def _prepared(self, measure: Measure, request: Request, checkpoint: Path | None) -> Iterator[tuple[Run, Key]]:
-        """Yield a measurement's run and key; inside the block, other processes cannot drop the weights.
-
-        If neither the weights nor the measurement are stored, the checkpoint is trained first.
-        """
-        while True:
-            run = self._run(measure, request, checkpoint)
-            if not measure.on_task or checkpoint is not None or run.folder is None:
-                yield run, measure.key(run)
-                return
-            with in_use(run.folder) as exists:
-                key = measure.key(run) if exists else None
-                if key and (has_weights(run.folder) or self.store.find(MEASUREMENTS, key)):
-                    self.checkpoints.used[request.subject] = run.folder
-                    yield run, key
-                    return
-            if exists:
-                self.checkpoints.get(request.subject)
 
     def _run(self, measure: Measure, request: Request, checkpoint: Path | None) -> Run:
         subject, options = request.subject, measure.check_options(dict(request.options))
@@ -249,14 +240,10 @@ class MeasurementCache:
         ref = self.checkpoints.ref(subject.model)
         if not measure.on_task:
             return Run(subject, options, self.resources, ref, checkpoint or ref.folder())
-        folder = checkpoint or self.checkpoints.find(subject)
-        if folder is None:
-            check_writable(self.store.root)
-            self.check(request)
-            folder = self.checkpoints.get(subject)
-        if checkpoint is not None or has_weights(folder):
-            opening.open_checkpoint_config(folder, task(subject.task))
-        return Run(subject, options, self.resources, ref, folder)
+        if checkpoint is None:
+            return Run(subject, options, self.resources, ref, recipe=self.checkpoints.key(subject))
+        opening.open_checkpoint_config(checkpoint, task(subject.task))
+        return Run(subject, options, self.resources, ref, checkpoint)
 
     def check(self, request: Request) -> None:
         """Check that the rows of a measurement on a task can be read and that it supports the model, before training.
@@ -282,27 +269,34 @@ class MeasurementCache:
         if refusal is not None:
             raise type(refusal)(str(refusal))
 
-    def _get(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
-        """Return the stored measurement, or make it and its companions."""
-        run = replace(run, grid=self.store.root / "grids" / f"{measure.name}-{key.marks}")
+    def _make(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
+        """Make a measurement and its companions, and the checkpoint before them if it is not stored."""
+        if run.recipe is None:
+            return self._store(measure, run, key, checkpoint)
+        if self.store.find(CHECKPOINTS, run.recipe) is None:
+            self.check(Request(measure.name, run.subject, tuple(run.options.given().items())))
+        with self.checkpoints.in_use(run.subject) as folder:
+            return self._store(measure, replace(run, folder=folder), key, checkpoint)
+
+    def _store(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
+        run = replace(run, grid=self.store.root / "grids" / key.name)
+        check_writable(self.store.root)
         made: dict[str, tuple[Measurement, Key]] = {}
-        if self.store.find(MEASUREMENTS, key) is None:
-            check_writable(self.store.root)
-            if measure.shared:
-                made = self._made(measure, run, key, checkpoint)  # before locking, so that processes share the work
+        if measure.shared:
+            made = self._made(measure, run, key, checkpoint)  # before locking, so that processes share the work
 
         def make(folder: Path) -> dict[str, Any]:
             nonlocal made
             made = made or self._made(measure, run, key, checkpoint)
             return save(made[measure.name][0], folder)
 
-        name = _entry_name(measure, run.subject, checkpoint)
-        entry, reused = self.store.get_or_make(MEASUREMENTS, name, key, make)
+        entry, reused = self.store.get_or_make(MEASUREMENTS, _title(measure, run.subject, checkpoint), key, make)
         for companion, (measurement, its_key) in made.items():
             if companion != measure.name:
-                name = _entry_name(get_measure(companion), run.subject, checkpoint)
-                self.store.get_or_make(MEASUREMENTS, name, its_key, partial(save, measurement))
-        return self._loaded(entry, measure, run, key, checkpoint, reused=reused)
+                title = _title(get_measure(companion), run.subject, checkpoint)
+                self.store.get_or_make(MEASUREMENTS, title, its_key, partial(save, measurement))
+        # New measurements are read back, because JSON has no float32 and later runs must judge the same numbers.
+        return replace(load(entry), subject=run.subject, reused=reused)
 
     def _made(
         self, measure: Measure, run: Run, key: Key, checkpoint: Path | None
@@ -316,10 +310,15 @@ class MeasurementCache:
                 options = companion.check_options(measure.shared_options(run.options))
                 runs[companion] = replace(run, options=options)
         keys = {each.name: key if each is measure else each.key(runs[each]) for each in runs}
+        weights = ModelRef.in_folder(run.folder).identity() if run.folder else None
         began = time.monotonic()
         with torch.inference_mode(not measure.gradients):
             results, examples = measure.results(run)
         seconds = round(time.monotonic() - began, 2)
+        if run.recipe is not None:
+            run.recipe.check_unchanged(self.checkpoints.key(run.subject))
+        if run.folder is not None and ModelRef.in_folder(run.folder).identity() != weights:
+            raise UserError(f"{run.folder} changed while in use, so nothing was stored: run the command again")
         made = {}
         for each in (each for each in runs if each.name in results):
             keys[each.name].check_unchanged(each.key(runs[each]))
@@ -333,7 +332,7 @@ class MeasurementCache:
                 settings=each.settings(self.resources),
                 options=run.options.given() if each is measure else measure.shared_options(run.options),
                 provenance=Provenance(
-                    **self._facts(each, run, keys[each.name], checkpoint),
+                    **self._facts(each, run),
                     made_by=keys[each.name].made_by,
                     seconds=seconds,
                     made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -344,41 +343,38 @@ class MeasurementCache:
             made[each.name] = measurement, keys[each.name]
         return made
 
-    def _loaded(
-        self, entry: Path, measure: Measure, run: Run, key: Key, checkpoint: Path | None, *, reused: bool
-    ) -> Measurement:
+    def _reused(self, entry: Path, measure: Measure, run: Run) -> Measurement:
         """Return a stored measurement for the run's subject.
 
-        New measurements are read back as well, because JSON has no float32 and later runs must judge the same numbers.
-        A reused measurement may come from different files with the same rows, or a different checkpoint with the same
-        weights, so its provenance is updated to the current ones.
+        It may come from other files with the same rows or weights, so its provenance names the current ones.
         """
         stored = load(entry)
-        facts = self._facts(measure, run, key, checkpoint) if reused else {}
-        return replace(stored, subject=run.subject, provenance=replace(stored.provenance, **facts), reused=reused)
+        return replace(
+            stored, subject=run.subject, provenance=replace(stored.provenance, **self._facts(measure, run)), reused=True
+        )
 
-    def _facts(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> dict[str, Any]:
-        """Return the provenance of the measured data, the checkpoint and its training data."""
+    def _facts(self, measure: Measure, run: Run) -> dict[str, Any]:
+        """Return the provenance of the measured data, of the training data and, if its folder is known, the model."""
         facts = measure.data_facts(run)
         ref = ModelRef.in_folder(run.folder) if run.folder else None
         manifest = ref.manifest() if ref else {}
-        own = checkpoint is None and measure.on_task
-        training = self.checkpoints.training_facts(run.subject) if own else manifest
+        training = self.checkpoints.training_facts(run.subject) if run.recipe else manifest
+        facts["official_data"] = facts["official_data"] and (training.get("data") or {}).get("official", True)
+        facts["train_limit"] = training.get("train_limit")
+        if ref is None or run.folder is None:
+            return facts
         trained = Key.of_manifest(manifest)
-        return {
-            **facts,
-            "official_data": facts["official_data"] and (training.get("data") or {}).get("official", True),
-            "train_limit": training.get("train_limit"),
-            "architecture": ref.model_type() if ref else None,
-            "checkpoint": run.folder.name if run.folder else None,
+        return facts | {
+            "architecture": ref.model_type(),
+            "checkpoint": run.folder.name,
             "checkpoint_made_by": trained.made_by if trained else None,
             "training": manifest.get("training"),
-            "weights": key.inputs["checkpoint"] if ref else None,
+            "weights": ref.identity(),
         }
 
 
-def _entry_name(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
-    """Return the readable part of an entry's name."""
+def _title(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
+    """Return what a measurement's entry holds, for messages."""
     if not measure.reads_model:
         return measure.name
     measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"

@@ -6,17 +6,13 @@ import os
 import platform
 import subprocess  # nosec B404
 import time
-import warnings
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.errors import UserError
-from bertsecrets.settings import Params
+from bertsecrets.devices import device_name
 from bertsecrets.store.code import code_digest, imports
-from bertsecrets.store.entries import DEVICES
-from bertsecrets.types import Precision
 
 if TYPE_CHECKING:
     import torch
@@ -130,82 +126,3 @@ def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     if made.get("device") and now.get("device") and made["device"] != now["device"]:
         different.append(f"made on {made['device']}, not on {now['device']}")
     return different
-
-
-def best_device(wanted: str | None = None) -> "torch.device":
-    """Return the named device; by default or for `auto`, the GPU if there is one, otherwise the CPU.
-
-    If it is a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, it would otherwise choose
-    cuDNN's, which builds a plan for every new shape, and almost every batch has a new one. Flash attention is excluded
-    because its gradients are not reproducible.
-
-    Raises:
-        UserError: If the named device is not available or does not work.
-    """
-    import torch  # slow to import, and not needed to show verdicts
-
-    if wanted is None or wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(wanted)
-        if device.type not in DEVICES:
-            raise RuntimeError(f"{device.type} is not one of {', '.join(DEVICES)}")
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"device {wanted!r} is not available: use --device cpu, or --device cuda on a machine with a GPU"
-        ) from error
-    if device.type == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        torch.backends.cuda.enable_flash_sdp(False)
-    return device
-
-
-class SlowPrecisionWarning(UserWarning):
-    """The device emulates bfloat16."""
-
-
-def best_precision(wanted: str, device: "torch.device") -> Precision:
-    """Return the training precision; `auto` is bfloat16 if the device supports it natively."""
-    if wanted == "auto":
-        return "bfloat16" if native_bfloat16(device) else "float32"
-    return "float32" if wanted == "float32" else "bfloat16"
-
-
-def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
-    """Return settings with the training precision resolved: the given one, or that of the settings.
-
-    Warns if it is bfloat16 and the device does not support this natively.
-    """
-    precision = best_precision(wanted or settings.finetune.precision, device)
-    if precision == "bfloat16" and not native_bfloat16(device):
-        warnings.warn(
-            f"this {device.type} has no bfloat16 instructions, so training in bfloat16 is slower than in float32: use "
-            "--precision auto or float32",
-            SlowPrecisionWarning,
-            stacklevel=2,
-        )
-    return settings.model_copy(update={"finetune": settings.finetune.model_copy(update={"precision": precision})})
-
-
-def native_bfloat16(device: "torch.device") -> bool:
-    """Return whether a device supports bfloat16 natively: GPUs since Ampere, CPUs with AMX or AVX512-BF16."""
-    import torch
-
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return device.type == "cpu" and (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported())
-
-
-def device_name(device: "torch.device") -> str:
-    """Return the name of a device, including everything that affects the last bits of a result.
-
-    On a CPU, these are the instruction set and the number of threads, which change the order of summation.
-    """
-    import torch
-
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    name = f"CPU {torch.backends.cpu.get_cpu_capability()}" if device.type == "cpu" else device.type
-    number = torch.get_num_threads()
-    return f"{name}, {number} thread{'s' if number != 1 else ''}"

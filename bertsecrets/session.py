@@ -19,6 +19,7 @@ from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case, select_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.devices import best_device, in_precision
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches
 from bertsecrets.judging import Analyses, CanAfford, SeedBudget, Verdicts, attempt, skipped
 from bertsecrets.measures.base import Measure, Resources
@@ -30,7 +31,6 @@ from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import locator
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.progress import log
-from bertsecrets.provenance import best_device, in_precision
 from bertsecrets.reading import seconds
 from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
@@ -339,7 +339,7 @@ class Session:
     # ------------------------------------------------------------------ checkpoints and measurements
 
     def checkpoint(self, subject: Subject) -> Path:
-        """Return the folder of a subject's checkpoint, training it if its weights are not in the store."""
+        """Return the folder of a subject's checkpoint, training it if it is not in the store."""
         return self.checkpoints.get(subject)
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
@@ -362,14 +362,14 @@ class Session:
             checkpoint = self._single(get_measure(measure), subject, Path(self.options.checkpoint))
         return self.measurements.get(Request(measure, subject, tuple(options.items())), checkpoint)
 
-    def drop_weights(self, subjects: Iterable[Subject]) -> None:
-        """If `keep_checkpoints` is `none`, drop the weights of subjects, except those still needed."""
+    def delete_checkpoints(self, subjects: Iterable[Subject]) -> None:
+        """If `keep_checkpoints` is `none`, delete the checkpoints of subjects, except those still needed."""
         if self.options.keep_checkpoints == "none":
-            self.checkpoints.drop(subjects)
+            self.checkpoints.delete(subjects)
 
     def close(self) -> None:
-        """If `keep_checkpoints` is `none`, drop the weights of all measured checkpoints. A `with` block calls this."""
-        self.drop_weights(list(self.checkpoints.used))
+        """If `keep_checkpoints` is `none`, delete all measured checkpoints. A `with` block calls this."""
+        self.delete_checkpoints(list(self.checkpoints.used))
 
     def __enter__(self) -> "Session":
         return self

@@ -343,7 +343,7 @@ def test_weights_replaced_during_a_measurement_are_refused(world, monkeypatch):
     before = len(list(world.path("runs", "measurements").glob("[!.]*")))
     _replacing(world, monkeypatch, "own", reads=3)  # as above
     world.settings["scores"]["max_length"] = 20
-    with pytest.raises(UserError, match="checkpoint changed while in use"):
+    with pytest.raises(UserError, match="own changed while in use, so nothing was stored"):
         world.measure("scores")
     assert len(list(world.path("runs", "measurements").glob("[!.]*"))) == before
 

@@ -17,8 +17,8 @@ from tabulate import tabulate
 
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import single_heads
+from bertsecrets.devices import best_device
 from bertsecrets.models.encoding import encode
-from bertsecrets.provenance import best_device
 
 ORDERS = {"file order": in_file_order, "order of length": by_length, "batches of one length": of_one_length}
 

@@ -16,7 +16,7 @@ import torch
 from bert import bert_base
 from trainings import piece, run_glue, set_gate, training_of
 
-from bertsecrets.provenance import best_device
+from bertsecrets.devices import best_device
 from bertsecrets.settings import load_settings
 from bertsecrets.texts.tasks import TASKS, task
 

@@ -14,10 +14,10 @@ import torch
 from bert import TITLES, bert_base, minilm
 
 from bertsecrets.ablation.head_sets import single_heads
+from bertsecrets.devices import native_bfloat16
 from bertsecrets.measures.base.ablation_measure import set_ablation
 from bertsecrets.models.encoding import encode
 from bertsecrets.models.opening import OpenModel
-from bertsecrets.provenance import native_bfloat16
 from bertsecrets.texts.tasks import task
 
 REPEATS = 2

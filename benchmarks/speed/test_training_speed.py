@@ -16,10 +16,10 @@ import torch
 from bert import TITLES, bert_base, minilm
 from trainings import run_glue, training_of
 
+from bertsecrets.devices import native_bfloat16
 from bertsecrets.models.memory import return_large_blocks
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.loop import Training
-from bertsecrets.provenance import native_bfloat16
 
 CPU = torch.device("cpu")
 REPEATS = 3

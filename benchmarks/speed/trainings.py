@@ -11,10 +11,10 @@ from threading import Barrier
 import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
 
+from bertsecrets.devices import best_device
 from bertsecrets.models.encoding import encode
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.loop import Training
-from bertsecrets.provenance import best_device
 from bertsecrets.settings import load_settings
 
 PATIENCE = 120  # seconds that processes wait for each other

@@ -133,7 +133,7 @@ def _measures(name: str) -> None:
 def _machine(wanted: str | None) -> None:
     import torch
 
-    from bertsecrets.provenance import best_device, device_name
+    from bertsecrets.devices import best_device, device_name
 
     with _or_missing("device"):
         device = best_device(wanted)

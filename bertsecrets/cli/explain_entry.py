@@ -10,7 +10,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.provenance import TRAINING, differences, made_by
 from bertsecrets.session import Session
-from bertsecrets.store.entries import CHECKPOINTS, DROPPED, Key, damage, entries, read_manifest
+from bertsecrets.store.entries import CHECKPOINTS, Key, damage, entries, read_manifest
 from bertsecrets.types import Subject
 
 
@@ -46,18 +46,34 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
         raise UserError(f"{entry} has no key: it is not an entry of a store")
     problem = damage(entry)
     yield f"{entry}: made {manifest.get('made')}, {f'damaged ({problem})' if problem else 'undamaged'}"
-    if manifest.get("kind") == DROPPED:
-        yield "weights: dropped"
+    if weights := manifest.get("weights"):
+        yield f"weights: {_short(weights)}"
+    yield from _parts(key)
+    checkpoint = _of_checkpoint(key)
+    if checkpoint is not None:
+        yield "checkpoint:"
+        yield from (f"  {line}" for line in _parts(checkpoint))
+    yield "now:"
+    lines = list(_today(manifest, key, session))
+    yield from (f"  {line}" for line in lines or ["the key matches"])
+
+
+def _of_checkpoint(key: Key) -> Key | None:
+    """Return the key of the measured checkpoint if the suite made it."""
+    return Key.of_manifest({"key": key.inputs.get("checkpoint")})
+
+
+def _parts(key: Key) -> Iterator[str]:
+    own = _of_checkpoint(key) is not None
     yield "inputs:"
-    yield from (f"  {name}: {_short(value)}" for name, value in key.inputs.items() if value is not None)
+    for name, value in key.inputs.items():
+        if value is not None and not (own and name == "checkpoint"):
+            yield f"  {name}: {_short(value)}"
     yield "made by:"
     yield f"  code: {_short(key.made_by.get('code'))}"
     yield from (f"  {name} {number}" for name, number in (key.made_by.get("software") or {}).items())
     if key.made_by.get("device"):
         yield f"  {key.made_by['device']}"
-    yield "now:"
-    lines = list(_today(manifest, key, session))
-    yield from (f"  {line}" for line in lines or ["the key matches"])
 
 
 def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[str]:
@@ -65,7 +81,7 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
     subject = Subject(**manifest["subject"])
     subject = replace(subject, model=session.options.model or subject.model)
     known: dict[str, Any] = {}  # current inputs that need neither model nor data
-    if manifest.get("kind") in (CHECKPOINTS, DROPPED):
+    if manifest.get("kind") == CHECKPOINTS:
         now = made_by(TRAINING, session.resources.device)
         if key.inputs.get("finetune"):
             known = {"finetune": session.settings.finetune.model_dump()}
@@ -76,6 +92,8 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
         known = {"version": measure.version, "settings": measure.own_settings(session.settings)}
         options = key.inputs.get("options") or {}
         find_key = partial(session.measurements.key, request(measure.name, subject, options))
+        if measure.on_task and _of_checkpoint(key) is None:
+            find_key = partial(_unknown, "it was measured on a folder, which is not recorded")
     try:
         inputs = find_key().inputs
     except UserError as error:
@@ -85,11 +103,17 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
     yield from differences(key.made_by, now)
 
 
+def _unknown(reason: str) -> Key:
+    raise UserError(reason)
+
+
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield the differences between the inputs of two keys."""
     for name, value in now.items():
         old = before.get(name)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
+        if name == "made_by" and isinstance(old, Mapping):
+            yield from (f"checkpoint {difference}" for difference in differences(old, value))
+        elif isinstance(value, Mapping) and isinstance(old, Mapping):
             yield from _changes(old, value)
         elif value != old:
             yield f"{name}: {_short(value)}, not {_short(old)}"

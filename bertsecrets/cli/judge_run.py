@@ -239,16 +239,16 @@ def find_examples(session: "Session", verdicts: "Sequence[Verdict]", rows: int) 
         rows: Number of examples per task.
     """
     from bertsecrets.report.viewer import MEASURE, Examples, subjects_shown
-    from bertsecrets.store.entries import has_weights
     from bertsecrets.types import Request
 
     measurements, problems = [], []
     for subject in subjects_shown(verdicts):
         try:
-            if session.options.checkpoint is None and session.measurements.stored(Request(MEASURE, subject)) is None:
-                entry = session.checkpoints.find(subject, verify=False)
-                if entry is None or not has_weights(entry):
-                    raise MissingError("its weights were not kept")
+            made = session.measurements.stored(Request(MEASURE, subject)) or session.checkpoints.find(
+                subject, verify=False
+            )
+            if session.options.checkpoint is None and not made:
+                raise MissingError("its checkpoint was not kept")
             measurements.append(session.measurement(MEASURE, subject))
         except UserError as error:
             problems.append(f"{subject}: {one_line(error)}")

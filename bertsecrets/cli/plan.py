@@ -75,9 +75,9 @@ def plan(options: argparse.Namespace) -> None:
     Raises:
         UserError: If a task or claim is unknown, or there is nothing to plan.
     """
+    from bertsecrets.devices import device_name
     from bertsecrets.jobs.plan import PlanningSession, plan_for, states
     from bertsecrets.jobs.prepare import with_share
-    from bertsecrets.provenance import device_name
 
     chosen, tasks = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
@@ -121,7 +121,8 @@ def _totals(known: "Mapping[Request, State]") -> dict[str, int]:
     counts = Counter(known.values())
     trainings = sum(job.measure is None for job in known)
     return {"jobs": len(known), "trainings": trainings} | {
-        state.replace(" ", "_"): counts[state] for state in ("stored", "to do", "not yet")
+        "stored": counts["stored"],
+        "to_do": counts["to do"],
     }
 
 
@@ -176,7 +177,7 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
     totals = facts["totals"]
     print(
         f"{totals['jobs']} jobs, {totals['trainings']} of them trainings, on {facts['device']}: "
-        f"{totals['stored']} stored, {totals['jobs'] - totals['stored']} to do"
+        f"{totals['stored']} stored, {totals['to_do']} to do"
     )
 
 

@@ -101,7 +101,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
 
 
 def _runner(session: "Session") -> "AbstractContextManager[Callable[[Sequence[Case], Sequence[int]], None]] | None":
-    """Return what runs jobs one subject at a time if weights are dropped, otherwise None: jobs run on demand."""
+    """Return what runs jobs one subject at a time if checkpoints are deleted, otherwise None: jobs run on demand."""
     if session.options.keep_checkpoints == "full":
         return None
     from bertsecrets.jobs.prepare import prepare_in_turn

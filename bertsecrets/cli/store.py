@@ -2,17 +2,15 @@
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_command, add_run_options
 from bertsecrets.progress import in_bytes
-from bertsecrets.store.entries import CHECKPOINTS, DROPPED
+from bertsecrets.store.entries import CHECKPOINTS
 
 if TYPE_CHECKING:
     from bertsecrets.store.contents import Item
@@ -66,7 +64,7 @@ def ls(options: argparse.Namespace) -> None:
         print(json.dumps([_facts(item) for item in held], indent=1))
         return
     rows = [
-        [item.kind, in_bytes(item.bytes), age(item.made), _subject(item), _versions(item), item.marks]
+        [item.kind, in_bytes(item.bytes), age(item.made), item.title, _versions(item), item.digests]
         for item in held
         if item.kind != PARSES
     ]
@@ -101,16 +99,18 @@ def gc(options: argparse.Namespace) -> None:
     Raises:
         UserError: If the store does not exist.
     """
+    from bertsecrets.store.contents import unneeded
+
     given = RunOptions.of(options)
     removable = removed = 0
-    for line, size, remove in _removals(given, older=not options.keep_older):
-        print(line)
-        removable += size
-        if options.yes:
-            freed = remove()
-            removed += freed or 0
-            if freed is None:
-                print("  in use: kept")
+    older = None if options.keep_older else _older
+    for item in unneeded(given.store_folder, older, keep_checkpoints=given.keep_checkpoints == "full"):
+        print(f"{item.path} ({in_bytes(item.bytes)}): {item.reason}")
+        removable += item.bytes
+        if options.yes and item.remove():
+            removed += item.bytes
+        elif options.yes:
+            print("  in use: kept")
     if options.yes:
         print(f"removed {in_bytes(removed)}")
     elif not removable:
@@ -120,30 +120,6 @@ def gc(options: argparse.Namespace) -> None:
         words += ["--keep-older"] if options.keep_older else []
         words += [f"--keep-checkpoints {given.keep_checkpoints}"] if given.keep_checkpoints != "full" else []
         print(f"{in_bytes(removable)} can be removed: {' '.join(words)} --yes")
-
-
-def _removals(given: RunOptions, *, older: bool) -> list[tuple[str, int, Callable[[], int | None]]]:
-    """Return a line, the size in bytes, and a removal function for everything that is no longer needed.
-
-    Each function returns the number of bytes freed, or None if a running process uses the entry.
-    """
-    from bertsecrets.models.retention import drop, weights_bytes
-    from bertsecrets.store.contents import Unneeded, items, unneeded
-
-    def remove(item: Unneeded) -> int | None:
-        return item.bytes if item.remove() else None
-
-    listed = unneeded(given.store_folder, _older if older else None)
-    removals: list[tuple[str, int, Callable[[], int | None]]] = [
-        (f"{item.path} ({in_bytes(item.bytes)}): {item.reason}", item.bytes, partial(remove, item)) for item in listed
-    ]
-    gone = {item.path for item in listed}
-    for stored in items(given.store_folder) if given.keep_checkpoints == "none" else ():
-        if stored.kind == CHECKPOINTS and stored.key and stored.path not in gone:
-            weights = weights_bytes(stored.path)
-            line = f"{stored.path} ({in_bytes(stored.bytes)}): {in_bytes(stored.bytes - weights)} without weights"
-            removals.append((line, weights, partial(drop, stored.path)))
-    return removals
 
 
 def explain(options: argparse.Namespace) -> None:
@@ -170,16 +146,19 @@ def _older(kind: str, manifest: dict[str, Any]) -> str | None:
     from bertsecrets.measures.registry import get_measure
     from bertsecrets.provenance import TRAINING, differences, made_by
 
-    key = manifest.get("key")
-    made = (key or manifest).get("made_by")
+    key = manifest.get("key") or manifest
+    made, checkpoint = key.get("made_by"), (key.get("inputs") or {}).get("checkpoint")
     if not isinstance(made, dict):
         return None
+    training = made_by(TRAINING, None)
     try:
-        trained = kind in (CHECKPOINTS, DROPPED)
-        now = made_by(TRAINING, None) if trained else get_measure(manifest["measure"]).made_by(None)
+        now = training if kind == CHECKPOINTS else get_measure(manifest["measure"]).made_by(None)
     except (UserError, KeyError):  # the measure belongs to a plugin that is not installed
         return None
-    return ", ".join(differences(made, now)) or None
+    different = differences(made, now)
+    if not different and isinstance(checkpoint, dict):  # the checkpoint's own key
+        different = [f"its checkpoint was {difference}" for difference in differences(checkpoint["made_by"], training)]
+    return ", ".join(different) or None
 
 
 def _facts(item: "Item") -> dict[str, Any]:
@@ -187,17 +166,11 @@ def _facts(item: "Item") -> dict[str, Any]:
         "path": str(item.path),
         "kind": item.kind,
         "bytes": item.bytes,
-        "kept": {CHECKPOINTS: "full", DROPPED: "none"}.get(item.kind),
         "made": item.made.isoformat(),
-        "name": item.subject,
+        "name": item.title,
         "subject": item.manifest.get("subject"),
         "made_by": item.key.made_by if item.key else None,
     }
-
-
-def _subject(item: "Item") -> str:
-    """Return an entry's subject, and whether a checkpoint's weights were dropped."""
-    return item.subject + (" (weights dropped)" if item.kind == DROPPED else "")
 
 
 def _versions(item: "Item") -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.claims.schema import Case
+from bertsecrets.devices import best_device, device_name
 from bertsecrets.errors import RunError, UserError, first_line, from_extra
 from bertsecrets.jobs.plan import JobResult, carry_out, remaining, waits_for
 from bertsecrets.jobs.prepare import planned
@@ -18,7 +19,6 @@ from bertsecrets.jobs.scripts import with_absolute_paths
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
-from bertsecrets.provenance import best_device, device_name
 from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes
 from bertsecrets.types import Request

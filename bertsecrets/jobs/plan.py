@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
@@ -17,14 +16,13 @@ from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.progress import log, time_left
 from bertsecrets.session import Session
-from bertsecrets.store.entries import has_weights
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request, Subject
 
 # Jobs in order. The value of a measurement is its leader, if any: another planned measurement whose forward pass also
 # yields this one and which is therefore made first.
 Plan = dict[Request, Request | None]
-State = Literal["stored", "to do", "not yet"]
+State = Literal["stored", "to do"]
 
 
 class PlanningSession(Session):
@@ -80,7 +78,7 @@ def waits_for(planned: Plan, job: Request) -> list[Request]:
 
 
 def by_subject(planned: Plan) -> Plan:
-    """Reorder a plan by subject, so that each subject's weights can be dropped early."""
+    """Reorder a plan by subject, so that each subject's checkpoint can be deleted early."""
     first: dict[Subject, int] = {}
     for job in planned:
         first.setdefault(job.subject, len(first))
@@ -100,20 +98,12 @@ def without_network(session: Session) -> MeasurementCache:
 def states(cache: MeasurementCache, planned: Plan) -> dict[Request, State]:
     """Return the state of each job in the store.
 
-    The state "not yet" means that a measurement's checkpoint has not been trained, so its cache key is unknown. A
-    checkpoint without weights is "to do" if a planned measurement needs them. If the model or the data are not
+    A checkpoint that is not stored is "to do" only if a planned measurement needs it. If the model or the data are not
     available, results count as missing.
     """
-    known: dict[Request, State] = {}
-    for job in sorted(planned, key=lambda job: job.measure is not None):
-        known[job] = "to do"
-        if job.training is not None and known[job.training] != "stored":
-            known[job] = "not yet"
-        elif _entry(cache, job) is not None:
-            known[job] = "stored"
-    needed = dict.fromkeys(job.training for job in planned if job.training is not None and known[job] != "stored")
-    known |= {job: "to do" for job in needed if known[job] == "stored" and not _has_weights(cache, job.subject)}
-    return known
+    known: dict[Request, State] = {job: "stored" if _is_stored(cache, job) else "to do" for job in planned}
+    needed = {job.training for job in planned if known[job] == "to do"}
+    return {job: "stored" if job.measure is None and job not in needed else state for job, state in known.items()}
 
 
 def remaining(session: Session, planned: Plan) -> Plan:
@@ -122,18 +112,13 @@ def remaining(session: Session, planned: Plan) -> Plan:
     return {job: leader for job, leader in planned.items() if known[job] != "stored"}
 
 
-def _entry(cache: MeasurementCache, job: Request) -> Path | None:
+def _is_stored(cache: MeasurementCache, job: Request) -> bool:
     try:
         if job.measure is None:
-            return cache.checkpoints.find(job.subject, verify=False)
-        return cache.stored(job)
+            return cache.checkpoints.find(job.subject, verify=False) is not None
+        return cache.stored(job) is not None
     except UserError:
-        return None
-
-
-def _has_weights(cache: MeasurementCache, subject: Subject) -> bool:
-    folder = _entry(cache, Request(None, subject))
-    return folder is not None and has_weights(folder)
+        return False
 
 
 def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
@@ -171,7 +156,7 @@ def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Col
         return False
     wanted = [job for job in planned if job.measure is not None and job.subject.task in tasks]
     wanted.sort(key=lambda job: task(job.subject.task).train_rows)  # keys are computed from the rows
-    return all(_entry(cache, job) is not None for job in wanted)
+    return all(_is_stored(cache, job) for job in wanted)
 
 
 def left_out_line(cases: Sequence[Case]) -> str:
@@ -202,7 +187,7 @@ def perform(session: Session, job: Request) -> bool:
     """
     if job.measure is not None:
         return not session.measurement(job.measure, job.subject, **dict(job.options)).reused
-    if _has_weights(session.measurements, job.subject):
+    if _is_stored(session.measurements, job):
         return False
     session.checkpoint(job.subject)
     return True
@@ -211,7 +196,7 @@ def perform(session: Session, job: Request) -> bool:
 def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -> None:
     """Record the outcomes of a plan in a session.
 
-    If the session does not keep weights, a subject's weights are dropped once all its jobs have succeeded.
+    If the session keeps no checkpoints, a subject's checkpoint is deleted once all its jobs have succeeded.
 
     Args:
         outcomes: Generator of one outcome per job. It is closed at the end, so that an interruption stops all workers.
@@ -227,7 +212,7 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -
             if outcome.error is None or isinstance(outcome.error, NotApplicableError):
                 jobs_left[subject] -= 1
                 if jobs_left[subject] == 0 and outcome.request.on_task:
-                    session.drop_weights([subject])
+                    session.delete_checkpoints([subject])
 
 
 def blocking_error(job: Request, outcomes: Mapping[Request, JobResult]) -> Exception | None:

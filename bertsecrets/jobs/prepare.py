@@ -40,7 +40,7 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
 def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
     """Plan the jobs for some cases and seeds, training on the largest tasks first.
 
-    If weights are dropped, each subject is measured right after its training.
+    If checkpoints are deleted, each subject is measured right after its training.
     """
     plan = plan_for(session, cases, session.model, seeds)
     rows = {job: task(job.subject.task).train_rows if job.measure is None else 0 for job in plan}

@@ -15,8 +15,8 @@ from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
 from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED, full_name, own_family
 from bertsecrets.models.packaged import NAMES, packaged_folder
-from bertsecrets.store.entries import checked_manifest, has_weights, read_manifest, read_own_manifest
-from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.store.entries import checked_manifest, read_own_manifest
+from bertsecrets.store.files import digest, file_sha256, read_json
 
 # Files that determine the encoder, and files that transformers reads for its tokenizers.
 ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "adapter_config.json")
@@ -71,14 +71,11 @@ class ModelRef:
     def identity(self) -> str:
         """Return the identity of the encoder: a digest of its file names and contents, or hub name and commit.
 
-        For a custom architecture, the identity also depends on its code. Dropping a checkpoint's weights does not
-        change its identity.
+        For a custom architecture, the identity also depends on its code.
 
         Raises:
-            UserError: If the model is not available, or the manifest is damaged.
+            UserError: If the model is not available.
         """
-        if self.local and not has_weights(Path(self.path)):
-            return str(read_manifest(Path(self.path))["identity"])
         contents = self._contents(ENCODER_FILES) or ""
         own = own_family(self.model_type())
         return digest([contents, own.source]) if own else contents
@@ -86,8 +83,8 @@ class ModelRef:
     def model_type(self) -> str | None:
         """Return the model type in config.json, or None if the file is missing or unreadable."""
         try:
-            config = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            config = read_json(Path(self.path) / "config.json")
+        except UserError:
             return None
         name = config.get("model_type") if isinstance(config, dict) else None
         return name if isinstance(name, str) else None

@@ -29,8 +29,7 @@ from bertsecrets.patterns.features.feature_table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import by_head
-from bertsecrets.store.entries import read_json
-from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.store.files import digest, file_sha256, read_json
 
 SUFFIX, REPORT = ".safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"

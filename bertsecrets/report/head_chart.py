@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from bertsecrets.devices import best_device
 from bertsecrets.errors import UserError, python_names
 from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.encoding import Batch, tokenize
 from bertsecrets.models.locations import locator
 from bertsecrets.models.opening import open_encoder
-from bertsecrets.provenance import best_device
 
 
 class _OneHead:

@@ -15,8 +15,20 @@ from pathlib import Path
 from bertsecrets.errors import UserError
 
 PACKAGE = __name__.partition(".")[0]
-# Parts that do not affect results: messages, files, keys, reports, commands. The values of settings are in the keys.
-NOT_COMPUTING = ("errors", "progress", "store", "hub", "provenance", "report", "options", "cli", "settings")
+# Modules that run between options and stored numbers without being imported by the module that computes them.
+ALWAYS = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.store.measurements")
+# Parts that are in no digest, with the reason why they cannot change a result.
+NOT_COMPUTING = {
+    "errors": "messages",
+    "progress": "messages",
+    "hub": "downloads; the digests or commits of the files are in the keys",
+    "settings": "the values of settings are in the keys",
+    "options": "what options select is in the keys",
+    "provenance": "makes keys",
+    "store": "makes keys, and writes files whose digests are verified",
+    "report": "shows results",
+    "cli": "shows results",
+}
 AT_START = {path: path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py")}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
@@ -30,16 +42,23 @@ class ModuleSource:
     reexports: dict[str, str]
 
 
+@functools.cache
 def code_digest(module: str) -> str | None:
-    """Return a digest of a module and everything that it imports from its own package and from this one.
+    """Return a digest of a module, everything that it imports from its own package and from this one, and `ALWAYS`.
 
     Returns None if the module has no source file, as in an interactive session.
     """
     reached = _reached(module)
     if not reached:
         return None
-    lines = [f"{name} {source.digest}" for name, source in reached.items()]
+    always = {name: source for name in ALWAYS if (source := _source(name)) is not None}
+    lines = [f"{name} {source.digest}" for name, source in sorted((reached | always).items())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def digested(module: str) -> set[str]:
+    """Return the names of the modules in the digest of a module."""
+    return {*_reached(module), *ALWAYS}
 
 
 def imports(module: str) -> frozenset[str]:

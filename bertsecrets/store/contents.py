@@ -3,7 +3,6 @@
 All functions are safe to run alongside other processes, and skip items that are being read or written.
 """
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, EntryName, Key, damage
-from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_intact, remove_unused
+from bertsecrets.store.entries import CHECKPOINTS, ENTRY, MEASUREMENTS, Key, damage
+from bertsecrets.store.files import (
+    MANIFEST,
+    REPLACED,
+    UNFINISHED,
+    guarded_writes,
+    is_intact,
+    listed,
+    read_json,
+    remove_unused,
+)
 from bertsecrets.store.locks import unused
 
-ENTRIES = (CHECKPOINTS, DROPPED, MEASUREMENTS)
+ENTRIES = (CHECKPOINTS, MEASUREMENTS)
 GRIDS, PARSES, TRAINING = "grids", "parses", "training"
 KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES)
 DAMAGED = ".damaged"
@@ -38,16 +46,16 @@ class Item:
     manifest: dict[str, Any]
 
     @property
-    def subject(self) -> str:
-        """The readable part of the name."""
-        name = EntryName.parse(self.path)
-        return name.readable if name else self.path.stem
+    def title(self) -> str:
+        """What the item holds: the title in its manifest, or the readable part of its name."""
+        name = ENTRY.fullmatch(self.path.name)
+        return self.manifest.get("name") or (name and name[1]) or self.path.stem
 
     @property
-    def marks(self) -> str:
+    def digests(self) -> str:
         """The digests in the name, or the full name if there are none."""
-        name = EntryName.parse(self.path)
-        return name.marks if name else self.path.name
+        name = ENTRY.fullmatch(self.path.name)
+        return name[2] if name else self.path.name
 
     @property
     def key(self) -> Key | None:
@@ -81,7 +89,7 @@ def items(root: Path) -> list[Item]:
     """
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
-    paths = [(kind, path) for kind in KINDS for path in sorted((root / kind).glob("[!.]*"))]
+    paths = [(kind, path) for kind in KINDS for path in listed(root / kind)]
     present = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
     return [item for item in present if item is not None]
 
@@ -97,8 +105,8 @@ def _item(kind: str, path: Path) -> Item | None:
 def _json_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty one."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(path)
+    except UserError:
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -135,7 +143,7 @@ def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
     """
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
-        parts = sorted(item.path.glob("[!.]*")) if item.kind in (GRIDS, TRAINING) else [item.path]
+        parts = listed(item.path) if item.kind in (GRIDS, TRAINING) else [item.path]
         for path in parts:
             problem = _problem(path)
             if problem is None or path.exists():  # not removed in the meantime
@@ -143,23 +151,18 @@ def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
 
 
 def _problem(path: Path) -> str | None:
+    if path.is_dir():
+        return damage(path)
     try:
-        if path.is_dir():
-            return damage(path)
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return None if is_intact(read_json(path)) else "it has changed"
     except UserError as error:
         return str(error)
-    except OSError as error:
-        return f"it cannot be read ({error.strerror})"
-    except (ValueError, RecursionError):
-        return "it is not valid JSON"
-    return None if is_intact(data) else "it has changed"
 
 
 # ---------------------------------------------------------------------- what is no longer needed
 
 
-def unneeded(root: Path, outdated: Outdated | None) -> list[Unneeded]:
+def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = True) -> list[Unneeded]:
     """Return the items that a store no longer needs and that no running process uses.
 
     These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
@@ -167,18 +170,19 @@ def unneeded(root: Path, outdated: Outdated | None) -> list[Unneeded]:
 
     Args:
         outdated: Function that returns why an entry is outdated, or None. If not given, outdated entries are kept.
+        keep_checkpoints: If False, all checkpoints are included.
 
     Raises:
         UserError: If the folder does not exist.
     """
     present = items(root)
-    listed = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated), *_dropped(present)]
-    return [*listed, *_grids(present, outdated), *_training_states(present)]
+    found = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated, keep_checkpoints)]
+    return [*found, *_grids(present, outdated), *_training_states(present)]
 
 
 def _leftovers(root: Path) -> Iterator[Unneeded]:
     folders = [root / kind for kind in KINDS]
-    folders += [folder for kind in (GRIDS, TRAINING) for folder in (root / kind).glob("[!.]*")]
+    folders += [folder for kind in (GRIDS, TRAINING) for folder in listed(root / kind)]
     for path in sorted(path for folder in folders for path in folder.glob(".*") if LEFTOVER.fullmatch(path.name)):
         with unused(path) as free:
             if free:
@@ -186,37 +190,33 @@ def _leftovers(root: Path) -> Iterator[Unneeded]:
 
 
 def _damaged(root: Path) -> Iterator[Unneeded]:
-    for path in sorted(path for kind in ENTRIES for path in (root / kind).glob(f"[!.]*{DAMAGED}")):
+    for path in (path for kind in ENTRIES for path in listed(root / kind) if path.name.endswith(DAMAGED)):
         yield Unneeded(path, size(path), "a damaged copy, recreated since")
 
 
-def _outdated(present: list[Item], outdated: Outdated | None) -> Iterator[Unneeded]:
+def _outdated(present: list[Item], outdated: Outdated | None, keep_checkpoints: bool) -> Iterator[Unneeded]:
     for item in present:
-        if outdated is not None and item.key and (reason := outdated(item.kind, item.manifest)):
+        reason = outdated(item.kind, item.manifest) if outdated is not None and item.key else None
+        if reason is None and item.kind == CHECKPOINTS and not keep_checkpoints:
+            reason = "retrained if a new measurement needs it"
+        if reason is not None:
             yield Unneeded(item.path, item.bytes, reason)
 
 
-def _dropped(present: list[Item]) -> Iterator[Unneeded]:
-    with_weights = {item.marks for item in present if item.kind == CHECKPOINTS}
-    for item in present:
-        if item.kind == DROPPED and item.marks in with_weights:
-            yield Unneeded(item.path, item.bytes, "its checkpoint has been trained again")
-
-
 def _grids(present: list[Item], outdated: Outdated | None) -> Iterator[Unneeded]:
-    measured = {item.marks for item in present if item.kind == MEASUREMENTS and damage(item.path) is None}
+    measured = {item.path.name for item in present if item.kind == MEASUREMENTS and damage(item.path) is None}
     for item in present:
         if item.kind != GRIDS:
             continue
         about = _json_object(item.path / "grid.json").get("about")
-        if item.marks in measured:
+        if item.path.name in measured:
             yield Unneeded(item.path, item.bytes, "parts of a finished measurement")
         elif outdated is not None and (reason := outdated(GRIDS, about if isinstance(about, dict) else {})):
             yield Unneeded(item.path, item.bytes, reason)
 
 
 def _training_states(present: list[Item]) -> Iterator[Unneeded]:
-    trained = {digest(item.key.as_json()) for item in present if item.kind == CHECKPOINTS and item.key}
+    trained = {item.path.name for item in present if item.kind == CHECKPOINTS}
     now = time.time()
     for item in present:
         days = (now - item.made.timestamp()) / 86400

@@ -1,4 +1,4 @@
-"""The store: immutable entries, looked up by the digests of their cache keys.
+"""The store: immutable entries, found by a name that is computed from their cache keys.
 
 An entry is a folder that is written once, under a temporary name, and renamed when it is complete. Its manifest
 contains the key, the sha256 of each file and its own digest, all of which are verified on reading.
@@ -15,13 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, remove, whole_folder, write_whole
+from bertsecrets.store.files import (
+    MANIFEST,
+    digest,
+    file_sha256,
+    guarded_writes,
+    is_intact,
+    listed,
+    read_json,
+    remove,
+    signed,
+    whole_folder,
+    write_whole,
+)
 from bertsecrets.store.locks import held
 
-CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # with weights, and with weights dropped
-MEASUREMENTS = "measurements"
-DEVICES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
-MARKS = re.compile(r"[0-9a-f]{12}-[0-9a-f]{8}")
+CHECKPOINTS, MEASUREMENTS = "checkpoints", "measurements"
+ENTRY = re.compile(r"(?:(.+)-)?([0-9a-f]{12}-[0-9a-f]{8})")  # an entry's name: readable words and `Key.digests`
+NAMED = ("measure", "task", "initialisation", "seed")  # the inputs in an entry's name
 # Fields of our manifests. A manifest with four of them is treated as ours, even if damaged.
 OURS = frozenset({"kind", "name", "key", "settings", "files", "sha256", "subject", "training"})
 
@@ -34,16 +45,28 @@ class DamagedEntryWarning(UserWarning):
 class Key:
     """A cache key: everything that determines a result.
 
-    `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device.
+    `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device. The input
+    `checkpoint` of a measurement is the key of a checkpoint made by the suite, otherwise a digest of the weights.
     """
 
     inputs: dict[str, Any]
     made_by: dict[str, Any]
 
     @property
-    def marks(self) -> str:
-        """The digests at the end of an entry's name, used to look it up."""
+    def digests(self) -> str:
+        """The digests of both parts."""
         return f"{digest(self.inputs)[:12]}-{digest(self.made_by)[:8]}"
+
+    @property
+    def name(self) -> str:
+        """The folder name of the entry, which also names its lock, its grid and its training states.
+
+        >>> Key({"task": "rte", "initialisation": "pretrained", "seed": 1}, {}).name
+        'rte-pretrained-1-267583cbaae6-44136fa3'
+        """
+        checkpoint = self.inputs.get("checkpoint")
+        inputs = (checkpoint["inputs"] if isinstance(checkpoint, dict) else {}) | self.inputs
+        return "-".join([*(str(inputs[name]) for name in NAMED if name in inputs), self.digests])
 
     def check_unchanged(self, now: "Key") -> None:
         """Check that the inputs have not changed during use.
@@ -69,28 +92,6 @@ class Key:
 
 
 @dataclass(frozen=True)
-class EntryName:
-    """The folder name of an entry: a readable part and the digests of its key (`Key.marks`).
-
-    >>> EntryName.parse(Path("runs/measurements/scores-minilm-rte-0123456789ab-01234567"))
-    EntryName(readable='scores-minilm-rte', marks='0123456789ab-01234567')
-    >>> EntryName.parse(Path("runs/notes"))
-    """
-
-    readable: str
-    marks: str
-
-    @classmethod
-    def parse(cls, path: Path) -> "EntryName | None":
-        """Parse an entry's name; None if the folder is not an entry."""
-        parts = re.fullmatch(rf"(.+)-({MARKS.pattern})", path.name)
-        return cls(*parts.groups()) if parts else None
-
-    def __str__(self) -> str:
-        return f"{self.readable}-{self.marks}"
-
-
-@dataclass(frozen=True)
 class Store:
     """A folder of entries, grouped by kind: `checkpoints` and `measurements`."""
 
@@ -102,13 +103,13 @@ class Store:
         Args:
             verify: Whether to read all files. Otherwise, an entry with the right name counts as undamaged.
         """
-        named = self._named(kind, key.marks)
-        return next((folder for folder in named if not verify or damage(folder, key) is None), None)
+        entry = self.root / kind / key.name
+        return entry if entry.is_dir() and not (verify and damage(entry, key)) else None
 
     def get_or_make(
         self,
         kind: str,
-        name: str,
+        title: str,
         key: Key,
         make: Callable[[Path], dict[str, Any]],
     ) -> tuple[Path, bool]:
@@ -117,7 +118,7 @@ class Store:
         Two processes never make the same entry. Reading an existing entry does not write to the store.
 
         Args:
-            name: Readable part of the name of a new entry.
+            title: What a new entry holds, for messages and its manifest.
             make: Function that fills a folder and returns facts to record in the manifest in addition to the key.
 
         Raises:
@@ -125,51 +126,33 @@ class Store:
         """
         if entry := self.find(kind, key):
             return entry, True
-        folder = self.root / kind / str(EntryName(name.lstrip("."), key.marks))
+        entry = self.root / kind / key.name
         with guarded_writes(self.root):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with held(lock_of(folder), f"the {kind.removesuffix('s')} {name}"):
-                if entry := self.find(kind, key):  # another process has just made it
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            with held(entry.with_name(f".{entry.name}.lock"), f"the {kind.removesuffix('s')} {title}"):
+                if self.find(kind, key):  # another process has just made it
                     return entry, True
-                self._set_aside(kind, key)
-                with whole_folder(folder) as temporary:
+                _set_aside(entry, key)
+                with whole_folder(entry) as temporary:
                     facts = make(temporary)
-                    write_manifest(temporary, {"kind": kind, "name": name, "key": key.as_json(), **facts})
-                return folder, False
+                    write_manifest(temporary, {"kind": kind, "name": title, "key": key.as_json(), **facts})
+                return entry, False
 
-    def _named(self, kind: str, marks: str) -> list[Path]:
-        """Return the entries with these digests in their names."""
-        return [folder for folder in sorted((self.root / kind).glob(f"[!.]*-{marks}")) if folder.is_dir()]
 
-    def _set_aside(self, kind: str, key: Key) -> None:
-        """Rename a damaged entry and warn about it."""
-        for folder in self._named(kind, key.marks):
-            problem = damage(folder, key)
-            if not folder.is_dir():  # just deleted
-                continue
-            aside = folder.with_name(f"{folder.name}.damaged")
-            remove(aside)
-            folder.rename(aside)
-            warnings.warn(
-                f"stored entry {folder} is damaged ({problem}); recreating it", DamagedEntryWarning, stacklevel=3
-            )
+def _set_aside(entry: Path, key: Key) -> None:
+    """Rename a damaged entry, if there is one, and warn about it."""
+    problem = damage(entry, key)
+    if entry.is_dir():
+        aside = entry.with_name(f"{entry.name}.damaged")
+        remove(aside)
+        entry.rename(aside)
+        warnings.warn(f"stored entry {entry} is damaged ({problem}); recreating it", DamagedEntryWarning, stacklevel=3)
 
 
 def entries(root: Path) -> Iterator[Path]:
     """Yield all entries in a store, sorted by kind and name."""
-    yield from (folder for folder in sorted(root.glob("*/[!.]*")) if folder.is_dir() and EntryName.parse(folder))
-
-
-def has_weights(checkpoint: Path) -> bool:
-    """Return whether a checkpoint has its weights; False if they were dropped."""
-    return checkpoint.parent.name != DROPPED or EntryName.parse(checkpoint) is None
-
-
-def lock_of(entry: Path) -> Path:
-    """Return the lock file of an entry."""
-    name = EntryName.parse(entry)
-    assert name is not None
-    return entry.with_name(f".{name.marks}.lock")
+    for kind in (CHECKPOINTS, MEASUREMENTS):
+        yield from (entry for entry in listed(root / kind) if ENTRY.fullmatch(entry.name) and entry.is_dir())
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
@@ -177,9 +160,8 @@ def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     files = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     files.pop(MANIFEST, None)
     made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    content = plain_json({**facts, "made": made, "files": files})
-    text = json.dumps({**content, "sha256": digest(content)}, indent=1)
-    (folder / MANIFEST).write_text(text, encoding="utf-8")
+    content = signed(plain_json({**facts, "made": made, "files": files}))
+    (folder / MANIFEST).write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -188,17 +170,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: If the manifest is missing, is not valid JSON, or has been modified.
     """
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{folder} has no {MANIFEST}: it is not an entry of a store") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{folder / MANIFEST} is not valid JSON: delete the folder to recreate it") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise UserError(f"{folder / MANIFEST}: the manifest lists no files: delete the folder to recreate it")
-    content = {name: value for name, value in manifest.items() if name != "sha256"}
-    if manifest.get("sha256") != digest(content):
-        raise UserError(f"{folder / MANIFEST}: the manifest has changed: delete the folder to recreate it")
+    manifest = read_json(folder / MANIFEST)
+    if not is_intact(manifest) or not isinstance(manifest.get("files"), dict):
+        raise UserError(f"{MANIFEST} of {folder} has changed")
     return manifest
 
 
@@ -213,11 +187,9 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
     try:
         manifest = read_manifest(folder)
     except UserError as error:
-        return str(error).removeprefix(f"{folder / MANIFEST}: ").partition(": delete")[0]
-    own, name = Key.of_manifest(manifest), EntryName.parse(folder)
-    if key is not None and (own is None or own.as_json() != key.as_json()):
-        return "a different entry has this name"
-    if name and own and own.marks != name.marks:
+        return str(error)
+    own, name = Key.of_manifest(manifest), ENTRY.fullmatch(folder.name)
+    if (key and (own is None or own.as_json() != key.as_json())) or (name and own and own.digests != name[2]):
         return "a different entry has this name"
     for file, expected in manifest["files"].items():
         if not (folder / file).is_file():
@@ -245,16 +217,9 @@ def read_own_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of an exported checkpoint; empty if it has no manifest.
 
     Raises:
-        UserError: If the manifest is not valid JSON, or not an object.
+        UserError: If the manifest cannot be read, is not valid JSON, or not an object.
     """
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise UserError(f"cannot read {folder / MANIFEST}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise _refused(folder, f"{MANIFEST} is not valid JSON") from error
+    manifest = read_json(folder / MANIFEST, missing={})
     if not isinstance(manifest, dict):
         raise _refused(folder, f"{MANIFEST} is not a JSON object")
     return manifest if len(OURS & manifest.keys()) >= 4 else {}
@@ -274,20 +239,6 @@ def plain_json(data: Any) -> Any:
 def write_json(path: Path, data: Any) -> None:
     """Write a JSON file atomically, with null for NaN and infinity."""
     write_whole(path, json.dumps(finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        UserError: If the file is missing or is not valid JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid JSON ({error})") from error
 
 
 def finite(data: Any) -> Any:

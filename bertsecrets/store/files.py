@@ -5,7 +5,6 @@ import functools
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
 import tempfile
@@ -24,6 +23,17 @@ MANIFEST = "manifest.json"  # in every entry of a store
 UNFINISHED = ".tmp"  # suffix of files and folders that are being written
 REPLACED = ".replaced"  # suffix of a folder that is being replaced
 UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP)  # not supported by the file system
+ELSEWHERE = "a file exists where a folder is needed: choose another location"
+ADVICE = {  # what to do about errors on writing
+    errno.ENOSPC: "no space left: free some, or choose another location",
+    errno.EDQUOT: "disk quota exceeded: free some space, or choose another location",
+    errno.EFBIG: "the file exceeds the size limit: raise the limit, or choose another location",
+    errno.EACCES: "not writable: choose another location",
+    errno.EROFS: "read-only: choose another location",
+    errno.ENOTDIR: ELSEWHERE,
+    errno.EEXIST: ELSEWHERE,
+    errno.EISDIR: "it is a folder, not a file: choose another file",
+}
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may name the file that was read
 
 
@@ -81,6 +91,40 @@ def is_intact(data: Any) -> bool:
     return isinstance(data, dict) and data.get("sha256") == digest({k: v for k, v in data.items() if k != "sha256"})
 
 
+def read_json(path: Path, *, missing: Any = None) -> Any:
+    """Read a JSON file.
+
+    Args:
+        missing: What to return if there is no such file. If None, this is an error.
+
+    Raises:
+        UserError: If the file cannot be read or is not valid JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        if missing is not None and isinstance(error, FileNotFoundError):
+            return missing
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not valid JSON ({error})") from error
+
+
+def listed(folder: Path) -> list[Path]:
+    """Return the visible files and folders in a folder, sorted by name; none if the folder does not exist.
+
+    Raises:
+        UserError: If the folder cannot be listed.
+    """
+    try:
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserError(f"cannot list {folder}: {error.strerror}") from error
+    return [folder / name for name in names]
+
+
 @contextmanager
 def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
@@ -135,11 +179,13 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 def leftovers(target: Path) -> list[Path]:
     """Return the temporary files and folders of `target`, including those in use."""
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
+    start, length = f".{target.name}.", len(target.name) + 10 + len(UNFINISHED)  # with eight random characters
     try:
-        return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
+        names = os.listdir(target.parent)
     except OSError:  # a folder that can be written but not listed
         return []
+    ours = (name for name in names if name.startswith(start) and name.endswith(UNFINISHED) and len(name) == length)
+    return [target.with_name(name) for name in ours]
 
 
 def remove_unused(path: Path) -> bool:
@@ -178,23 +224,18 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
     check_writable(folder)
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
-        nearest = next(place for place in (folder, *folder.parents) if place.exists())
-        if not nearest.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        present = {path.name for path in folder.iterdir()} if nearest == folder else set()
-    expected = _listed(folder) if ours is None else set(ours)
+        present = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    expected = _files_of(folder) if ours is None else set(ours)
     if present and not expected <= present <= expected.union(more):
         foreign = min(present - expected.union(more) or present)
         raise UserError(f"{named} contains other files ({foreign}), which would be lost: choose a new folder")
 
 
-def _listed(folder: Path) -> set[str]:
+def _files_of(folder: Path) -> set[str]:
     """Return the names of the manifest and of the top-level files that it lists; empty if it is not readable."""
-    try:
-        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        return {MANIFEST, *(name.partition("/")[0] for name in files)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return set()
+    with suppress(UserError, KeyError, TypeError, AttributeError):
+        return {MANIFEST, *(name.partition("/")[0] for name in read_json(folder / MANIFEST)["files"])}
+    return set()
 
 
 def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
@@ -250,7 +291,7 @@ def check_writable(path: Path) -> None:
             path.stat()  # fails on a loop of symbolic links
         if path.is_char_device():
             _write_nothing(path)
-    nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
+    nearest = _nearest(path)
     if nearest != path and not nearest.is_dir():
         raise RunError(f"cannot write {path}: {nearest} is a file: choose another location")
     try:
@@ -264,8 +305,12 @@ def check_writable(path: Path) -> None:
 
 def free_bytes(path: Path) -> int:
     """Return the free disk space for a file or folder, which need not exist yet, in bytes."""
-    nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
-    return shutil.disk_usage(nearest).free
+    return shutil.disk_usage(_nearest(path)).free
+
+
+def _nearest(path: Path) -> Path:
+    """Return a path if it exists, otherwise the nearest folder above it that does."""
+    return next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
 
 
 def check_space(what: str, needed: int, folder: Path) -> None:
@@ -311,16 +356,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
             raise
         if number not in FULL and not _is_near(error.filename, place):
             raise
-        advice = {
-            errno.ENOSPC: "no space left: free some, or choose another location",
-            errno.EDQUOT: "disk quota exceeded: free some space, or choose another location",
-            errno.EACCES: "not writable: choose another location",
-            errno.EROFS: "read-only: choose another location",
-            errno.ENOTDIR: "a file exists where a folder is needed: choose another location",
-            errno.EEXIST: "a file exists where a folder is needed: choose another location",
-            errno.EISDIR: "it is a folder, not a file: choose another file",
-            errno.EFBIG: "the file exceeds the size limit: raise the limit, or choose another location",
-        }.get(number, f"{error.strerror or os.strerror(number)}: choose another location")
+        advice = ADVICE.get(number, f"{error.strerror or os.strerror(number)}: choose another location")
         raise RunError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):

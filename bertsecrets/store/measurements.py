@@ -16,8 +16,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertsecrets.errors import UserError, first_line
-from bertsecrets.store.entries import damage, read_json, write_json, write_manifest
-from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes
+from bertsecrets.store.entries import damage, write_json, write_manifest
+from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes, read_json
 from bertsecrets.types import Measurement, Provenance, Subject, slug
 
 VALUES, SAMPLES = "measurement.json", "samples.npz"

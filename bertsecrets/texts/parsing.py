@@ -15,7 +15,7 @@ from unicodedata import category
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.code import code_digest
-from bertsecrets.store.files import digest, folder_digest, is_intact, signed, write_whole
+from bertsecrets.store.files import digest, folder_digest, is_intact, read_json, signed, write_whole
 from bertsecrets.types import Span, slug
 
 NOUNS = frozenset({"NN", "NNP", "NNPS", "NNS"})
@@ -207,10 +207,10 @@ def describe(nlp: Any) -> dict[str, Any]:
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
     """Return the cached parses, or None if the file is missing or damaged and has to be recreated."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         if not is_intact(data):
             return None
         sentences = [tuple(Word(*fields) for fields in words) for words in data["parses"]]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (UserError, TypeError, KeyError):
         return None
     return sentences if len(sentences) == expected else None

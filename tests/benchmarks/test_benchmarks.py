@@ -531,16 +531,13 @@ def test_several_processes_compute_everything_once_and_keep_table_and_json(
     table = output.split("= verdicts =")[1]
     for benchmark in alone:
         assert benchmark["extra_info"]["claim"] in table
-    kind = "dropped" if "none" in several else "checkpoints"
-    made = sorted(path.name for path in (tmp_path / "runs" / kind).iterdir() if path.is_dir())
-    assert made == sorted(path.name for path in (first[0] / "runs" / "checkpoints").iterdir() if path.is_dir())
+    made = sorted(path.name for path in (tmp_path / "runs" / "checkpoints").iterdir() if path.is_dir())
+    expected = sorted(path.name for path in (first[0] / "runs" / "checkpoints").iterdir() if path.is_dir())
+    assert made == ([] if "none" in several else expected)
     assert not [line for line in output.splitlines() if "waiting for" in line]
-    assert "it is retrained" not in output
     page = (tmp_path / "r" / "report.html").read_text()
     assert 'id="attention"' in page
-    assert "tiny-bert on RTE, seed 1" in page or "none" in several  # its weights may have been deleted
-    whole = list((tmp_path / "runs" / "checkpoints").glob("*/model.safetensors"))
-    assert len(whole) == (0 if "none" in several else len(made))
+    assert "tiny-bert on RTE, seed 1" in page or "none" in several  # its checkpoint may have been deleted
 
 
 @pytest.mark.slow

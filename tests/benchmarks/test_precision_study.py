@@ -20,7 +20,7 @@ def study(capsys):
     return lambda *words: (module.main([*map(str, words)]), *capsys.readouterr())
 
 
-@pytest.mark.filterwarnings("ignore::bertsecrets.provenance.SlowPrecisionWarning")
+@pytest.mark.filterwarnings("ignore::bertsecrets.devices.SlowPrecisionWarning")
 def test_a_study_compares_both_precisions_by_seed_and_reuses_the_store(study, tiny_bert, tiny_glue, tmp_path):
     call = ["--model", tiny_bert, "--glue", tiny_glue, "--store", tmp_path / "runs", "--allow-unofficial-data"]
     call += ["--offline", "--task", "rte", "--seeds", 2, "--json", tmp_path / "study.json"]

@@ -7,10 +7,10 @@ import torch
 from calls import told
 from faults import pytest_benchmarks
 
-from bertsecrets import provenance
+from bertsecrets import devices
 from bertsecrets.cli.main import main
+from bertsecrets.devices import SlowPrecisionWarning, best_precision
 from bertsecrets.errors import UserError
-from bertsecrets.provenance import SlowPrecisionWarning, best_precision
 from bertsecrets.session import Session
 from bertsecrets.store.entries import read_manifest
 
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def native(monkeypatch):
     """Return a function that fakes whether the device supports bfloat16 natively."""
-    return lambda answer: monkeypatch.setattr(provenance, "native_bfloat16", lambda device: answer)
+    return lambda answer: monkeypatch.setattr(devices, "native_bfloat16", lambda device: answer)
 
 
 def session(store, glue, model, **more) -> Session:

@@ -72,17 +72,17 @@ def test_default_options_and_needless_subjects_do_not_change_a_request():
     assert request("frame-heads", Subject("m", "rte", "pretrained", 3), {}).subject == bare
 
 
-def test_a_plan_shows_stored_and_undetermined_jobs(capsys, shared, tmp_path):
+def test_a_plan_shows_which_jobs_are_stored(capsys, shared, tmp_path):
     fresh = planned(capsys, shared, "--store", tmp_path / "empty", *FEW)
     states = {job["what"]: job["state"] for job in fresh["jobs"]}
     assert states["train rte pretrained seed 1"] == "to do"
-    assert states["measure scores rte pretrained seed 1"] == "not yet"
+    assert states["measure scores rte pretrained seed 1"] == "to do"
     plan = {job["what"]: job for job in planned(capsys, shared, *FEW, "--claim", "I6", "--seeds", 3)["jobs"]}
     assert plan["train rte pretrained seed 1"]["state"] == "stored"
     assert plan["train rte pretrained seed 3"]["state"] == "to do"
     assert plan["measure scores rte pretrained seed 2"]["state"] == "stored"
     assert plan["measure head-statistics rte pretrained seed 2"]["state"] == "to do"
-    assert plan["measure scores rte pretrained seed 3"]["state"] == "not yet"
+    assert plan["measure scores rte pretrained seed 3"]["state"] == "to do"
 
 
 def test_a_plan_loads_no_weights_and_writes_nothing(capsys, shared, monkeypatch, tmp_path):
@@ -94,7 +94,7 @@ def test_a_plan_loads_no_weights_and_writes_nothing(capsys, shared, monkeypatch,
     monkeypatch.setattr(transformers.PreTrainedModel, "from_pretrained", refuse)
     plan = planned(capsys, [*shared, "--store", str(tmp_path / "empty")], *FEW)
     assert plan["totals"]["stored"] == 0
-    assert plan["totals"]["jobs"] == plan["totals"]["to_do"] + plan["totals"]["not_yet"] == len(plan["jobs"])
+    assert plan["totals"]["jobs"] == plan["totals"]["to_do"] == len(plan["jobs"])
     assert not (tmp_path / "empty").exists()
 
 
@@ -117,7 +117,7 @@ def test_a_plan_downloads_no_data(capsys, shared, monkeypatch):
 def test_tasks_without_data_are_planned(capsys, shared):
     plan = json.loads(run(capsys, "plan", *shared, "--task", "rte", "--task", "mnli", "--claim", "D1", "--json"))
     assert plan["without_data"] == ["mnli"]
-    assert {job["state"] for job in plan["jobs"] if job["task"] == "mnli"} == {"to do", "not yet"}
+    assert {job["state"] for job in plan["jobs"] if job["task"] == "mnli"} == {"to do"}
 
 
 def test_a_model_that_is_not_here_is_planned(capsys, tiny_glue, tmp_path):

@@ -8,13 +8,13 @@ from tiny import FINETUNE, fast_tier
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from zoo import save_family
 
+from bertsecrets.devices import best_device
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.layers import read_last_token
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_checkpoint, open_classifier
 from bertsecrets.models.training.finetune import finetune
-from bertsecrets.provenance import best_device
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task

@@ -14,7 +14,7 @@ from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
 from bertsecrets.cli.main import main
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.memory import Budget
-from bertsecrets.store.entries import read_json
+from bertsecrets.store.files import read_json
 
 pytestmark = pytest.mark.slow
 

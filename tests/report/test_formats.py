@@ -11,7 +11,8 @@ from verdicts import beats, filed
 
 from bertsecrets.formats import Outcome, VerdictsFile, json_schema
 from bertsecrets.settings import load_settings
-from bertsecrets.store.entries import read_json, write_json
+from bertsecrets.store.entries import write_json
+from bertsecrets.store.files import read_json
 from bertsecrets.types import Provenance
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "verdicts-2.json"

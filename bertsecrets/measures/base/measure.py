@@ -44,8 +44,9 @@ class MeasureOptions(BaseModel):
 class Run:
     """A measurement to run.
 
-    `model` is the subject's model, and `folder` the measured checkpoint or bare encoder. Both are None for measures
-    that use no model. `grid` is the folder in which an ablation stores finished portions.
+    `model` is the subject's model; it is None for measures that use no model. A checkpoint made by the suite is
+    identified by its cache key `recipe`, and `folder` is None until it is needed; otherwise, `folder` is the measured
+    checkpoint or bare encoder. `grid` is the folder in which an ablation stores finished portions.
     """
 
     subject: Subject
@@ -54,6 +55,7 @@ class Run:
     model: ModelRef | None = None
     folder: Path | None = None
     grid: Path | None = None
+    recipe: Key | None = None
 
     @property
     def task(self) -> Task:
@@ -227,14 +229,18 @@ class Measure(ABC):
         }
         if not self.reads_model:  # measured once for all models
             return inputs
+        inputs |= {
+            "task": run.subject.task,
+            "options": run.options.given(),
+            "device": run.resources.device.type,
+        }
+        if run.recipe is not None:  # with the model, its tokenizer, the initialisation and the seed
+            return inputs | {"checkpoint": run.recipe.as_json()}
         checkpoint = ModelRef.in_folder(run.checkpoint)
         return inputs | {
-            "task": run.subject.task,
             "checkpoint": checkpoint.identity(),
             "tokenizer": checkpoint.tokenizer() or run.base.tokenizer(),
             "base": [run.base.identity(), run.base.tokenizer()] if self.compares else None,
-            "options": run.options.given(),
-            "device": run.resources.device.type,
         }
 
     def made_by(self, device: torch.device | None) -> dict[str, Any]:

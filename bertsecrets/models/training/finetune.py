@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from bertsecrets.devices import best_precision
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
@@ -22,7 +23,6 @@ from bertsecrets.models.memory import (
 from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.models.training.loop import Training
 from bertsecrets.models.training.states import checkpoint_bytes, state_bytes
-from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.store.files import check_space
 from bertsecrets.texts.glue import Split

@@ -15,6 +15,7 @@ from torch import nn
 from transformers.trainer_pt_utils import get_length_grouped_indices, get_parameter_names
 from transformers.trainer_utils import align_special_tokens, set_seed
 
+from bertsecrets.devices import best_precision
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.models.consistency import TOLERANCE, TOLERANCE_BF16, check_logits, explain_failure
 from bertsecrets.models.encoding import Encoded, collate
@@ -22,7 +23,6 @@ from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.states import State, checkpoint_bytes, keep, newest, random_state, set_random_state
 from bertsecrets.models.training.texts import EncodedTexts
 from bertsecrets.progress import log, progress
-from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
 
 # Weights without decay: those of LayerNorms, and those with a matching name (as in transformers' Trainer).

@@ -19,8 +19,8 @@ from torch import nn
 from bertsecrets.errors import UserError
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import log
-from bertsecrets.store.entries import damage, read_json, read_manifest, write_manifest
-from bertsecrets.store.files import check_space, guarded_writes, whole_folder
+from bertsecrets.store.entries import damage, read_manifest, write_manifest
+from bertsecrets.store.files import check_space, guarded_writes, read_json, whole_folder
 
 FACTS = "facts.json"
 Tensors = dict[str, torch.Tensor]

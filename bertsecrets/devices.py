@@ -1,0 +1,128 @@
+"""The device and precision of computations: everything about a machine and a process that decides the last digits.
+
+This module is part of every code digest (`bertsecrets.store.code`), and `device_name` is part of every cache key.
+"""
+
+import os
+import re
+import warnings
+from typing import TYPE_CHECKING
+
+from bertsecrets.errors import UserError
+from bertsecrets.settings import Params
+from bertsecrets.types import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+DEVICES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
+# Environment variables that change the arithmetic of torch, numpy and their libraries. Numbers of threads are part of a
+# device's name, and messages do not matter.
+ARITHMETIC = re.compile(
+    r"(MKL|ONEDNN|DNNL)_\w+|OPENBLAS_CORETYPE|NPY_(DISABLE|ENABLE)_CPU_FEATURES|CUBLAS_WORKSPACE_CONFIG"
+    r"|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_(BLAS|LINALG)_PREFER_\w+|TORCH_CUDNN_\w+"
+    r"|PYTORCH_MPS_(FAST_MATH|PREFER_METAL)|FBGEMM_\w+"
+)
+NOT_ARITHMETIC = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\w*)")
+
+
+def best_device(wanted: str | None = None) -> "torch.device":
+    """Return the named device; by default or for `auto`, the GPU if there is one, otherwise the CPU.
+
+    If it is a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, it would otherwise choose
+    cuDNN's, which builds a plan for every new shape, and almost every batch has a new one. Flash attention is excluded
+    because its gradients are not reproducible.
+
+    Raises:
+        UserError: If the named device is not available or does not work.
+    """
+    import torch  # slow to import, and not needed to show verdicts
+
+    if wanted is None or wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(wanted)
+        if device.type not in DEVICES:
+            raise RuntimeError(f"{device.type} is not one of {', '.join(DEVICES)}")
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"device {wanted!r} is not available: use --device cpu, or --device cuda on a machine with a GPU"
+        ) from error
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.backends.cuda.enable_flash_sdp(False)
+    return device
+
+
+class SlowPrecisionWarning(UserWarning):
+    """The device emulates bfloat16."""
+
+
+def best_precision(wanted: str, device: "torch.device") -> Precision:
+    """Return the training precision; `auto` is bfloat16 if the device supports it natively."""
+    if wanted == "auto":
+        return "bfloat16" if native_bfloat16(device) else "float32"
+    return "float32" if wanted == "float32" else "bfloat16"
+
+
+def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
+    """Return settings with the training precision resolved: the given one, or that of the settings.
+
+    Warns if it is bfloat16 and the device does not support this natively.
+    """
+    precision = best_precision(wanted or settings.finetune.precision, device)
+    if precision == "bfloat16" and not native_bfloat16(device):
+        warnings.warn(
+            f"this {device.type} has no bfloat16 instructions, so training in bfloat16 is slower than in float32: use "
+            "--precision auto or float32",
+            SlowPrecisionWarning,
+            stacklevel=2,
+        )
+    return settings.model_copy(update={"finetune": settings.finetune.model_copy(update={"precision": precision})})
+
+
+def native_bfloat16(device: "torch.device") -> bool:
+    """Return whether a device supports bfloat16 natively: GPUs since Ampere, CPUs with AMX or AVX512-BF16."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported())
+
+
+def device_name(device: "torch.device") -> str:
+    """Return the name of a device, including everything that affects the last digits of a result.
+
+    On a CPU, these are the instruction set and the number of threads, which change the order of summation. Environment
+    variables and torch's settings that change the arithmetic are included if they are set.
+    """
+    import torch
+
+    if device.type == "cuda":
+        parts = [torch.cuda.get_device_name(device)]
+    else:
+        number = torch.get_num_threads()
+        parts = [f"CPU {torch.backends.cpu.get_cpu_capability()}" if device.type == "cpu" else device.type]
+        parts.append(f"{number} thread{'s' if number != 1 else ''}")
+    return ", ".join([*parts, *_environment(), *_flags()])
+
+
+def _environment() -> list[str]:
+    """Return the environment variables in `ARITHMETIC` that are set."""
+    names = (name for name in sorted(os.environ) if ARITHMETIC.fullmatch(name) and not NOT_ARITHMETIC.fullmatch(name))
+    return [f"{name}={os.environ[name]}" for name in names]
+
+
+def _flags() -> list[str]:
+    """Return torch's settings for arithmetic that differ from their defaults."""
+    import torch
+
+    flags = {
+        f"float32 matmul precision {torch.get_float32_matmul_precision()}": "highest",
+        f"deterministic algorithms {torch.are_deterministic_algorithms_enabled()}": "False",
+        f"cuDNN TF32 {torch.backends.cudnn.allow_tf32}": "True",
+        f"cuDNN deterministic {torch.backends.cudnn.deterministic}": "False",
+        f"default dtype {torch.get_default_dtype()}": "torch.float32",
+    }
+    return [text for text, default in flags.items() if not text.endswith(f" {default}")]
