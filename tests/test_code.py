@@ -4,12 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from calls import started
 from edited_package import edited_package, forget
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.provenance import TRAINING, differences, made_by
+from bertsecrets.settings import project_path
 from bertsecrets.store import code
 
 SCORES = "bertsecrets.measures.scores"
@@ -58,6 +60,9 @@ EDITS = {
     ("measures/scores.py",): (False, True),
     ("measures/base/measure.py",): (False, True),
     ("texts/metrics.py",): (False, True),
+    ("caches.py",): (True, True),
+    ("devices.py",): (True, True),
+    ("store/measurements.py",): (True, True),
     (
         "measures/special_tokens.py",
         "patterns/classifier.py",
@@ -81,6 +86,81 @@ def test_an_edit_changes_the_digests_of_importing_modules(package):
         after = digests()
         assert tuple(one != other for one, other in zip(after, before, strict=True)) == expected, modules
         before = after
+
+
+# Modules that a session imports and that are in no digest, besides `NOT_COMPUTING`, with the reason.
+DRIVING = {
+    "session": "passes values to the caches; the keys contain them",
+    "judging": "judges stored numbers",
+    "claims": "judges stored numbers",
+    "formats": "describes verdicts",
+    "texts.corpus": "writes data",
+}
+# What modules in a digest may import from modules that are not. Other parts of `NOT_COMPUTING` may be used freely.
+BORROWED = {"provenance": {"made_by"}, "settings": {"FinetuneParams", "Params", "project_path"}, "hub": {"Repository"}}
+SHOWING = ("options", "report", "cli")
+
+
+def computing() -> set[str]:
+    """Return the modules that compute results: training, and every measure."""
+    return {TRAINING, *(type(get_measure(name)).__module__ for name in measure_names())}
+
+
+def all_imports(module: str, seen: set[str]) -> set[str]:
+    """Add all modules of the package that a module imports, directly or not, to `seen`, and return it."""
+    source = code._source(module)
+    if module not in seen and source is not None:
+        seen.add(module)
+        for name in source.imports:
+            if name.startswith("bertsecrets"):
+                all_imports(code._home(name), seen)
+    return seen
+
+
+def part(module: str) -> str:
+    return module.removeprefix("bertsecrets.")
+
+
+def test_every_module_between_options_and_results_is_in_a_digest_or_has_a_reason_not_to_be():
+    walked: set[str] = set()
+    for module in ("bertsecrets.session", *computing()):
+        all_imports(module, walked)
+    in_digests = set().union(*map(code.digested, computing()))
+    assert {"bertsecrets.devices", "bertsecrets.texts.rows", "bertsecrets.ablation.grid"} <= in_digests <= walked
+    excused = (*code.NOT_COMPUTING, *DRIVING)
+    left = {part(module) for module in walked - in_digests} - {"bertsecrets"}
+    assert [name for name in sorted(left) if not any(f"{name}.".startswith(f"{each}.") for each in excused)] == []
+    assert not set(DRIVING) & {part(module) for module in in_digests}
+
+
+def test_modules_in_a_digest_take_nothing_that_computes_from_modules_outside():
+    for module in set().union(*map(code.digested, computing())) - set(code.ALWAYS):
+        for imported in code._source(module).imports:
+            owner, _, name = part(imported).partition(":")
+            assert owner.partition(".")[0] not in SHOWING, module
+            assert name in BORROWED.get(owner, {name}), module
+
+
+# Stages of dvc.yaml: the modules that compute their outputs.
+STAGES = {
+    "finetune": {TRAINING},
+    "measure": {type(get_measure(name)).__module__ for name in measure_names() if get_measure(name).common},
+    "words": {"bertsecrets.measures.features", "bertsecrets.measures.relations"},
+    "frames": {"bertsecrets.measures.frame_heads"},
+}
+# Code that passes values which are in the cache keys: DVC has no keys, so its stages depend on it.
+PASSING = {"bertsecrets/session.py", "bertsecrets/settings.py"}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stages_of_the_pipeline_depend_on_the_code_in_the_digests(stage):
+    definition = yaml.safe_load(project_path("dvc.yaml").read_text(encoding="utf-8"))["stages"][stage]
+    depends = {dep for dep in definition.get("do", definition)["deps"] if dep.startswith("bertsecrets/")}
+    in_digests = set().union(*map(code.digested, STAGES[stage]))
+    files = {f"{module.replace('.', '/')}.py" for module in in_digests if code._path(module).name != "__init__.py"}
+    covering = {file: {dep for dep in depends if file == dep or file.startswith(f"{dep}/")} for file in files}
+    assert [file for file, by in covering.items() if not by] == []
+    assert depends - set().union(*covering.values()) == PASSING
 
 
 def test_imports_inside_functions_and_through_packages_count(tmp_path, monkeypatch):

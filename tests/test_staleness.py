@@ -61,10 +61,10 @@ class World:
             | self.options,
         )
 
-    def measure(self, measure: str, store: str = "runs", **options: Any) -> Measurement:
+    def measure(self, measure: str, store: str = "runs", session: Session | None = None, **options: Any) -> Measurement:
         task = None if measure == "frame-heads" else "rte"
         checkpoint = self.path(self.checkpoint) if self.checkpoint else None
-        return self.session(store).measure(measure, task, checkpoint=checkpoint, **options)
+        return (session or self.session(store)).measure(measure, task, checkpoint=checkpoint, **options)
 
 
 MEASURES = ("scores", "special-tokens", "attention-change", "layer-ablation", "frame-heads", "patterns")
@@ -238,6 +238,14 @@ def code_of(module: str) -> Callable[[World, Any], None]:
     return change
 
 
+def variable(name: str, value: str) -> Callable[[World, Any], None]:
+    return lambda world, monkeypatch: monkeypatch.setenv(name, value)
+
+
+def deterministic_cudnn(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+
+
 def other_classifier(world: World, monkeypatch) -> None:
     from bertsecrets.patterns.classifier import REPORT, VARIABLE, chosen_folder
 
@@ -279,10 +287,24 @@ CHANGES: dict[str, tuple[str, Callable[[World, Any], None]]] = {
     "tokenizer of the base of a checkpoint without one": ("special-tokens", no_own_tokenizer),
     "record of the classifier of patterns": ("patterns", other_classifier),
     "threads": ("special-tokens", threads),
+    "instructions of oneDNN": ("special-tokens", variable("ONEDNN_MAX_CPU_ISA", "SSE41")),
+    "reproducible MKL": ("frame-heads", variable("MKL_CBWR", "COMPATIBLE")),
+    "kernels of OpenBLAS": ("patterns", variable("OPENBLAS_CORETYPE", "Prescott")),
+    "TF32": ("scores", variable("NVIDIA_TF32_OVERRIDE", "0")),
+    "deterministic cuDNN": ("scores", deterministic_cudnn),
     "version of torch": ("special-tokens", version_of("torch")),
+    "version of transformers": ("frame-heads", version_of("transformers")),
+    "version of tokenizers": ("scores", version_of("tokenizers")),
+    "version of numpy": ("layer-ablation", version_of("numpy")),
     "code of the measure": ("special-tokens", code_of("measures/special_tokens.py")),
+    "code of ablation": ("layer-ablation", code_of("ablation/engine.py")),
+    "code of patterns": ("patterns", code_of("patterns/classifier.py")),
     "code that reads maps": ("frame-heads", code_of("models/attention.py")),
+    "code that reads rows": ("attention-change", code_of("texts/rows.py")),
     "code of the training": ("scores", code_of("models/training/loop.py")),
+    "code that chooses device and precision": ("scores", code_of("devices.py")),
+    "code that calls training and measures": ("frame-heads", code_of("caches.py")),
+    "code that stores measurements": ("special-tokens", code_of("store/measurements.py")),
 }
 
 
@@ -298,7 +320,16 @@ SIMILAR = {
     "words of the encoder's tokenizer",
     "FrameNet's words, of equal size",
     "threads",
+    "reproducible MKL",
+    "kernels of OpenBLAS",
+    "TF32",
+    "version of tokenizers",
+    "version of numpy",
+    "code of ablation",
+    "code of patterns",
     "code that reads maps",
+    "code that reads rows",
+    "code that stores measurements",
 }
 
 
@@ -312,12 +343,40 @@ def test_a_change_is_never_answered_from_the_store(world, monkeypatch, change):
     apply(world, monkeypatch)
     try:
         now = world.measure(measure)
-        # If retraining gave the same weights, their measurements are still valid.
-        assert not now.reused or now.provenance.checkpoint != before.provenance.checkpoint
+        assert not now.reused
         assert same(now, world.measure(measure, store="fresh"))
     finally:
         monkeypatch.undo()
         torch.set_num_threads(THREADS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "a text of dev",
+        "a label of train",
+        "a frame sentence",
+        pytest.param("weights", marks=pytest.mark.slow),
+        pytest.param("a label of dev", marks=pytest.mark.slow),
+        pytest.param("config", marks=pytest.mark.slow),
+        pytest.param("words of the tokenizer", marks=pytest.mark.slow),
+        pytest.param("weights of the encoder", marks=pytest.mark.slow),
+    ],
+)
+def test_a_long_session_notices_changes_of_its_files(world, monkeypatch, change):
+    measure, apply = CHANGES[change]
+    session = world.session()
+    assert world.measure(measure, session=session).reused
+    apply(world, monkeypatch)
+    now = world.measure(measure, session=session)
+    assert not now.reused
+    assert same(now, world.measure(measure, store="fresh"))
+
+
+@pytest.mark.parametrize("name", ["MKL_NUM_THREADS", "MKL_VERBOSE", "ONEDNN_VERBOSE", "TORCH_HOME", "OMP_PROC_BIND"])
+def test_variables_that_change_no_number_are_in_no_key(world, monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    assert world.measure("frame-heads").reused
 
 
 @pytest.mark.parametrize("measure", ["frame-heads", "patterns"])

@@ -6,6 +6,7 @@ K19's code also draws the rows for its attention maps.
 
 import csv
 import io
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from bertsecrets.reading import read_text
 from bertsecrets.texts.glue import Source, Split
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
+FileState = tuple[int, ...] | None
 DRAWING = 2019  # seed for drawing rows; not configurable, so that all results on N rows use the same ones
 
 
@@ -29,7 +31,7 @@ class TaskRows:
 
     `limit` and `train_limit` are the numbers of validation and training rows; `grid_limit` is the number of validation
     rows for disabling every head or layer in turn. If `trains` is False, nothing is trained and tasks only need
-    validation rows. Each split is read once per session, so all of a session's results use the same rows.
+    validation rows. A split is read again if its file has changed.
     """
 
     source: Source
@@ -37,10 +39,12 @@ class TaskRows:
     train_limit: int | None = None
     grid_limit: int | None = None
     trains: bool = True
-    _read: dict[tuple[str, str], Split] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _cut: dict[tuple[str, str, int | None, bool, bool], Split] = field(
+    _read: dict[tuple[str, str], tuple[FileState, Split]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _cut: dict[tuple[str, str, int | None, bool, bool], tuple[Split, Split]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # with the whole split
 
     def split(
         self, task_name: str, name: str, most: int | None = None, *, first: bool = False, quoted: bool = False
@@ -57,11 +61,11 @@ class TaskRows:
         """
         wanted = min((number for number in (self._limit(name), most) if number is not None), default=None)
         key = (task_name, name, wanted, first, quoted)
-        if key not in self._cut:
-            whole = self.whole(task_name, name)
-            whole = read_quoted(whole) if quoted else whole
-            self._cut[key] = whole.head(wanted) if first else draw_rows(whole, wanted)
-        return self._cut[key]
+        whole = self.whole(task_name, name)
+        if key not in self._cut or self._cut[key][0] is not whole:
+            rows = read_quoted(whole) if quoted else whole
+            self._cut[key] = whole, rows.head(wanted) if first else draw_rows(rows, wanted)
+        return self._cut[key][1]
 
     def whole(self, task_name: str, name: str) -> Split:
         """Return a checked split with all rows.
@@ -69,9 +73,11 @@ class TaskRows:
         Raises:
             UserError: If the data are missing, malformed or unofficial.
         """
-        if (task_name, name) not in self._read:
-            self._read[task_name, name] = self.source.split(task(task_name), name)
-        return self._read[task_name, name]
+        state, split = self._read.get((task_name, name), (None, None))
+        if split is None or state != _state(split):
+            split = self.source.split(task(task_name), name)
+            self._read[task_name, name] = _state(split), split
+        return split
 
     def _limit(self, name: str) -> int | None:
         return self.train_limit if name == "train" else self.limit
@@ -100,6 +106,15 @@ class TaskRows:
             "rows": {name: len(split) for name, split in splits.items()},
             "official": all(split.official for split in splits.values()),
         }
+
+
+def _state(split: Split) -> FileState:
+    """Return the state of the file that a split was read from, which changes if the file does; None for the hub."""
+    try:
+        status = os.stat(split.origin)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def draw_rows(split: Split, wanted: int | None) -> Split:
