@@ -1,4 +1,4 @@
-"""`--keep-checkpoints`: measurements stay usable without weights, and retraining restores the weights."""
+"""`--keep-checkpoints none`: measurements stay usable without their checkpoint, which is retrained if it is needed."""
 
 import json
 import re
@@ -9,12 +9,15 @@ from calls import run
 from safetensors.torch import load_file, save_file
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.models.retention import drop
 from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
+from bertsecrets.store.entries import read_manifest
+from bertsecrets.store.locks import in_use
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
@@ -40,42 +43,41 @@ def opened(store, glue, keep="full", **more) -> Session:
     return Session(store=store, keep_checkpoints=keep, **options, **more)
 
 
-def weights(session, subject):
-    return session.checkpoints.find(subject) / "model.safetensors"
+def checkpoint(session, subject):
+    return session.checkpoints.find(subject)
 
 
-def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
+def test_measured_subjects_need_no_checkpoint(store, tiny_glue, subject, capsys):
     with opened(store, tiny_glue, "none") as session:
         first = session.measurement("scores", subject)
-        assert weights(session, subject).exists()
-    assert not weights(session, subject).exists()
-    assert f"deleted the weights of {subject}: " in capsys.readouterr().err
+        assert checkpoint(session, subject)
+    assert not checkpoint(session, subject)
+    assert f"deleted the checkpoint {subject}: " in capsys.readouterr().err
     for later in ("full", "none"):
         with opened(store, tiny_glue, later) as session:
             again = session.measurement("scores", subject)
         assert again.reused
         assert again.values == first.values
         assert again.provenance == first.provenance
-    assert "it is retrained" not in capsys.readouterr().err
+    assert capsys.readouterr().err == ""
+    assert list((store / "checkpoints").glob(f"rte-pretrained-{subject.seed}-*")) == []
 
 
-def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject, capsys):
-    before = ModelRef.in_folder(opened(store, tiny_glue).checkpoints.find(subject)).identity()
+def test_a_later_measurement_trains_again(store, tiny_glue, subject):
+    before = checkpoint(opened(store, tiny_glue), subject)
+    weights = ModelRef.in_folder(before).identity()
+    assert read_manifest(before)["weights"] == weights
     with opened(store, tiny_glue, "none") as session:
-        session.measurement("scores", subject)
-    capsys.readouterr()
+        first = session.measurement("scores", subject)
     session = opened(store, tiny_glue)
-    assert not session.measurement("special-tokens", subject).reused
-    said = capsys.readouterr().err
-    assert f"{subject}: its weights were deleted, so it is retrained (last time " in said
-    assert f"{subject}: retraining gave the same weights\n" in said
-    assert weights(session, subject).exists()
-    assert not list((store / "dropped").glob("[!.]*"))
-    assert ModelRef.in_folder(session.checkpoints.find(subject)).identity() == before
+    later = session.measurement("special-tokens", subject)
+    assert not later.reused
+    assert checkpoint(session, subject) == before
+    assert later.provenance.weights == first.provenance.weights == weights
     assert session.measurement("scores", subject).reused
 
 
-def test_retraining_with_different_weights_invalidates_measurements(store, tiny_glue, subject, monkeypatch, capsys):
+def test_retraining_that_gives_other_weights_is_visible_in_the_verdict(store, tiny_glue, subject, monkeypatch):
     """As on a non-deterministic device."""
     with opened(store, tiny_glue, "none") as session:
         before = session.measurement("scores", subject)
@@ -91,35 +93,38 @@ def test_retraining_with_different_weights_invalidates_measurements(store, tiny_
 
     monkeypatch.setattr(CheckpointCache, "_train", train_otherwise)
     session = opened(store, tiny_glue)
-    session.measurement("special-tokens", subject)
-    assert "retraining gave different weights, so earlier measurements will be repeated" in capsys.readouterr().err
-    after = session.measurement("scores", subject)
-    assert not after.reused
-    assert after.provenance.weights != before.provenance.weights
+    later = session.measurement("attention-change", subject)
+    scores = session.measurement("scores", subject)
+    assert scores.reused
+    assert scores.provenance.weights == before.provenance.weights != later.provenance.weights
+    measured = [{"scores": scores, "attention-change": later}]
+    remarks = judge(find_case("D1-pretrained", "rte"), measured, session.settings.judge).remarks
+    assert f"{subject} measured on weights from two training runs" in remarks
 
 
-def test_a_subject_with_a_failed_measurement_keeps_its_weights(store, tiny_glue, subject, monkeypatch):
+def test_a_checkpoint_in_use_is_kept(store, tiny_glue, subject, capsys):
+    with opened(store, tiny_glue, "none") as session:
+        session.measurement("scores", subject)
+        with in_use(checkpoint(session, subject)):
+            session.close()
+    assert f"kept the checkpoint {subject}, in use: " in capsys.readouterr().err
+
+
+def test_a_subject_with_a_failed_measurement_keeps_its_checkpoint(store, tiny_glue, subject, monkeypatch):
     session = opened(store, tiny_glue, "none")
     session.measurement("scores", subject)
     monkeypatch.setattr(MeasurementCache, "_made", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
     with pytest.raises(UserError, match="the disk is full"):
         session.measurement("special-tokens", subject)
     session.close()
-    assert weights(session, subject).exists()
+    assert checkpoint(session, subject)
 
 
-def test_an_interrupted_block_keeps_its_weights(store, tiny_glue, subject):
+def test_an_interrupted_block_keeps_its_checkpoints(store, tiny_glue, subject):
     with pytest.raises(KeyboardInterrupt), opened(store, tiny_glue, "none") as session:
         session.measurement("scores", subject)
         raise KeyboardInterrupt
-    assert weights(session, subject).exists()
-
-
-def test_an_export_has_weights(store, tiny_glue, subject, tmp_path):
-    session = opened(store, tiny_glue)
-    identity = ModelRef.in_folder(session.checkpoint(subject)).identity()
-    drop(session.checkpoint(subject))
-    assert ModelRef.in_folder(session.export_checkpoint(subject, tmp_path / "exported")).identity() == identity
+    assert checkpoint(session, subject)
 
 
 def test_an_unknown_value_is_refused():
@@ -145,7 +150,7 @@ def sizes(room):
 
 
 @pytest.mark.slow
-def test_a_report_without_weights_gives_the_same_verdicts(capsys, shared, tmp_path):
+def test_a_report_without_checkpoints_gives_the_same_verdicts(capsys, shared, tmp_path):
     rooms, said = {keep: tmp_path / keep for keep in ("full", "none")}, {}
     for keep, room in rooms.items():
         room.mkdir()
@@ -157,16 +162,14 @@ def test_a_report_without_weights_gives_the_same_verdicts(capsys, shared, tmp_pa
     assert " at a time; " in said["none"][2].err
     again = reported(capsys, ["report"], shared, rooms["none"], "--keep-checkpoints", "none")
     assert again[1] == said["none"][1]
-    assert again[2].err == ""  # nothing is trained, and nothing more is dropped
+    assert again[2].err == ""  # nothing is trained, and nothing more is deleted
     assert "none damaged" in run(capsys, "store", "verify", "--store", rooms["none"] / "runs")
-    assert "(weights dropped)" in run(capsys, "store", "ls", "--store", rooms["none"] / "runs")
 
 
 @pytest.mark.slow
-def test_parallel_jobs_drop_no_weights_that_another_job_needs(capsys, shared, tmp_path):
+def test_parallel_jobs_delete_no_checkpoint_that_another_job_needs(capsys, shared, tmp_path):
     code, values, captured = reported(capsys, ["run", "--jobs", 2], shared, tmp_path, "--keep-checkpoints", "none")
     assert sizes(tmp_path) == []
-    assert len(re.findall("deleted the weights of .*-s1: ", captured.err)) == 2  # each as soon as it was measured
-    assert "it is retrained" not in captured.err
+    assert len(re.findall("deleted the checkpoint .*-s1: ", captured.err)) == 2  # each as soon as it was measured
     assert len(values) == 2
     assert code in (0, 1)

@@ -194,7 +194,7 @@ def test_a_checkpoint_of_another_shape_is_refused(bench, subject, tmp_path, tiny
 
 def test_a_damaged_measurement_is_made_again(bench, subject, runs):
     bench.measurement("scores", subject)
-    for file in (runs / "measurements").glob("scores-tiny-bert-rte-pretrained-s1-*/measurement.json"):
+    for file in (runs / "measurements").glob("scores-rte-pretrained-1-*/measurement.json"):
         file.write_text(file.read_text() + " ")
     with pytest.warns(DamagedEntryWarning, match=r"measurement\.json has changed"):
         repeated = bench.measurement("scores", subject)

@@ -219,7 +219,12 @@ def read_own_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: If the manifest cannot be read, is not valid JSON, or not an object.
     """
-    manifest = read_json(folder / MANIFEST, missing={})
+    try:
+        manifest = read_json(folder / MANIFEST, missing={})
+    except UserError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise _refused(folder, f"{MANIFEST} is not valid JSON") from error
     if not isinstance(manifest, dict):
         raise _refused(folder, f"{MANIFEST} is not a JSON object")
     return manifest if len(OURS & manifest.keys()) >= 4 else {}

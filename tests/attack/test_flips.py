@@ -22,7 +22,7 @@ THIRD = ("finetune", "@subject", "--seed", 3)
 # command that reads them.
 KINDS: dict[str, tuple[str, str | None, tuple[Any, ...]]] = {
     "stored checkpoint": (
-        "runs/checkpoints/*-rte-pretrained-s1-*/*",
+        "runs/checkpoints/rte-pretrained-1-*/*",
         None,
         ("measure", "scores", "@subject", "--json", "@now.json"),
     ),

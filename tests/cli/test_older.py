@@ -77,7 +77,7 @@ def options_of(shared):
 def test_an_entry_explains_itself(capsys, shared, runs, older, monkeypatch, tmp_path, quick):
     run(capsys, "measure", "scores", "--task", "rte", *shared, "--save", tmp_path / "kept")
     options = shared
-    (checkpoint,) = [path for path in (runs / "checkpoints").glob("tiny-bert-rte-pretrained-s1-*") if fits(path)]
+    (checkpoint,) = [path for path in (runs / "checkpoints").glob("rte-pretrained-1-*") if fits(path)]
     out = run(capsys, "store", "explain", checkpoint.name, *options)
     assert f"{checkpoint}: made 20" in out
     assert "undamaged" in out

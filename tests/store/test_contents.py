@@ -16,7 +16,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import TRAINING, made_by
 from bertsecrets.store.contents import ABANDONED
 from bertsecrets.store.entries import Key, Store, write_manifest
-from bertsecrets.store.files import digest, signed, whole_folder, write_whole
+from bertsecrets.store.files import signed, whole_folder, write_whole
 from bertsecrets.store.locks import in_use
 
 SUBJECT = {"model": "m", "task": "rte", "initialisation": "pretrained", "seed": 1}
@@ -30,7 +30,10 @@ def make(folder: Path, **facts):
 
 def key(kind: str, code: str | None = None, **inputs) -> Key:
     """Return a key with the current code, or with `code` if given."""
-    own = made_by(TRAINING, None) if kind == "checkpoints" else get_measure("head-ablation").made_by(None)
+    if kind == "checkpoints":
+        own = made_by(TRAINING, None)
+    else:
+        own, inputs = get_measure("head-ablation").made_by(None), {"measure": "head-ablation", **inputs}
     return Key(inputs, own | ({"code": code} if code else {}))
 
 
@@ -41,7 +44,7 @@ def entry(root: Path, kind: str, code: str | None = None, **inputs) -> Path:
 
 def grid(root: Path, code: str | None = None, **inputs) -> Path:
     of = key("measurements", code, **inputs)
-    place = root / "grids" / f"head-ablation-{of.marks}"
+    place = root / "grids" / of.name
     about = {"measure": "head-ablation", "made_by": of.made_by}
     Grid.open(place, SETS, layers=1, size=1, about=about).fill(lambda sets, _progress: np.zeros(len(sets)))
     return place
@@ -62,7 +65,7 @@ def store(tmp_path):
 
 
 def training(root: Path) -> Path:
-    place = root / "training" / digest(key("checkpoints", under="way").as_json())
+    place = root / "training" / key("checkpoints", under="way").name
     place.mkdir(parents=True, exist_ok=True)
     return place
 
@@ -143,13 +146,16 @@ def unneeded(root: Path) -> dict[str, Path]:
         make(place)
     half = root / "parses" / ".en.json.abcdefgh.tmp"
     half.write_text("x")
-    old_state = root / "training" / digest(key("checkpoints", left="long ago").as_json())
+    old_state = root / "training" / key("checkpoints", left="long ago").name
     old_state.mkdir()
     os.utime(old_state, times=((datetime.now() - timedelta(days=ABANDONED + 1)).timestamp(),) * 2)
-    done_state = root / "training" / digest(key("checkpoints").as_json())
+    done_state = root / "training" / key("checkpoints").name
     done_state.mkdir()
     return {
         "made by other code": of_older,
+        "its checkpoint was made by other code": entry(
+            root, "measurements", checkpoint=key("checkpoints", code="other").as_json()
+        ),
         "a damaged copy, recreated since": damaged,
         "left behind by a killed process": killed[0],
         "left behind by a killed process ": killed[1],
@@ -181,8 +187,38 @@ def test_gc_keeps_outdated_entries_with_keep_older(capsys, store):
     run(capsys, "store", "gc", "--yes", "--keep-older", "--store", store)
     assert [reason.strip() for reason, place in places.items() if place.exists()] == [
         "made by other code",
+        "its checkpoint was made by other code",
         "made by other code",
     ]
+
+
+def test_gc_deletes_checkpoints_if_none_are_kept(capsys, store):
+    words = ("store", "gc", "--store", store, "--keep-checkpoints", "none")
+    (checkpoint,) = (store / "checkpoints").glob("[!.]*")
+    listed, last = run(capsys, *words).splitlines()
+    assert listed.startswith(f"{checkpoint} (")
+    assert listed.endswith("): retrained if a new measurement needs it")
+    assert last.endswith("--keep-checkpoints none --yes")
+    with in_use(checkpoint):
+        assert "  in use: kept\nremoved 0 bytes\n" in run(capsys, *words, "--yes")
+    assert "removed " in run(capsys, *words, "--yes")
+    assert not checkpoint.exists()
+    assert run(capsys, *words) == "nothing to remove\n"
+    assert run(capsys, "store", "verify", "--store", store).endswith("5 checked, none damaged\n")
+
+
+def test_a_folder_that_cannot_be_listed_is_reported(capsys, store, monkeypatch):
+    listdir = os.listdir
+
+    def refuse(path="."):
+        if Path(path) == store / "measurements":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    for action in ("ls", "verify", "gc"):
+        line = told(capsys, "store", action, "--store", store)
+        assert f"cannot list {store / 'measurements'}: Permission denied" in line
 
 
 def test_gc_keeps_entries_in_use_by_another_process(capsys, store):

@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 from calls import started
@@ -16,14 +18,13 @@ from bertsecrets.store.entries import (
     Store,
     damage,
     finite,
-    read_json,
     read_manifest,
     write_json,
 )
-from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.store.files import digest, file_sha256, read_json
 from bertsecrets.types import slug
 
-KEY = Key({"model": "m", "seed": 1}, {"code": "c", "software": {}, "device": None})
+KEY = Key({"task": "rte", "seed": 1}, {"code": "c", "software": {}, "device": None})
 
 
 def maker(text="hello", calls=None):
@@ -56,11 +57,33 @@ def test_the_name_of_an_entry_depends_on_the_key_but_not_on_its_order(tmp_path):
     assert len({name({"a": 1}, {}), name({"a": 2}, {}), name({"a": 1}, {"code": "c"}), name({}, {"a": 1})}) == 4
 
 
-def test_an_entry_is_found_by_its_key_whatever_its_readable_name(tmp_path):
+def test_the_name_of_an_entry_is_computed_from_its_key_alone(tmp_path):
     store = Store(tmp_path)
     folder, _ = store.get_or_make("checkpoints", ".tiny-bert", KEY, maker())
-    assert folder.name == f"tiny-bert-{KEY.marks}"
+    assert folder == tmp_path / "checkpoints" / KEY.name
     assert store.get_or_make("checkpoints", "renamed", KEY, maker("other")) == (folder, True)
+    of_checkpoint = Key({"measure": "scores", "checkpoint": KEY.as_json()}, {})
+    assert of_checkpoint.name == f"scores-rte-1-{of_checkpoint.digests}"
+
+
+def test_no_folder_is_listed_to_find_an_entry(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    folder, _ = store.get_or_make("checkpoints", "n", KEY, maker())
+    folder.parent.chmod(0o311)  # files can be opened by name, but not listed
+    for name in ("listdir", "scandir"):
+        listed = getattr(os, name)
+
+        def refuse(path=".", listed=listed):
+            assert Path(path) != folder.parent
+            return listed(path)
+
+        monkeypatch.setattr(os, name, refuse)
+    try:
+        assert store.find("checkpoints", KEY) == folder
+        assert store.get_or_make("checkpoints", "n", KEY, maker()) == (folder, True)
+        assert store.find("checkpoints", Key({"task": "mrpc"}, {})) is None
+    finally:
+        folder.parent.chmod(0o755)
 
 
 def test_an_entry_under_the_name_of_another_counts_as_damaged(tmp_path):
@@ -118,9 +141,9 @@ def test_an_interrupted_entry_leaves_nothing(tmp_path, error):
         (lambda folder: (folder / "sub" / "file.txt").write_text("hello!"), "sub/file.txt has changed"),
         (lambda folder: (folder / "sub" / "file.txt").unlink(), "sub/file.txt is missing"),
         (lambda folder: (folder / "special_tokens_map.json").write_text("{}"), r"special_tokens_map\.json was added"),
-        (lambda folder: (folder / "manifest.json").unlink(), r"has no manifest\.json"),
+        (lambda folder: (folder / "manifest.json").unlink(), r"cannot read .*manifest\.json: No such file"),
         (lambda folder: (folder / "manifest.json").write_text("{"), "is not valid JSON"),
-        (lambda folder: (folder / "manifest.json").write_text("{}"), "lists no files"),
+        (lambda folder: (folder / "manifest.json").write_text("{}"), r"manifest\.json of .* has changed"),
         (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest"),
         (lambda folder: (folder / "manifest.json").write_bytes(b"\xff"), "is not valid JSON"),
     ],

@@ -61,7 +61,7 @@ def test_part_selects_tasks_initialisations_and_seeds(tmp_path):
 def test_a_measurement_without_manifest_is_refused_until_it_is_measured_again(tmp_path):
     place = keep(of_model("m"), tmp_path / "kept")
     (place / "manifest.json").unlink()
-    with pytest.raises(UserError, match=r"has no manifest\.json.*: recreate it"):
+    with pytest.raises(UserError, match=r"cannot read .*manifest\.json.*: recreate it"):
         Shelf.read(tmp_path / "kept")
     keep(of_model("m"), tmp_path / "kept")
     assert len(Shelf.read(tmp_path / "kept").measurements) == 1
