@@ -9,8 +9,8 @@ from calls import run
 from safetensors.torch import load_file, save_file
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
-from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import find_case
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
@@ -97,9 +97,8 @@ def test_retraining_that_gives_other_weights_is_visible_in_the_verdict(store, ti
     scores = session.measurement("scores", subject)
     assert scores.reused
     assert scores.provenance.weights == before.provenance.weights != later.provenance.weights
-    measured = [{"scores": scores, "attention-change": later}]
-    remarks = judge(find_case("D1-pretrained", "rte"), measured, session.settings.judge).remarks
-    assert f"{subject} measured on weights from two training runs" in remarks
+    verdict = Verdict(find_case("D1-pretrained", "rte"), "reproduced", "", measurements=(scores, later))
+    assert f"{subject} measured on weights from two training runs" in verdict.remarks
 
 
 def test_a_checkpoint_in_use_is_kept(store, tiny_glue, subject, capsys):

@@ -86,7 +86,7 @@ def test_companions_of_a_measure_are_stored_in_the_same_pass(bench, subject, run
     assert np.shape(change.values["cosine"]) == (LAYERS, HEADS)
     assert change.samples["cosine"].shape == (24, LAYERS, HEADS)
     assert 0 < np.min(change.values["cosine"]) < 1
-    assert sum(name.startswith("special-tokens-tiny-bert-rte-pretrained") for name in entries(runs)) == 1
+    assert sum(name.startswith("special-tokens-rte-pretrained-1-") for name in entries(runs)) == 1
     again = bench.measurement("attention-change", subject)
     assert (again.reused, again.provenance) == (True, change.provenance)
     special = bench.measurement("special-tokens", subject)

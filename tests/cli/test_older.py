@@ -85,7 +85,7 @@ def test_an_entry_explains_itself(capsys, shared, runs, older, monkeypatch, tmp_
     assert "batch_size 32" in out
     assert f"  torch {provenance.library_version('torch')}\n" in out
     assert out.endswith("now:\n  the key matches\n")
-    (scores,) = [path for path in (runs / "measurements").glob("scores-*") if fits(path)]
+    (scores,) = [path for path in (runs / "measurements").glob("scores-rte-pretrained-1-*") if fits(path)]
     at = shared.index("--store")
     for given in (options, [*options[:at], *options[at + 2 :]]):  # the store is known from the path of the entry
         assert run(capsys, "store", "explain", scores, *given).endswith("now:\n  the key matches\n")

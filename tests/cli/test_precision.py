@@ -78,13 +78,6 @@ def test_verdicts_and_pages_mention_training_in_bfloat16(native, shared, tmp_pat
     assert seen == {"float32": {False}, "bfloat16": {True}}
 
 
-def test_a_run_announces_the_precision_of_its_trainings(capsys, native, shared, tmp_path):
-    native(False)
-    words = ["measure", "scores", "--task", "rte", "--precision", "auto", *shared, "--store", tmp_path]
-    main([str(word) for word in words])
-    assert "; precision float32" in capsys.readouterr().err
-
-
 def test_an_unknown_precision_is_reported_in_one_line(capsys, shared, tmp_path):
     line = told(capsys, "finetune", "--task", "rte", *shared, "--precision", "float16")
     assert "unknown --precision 'float16'" in line
