@@ -135,7 +135,7 @@ class RunOptions:
     )
     offline: bool = _option("never use the network", default=False, action="store_true")
     keep_checkpoints: Keep = _option(
-        "weights to keep in the store after all measurements: full or none (default: full)",
+        "checkpoints to keep in the store after all measurements: full (all) or none (default: full)",
         default="full",
         choices=KEEPS,
         metavar="|".join(KEEPS),
