@@ -19,9 +19,9 @@ DEVICES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
 # Environment variables that change the arithmetic of torch, numpy and their libraries. Numbers of threads are part of a
 # device's name, and messages do not matter.
 ARITHMETIC = re.compile(
-    r"(MKL|ONEDNN|DNNL)_\w+|OPENBLAS_CORETYPE|NPY_(DISABLE|ENABLE)_CPU_FEATURES|CUBLAS_WORKSPACE_CONFIG"
+    r"(MKL|ONEDNN|DNNL|OPENBLAS|FBGEMM)_\w+|NPY_(DISABLE|ENABLE)_CPU_FEATURES|CUBLAS_WORKSPACE_CONFIG"
     r"|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_(BLAS|LINALG)_PREFER_\w+|TORCH_CUDNN_\w+"
-    r"|PYTORCH_MPS_(FAST_MATH|PREFER_METAL)|FBGEMM_\w+"
+    r"|PYTORCH_MPS_(FAST_MATH|PREFER_METAL)"
 )
 NOT_ARITHMETIC = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\w*)")
 

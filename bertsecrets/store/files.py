@@ -22,7 +22,6 @@ from bertsecrets.store.locks import in_use, unused
 MANIFEST = "manifest.json"  # in every entry of a store
 UNFINISHED = ".tmp"  # suffix of files and folders that are being written
 REPLACED = ".replaced"  # suffix of a folder that is being replaced
-UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP)  # not supported by the file system
 ELSEWHERE = "a file exists where a folder is needed: choose another location"
 ADVICE = {  # what to do about errors on writing
     errno.ENOSPC: "no space left: free some, or choose another location",
@@ -303,11 +302,6 @@ def check_writable(path: Path) -> None:
         raise RunError(f"cannot write {path}: {nearest} is not writable: choose another location") from error
 
 
-def free_bytes(path: Path) -> int:
-    """Return the free disk space for a file or folder, which need not exist yet, in bytes."""
-    return shutil.disk_usage(_nearest(path)).free
-
-
 def _nearest(path: Path) -> Path:
     """Return a path if it exists, otherwise the nearest folder above it that does."""
     return next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
@@ -322,7 +316,7 @@ def check_space(what: str, needed: int, folder: Path) -> None:
     Raises:
         RunError: If there is not enough space.
     """
-    free = free_bytes(folder)
+    free = shutil.disk_usage(_nearest(folder)).free
     if needed > free:
         raise RunError(
             f"not enough disk space for {what}: {in_bytes(needed)} needed, {in_bytes(free)} free in {folder}: "
@@ -381,7 +375,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOSYS, *UNSUPPORTED):
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):  # unsupported
             raise
     finally:
         os.close(handle)

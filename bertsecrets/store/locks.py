@@ -31,43 +31,33 @@ def held(path: Path, what: str) -> Iterator[None]:
     Raises:
         OSError: If the file cannot be written.
     """
-    lock = FileLock(path)
     timeout = FIRST
     while True:
-        try:
-            lock.acquire(timeout=timeout)
-            break
-        except Timeout:
-            log.info(f"waiting for {what}, locked by {_holder(path)}")
-            timeout = AGAIN
-    with _named(lock, path):
-        yield
+        with held_now(path, timeout) as ours:
+            if ours:
+                yield
+                return
+        log.info(f"waiting for {what}, locked by {_holder(path)}")
+        timeout = AGAIN
 
 
 @contextmanager
-def held_now(path: Path) -> Iterator[bool]:
-    """Try to hold the lock file `path` inside the block without waiting, and yield whether this succeeded.
+def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
+    """Try for `timeout` seconds to hold the lock file `path` inside the block, and yield whether this succeeded.
 
     Raises:
         OSError: If the file cannot be written.
     """
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=timeout)
     except Timeout:
         yield False
         return
-    with _named(lock, path):
-        yield True
-
-
-@contextmanager
-def _named(lock: FileLock, path: Path) -> Iterator[None]:
-    """Write this process's name to a held lock file, and release the lock at the end of the block."""
     try:
         with suppress(OSError):  # for example, a full disk; the lock works without the name
             path.write_text(f"process {os.getpid()} on host {socket.gethostname()}", encoding="utf-8")
-        yield
+        yield True
     finally:
         lock.release()
 
