@@ -271,6 +271,7 @@ class MeasurementCache:
 
     def _make(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
         """Make a measurement and its companions, and the checkpoint before them if it is not stored."""
+        check_writable(self.store.root)
         if run.recipe is None:
             return self._store(measure, run, key, checkpoint)
         if self.store.find(CHECKPOINTS, run.recipe) is None:
@@ -280,7 +281,6 @@ class MeasurementCache:
 
     def _store(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
         run = replace(run, grid=self.store.root / "grids" / key.name)
-        check_writable(self.store.root)
         made: dict[str, tuple[Measurement, Key]] = {}
         if measure.shared:
             made = self._made(measure, run, key, checkpoint)  # before locking, so that processes share the work
