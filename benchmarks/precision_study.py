@@ -21,10 +21,11 @@ import numpy as np
 from tabulate import tabulate
 
 from bertsecrets.claims.band import reach
+from bertsecrets.claims.eligibility import Skipped
 from bertsecrets.claims.requirements import required_measurements
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.errors import UserError
-from bertsecrets.judging import Skipped, attempt
+from bertsecrets.judging import attempt
 from bertsecrets.options import RunOptions, add_options
 from bertsecrets.provenance import TRAINING, made_by
 from bertsecrets.session import Session
@@ -132,7 +133,7 @@ def needs_only_maps(session: Session, case: Case) -> bool:
 
 def outcome(session: Session, case: Case, seeds: Sequence[int]) -> str:
     """Return the outcome of a case."""
-    result = attempt(case, lambda: session.verdict(case, session.measure_case(case, seeds)))
+    result = attempt(case, lambda: session.judge_case(case, seeds))
     return "skipped" if isinstance(result, Skipped) else result.status
 
 

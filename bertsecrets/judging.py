@@ -1,4 +1,4 @@
-"""The judging loop shared by the command line, the pytest plugin and the Python API.
+"""The judged run: the one conductor behind the command line, the benchmarks, Python and saved measurements.
 
 Cases are judged at each interim analysis, and seeds are added as long as they could decide a case. An error in one case
 does not end the run.
@@ -6,11 +6,17 @@ does not end the run.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
+from bertsecrets.claims.eligibility import Eligibility, Eligible, NotApplicable, Skipped
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.requirements import measure_case, measured_seeds
 from bertsecrets.claims.schema import Case
+from bertsecrets.claims.sequential import judge_in_sequence
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import (
     MissingError,
@@ -23,27 +29,17 @@ from bertsecrets.errors import (
 )
 from bertsecrets.formats import FAILURES
 from bertsecrets.progress import in_time, log
+from bertsecrets.settings import JudgeParams
+from bertsecrets.store.measurements import Shelf
 from bertsecrets.types import as_chart
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """A case that cannot be judged because data or a tool is missing."""
-
-    case: Case
-    reason: str
-
-
 def skipped(names: Sequence[str], reason: str) -> str:
     """Return a line about claims that are skipped for the same reason."""
     return f"{len(names)} claim{'' if len(names) == 1 else 's'} skipped ({', '.join(names)}): {reason}"
-
-
-Result = TypeVar("Result", bound=Verdict | Skipped)
-CanAfford = Callable[[Sequence[Case], int, float], bool]
 
 
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
@@ -60,7 +56,7 @@ def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     except RunError:
         raise
     except MissingError as error:
-        return Skipped(case, str(error))
+        return Skipped(str(error))
     except NotApplicableError as error:
         return Verdict(case, "not applicable", str(error))
     except UserError as error:
@@ -74,42 +70,6 @@ def failed(case: Case, error: Exception) -> Verdict:
     """Return a verdict without an outcome for a case that could not be measured."""
     reason = str(error) if isinstance(error, UserError) else in_short(error)
     return Verdict(case, None, one_line(reason), error=error)
-
-
-class Analyses:
-    """The interim analyses of some cases: yields the open cases with their seeds, and takes their results by `add`.
-
-    Seeds are added as long as a case is open and the budget allows another one.
-    """
-
-    def __init__(
-        self,
-        cases: Sequence[Case],
-        interims: Sequence[Sequence[int]],
-        can_afford: CanAfford,
-    ):
-        """
-        Args:
-            interims: Seeds of each interim analysis.
-            can_afford: Function that returns whether the budget allows another seed, as `SeedBudget.affords`.
-        """
-        self.open, self.interims, self.can_afford = list(cases), interims, can_afford
-
-    def __iter__(self) -> Iterator[tuple[list[Case], Sequence[int]]]:
-        took = 0.0
-        for place, seeds in enumerate(self.interims):
-            cases, self.open = self.open, []
-            if place and not (cases and self.can_afford(cases, seeds[-1], took)):
-                return
-            began = time.monotonic()
-            yield cases, seeds
-            took = time.monotonic() - began
-
-    def add(self, result: Result) -> Result:
-        """Add the result of a case in the current analysis, and return it."""
-        if isinstance(result, Verdict) and result.open:
-            self.open.append(result.case)
-        return result
 
 
 class Verdicts(list[Verdict]):
@@ -150,29 +110,172 @@ class Verdicts(list[Verdict]):
         return str(self.to_frame()[columns].to_html(index=False)) if self else "no verdicts"
 
 
-class SeedBudget:
-    """A time budget for adding seeds. The clock starts when it is created."""
+class Judgeable(Protocol):
+    """What a run judges: a session that measures, or saved measurements.
 
-    def __init__(
-        self, seconds: float | None, is_stored: Callable[[Sequence[Case], int], bool] = lambda cases, seed: False
-    ):
-        """
-        Args:
-            seconds: Length of the budget. If None, it is unlimited.
-            is_stored: Function that returns whether a seed of some cases is stored, so that it costs nothing.
-        """
-        self.seconds, self.is_stored, self.began = seconds, is_stored, time.monotonic()
+    Attributes:
+        model: The judged model or checkpoint.
+        interims: The seeds of each analysis.
+        budget: The time limit for adding seeds, in seconds; None if unlimited.
+    """
 
-    def affords(self, cases: Sequence[Case], seed: int, took: float) -> bool:
-        """Return whether another seed for some cases fits into the remaining time if it takes as long as the last one.
+    @property
+    def model(self) -> str: ...
+    @property
+    def interims(self) -> Sequence[Sequence[int]]: ...
+    @property
+    def budget(self) -> float | None: ...
 
-        Args:
-            took: Seconds that the last seed took.
+    def eligibility(self, case: Case) -> Eligibility:
+        """Return whether a case can be judged, as far as that is known before measuring."""
+        ...
+
+    def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
+        """Return the verdict on a case after the analysis of these seeds."""
+        ...
+
+
+@dataclass(frozen=True)
+class SavedMeasurements:
+    """Measurements saved in a folder. Each case is judged on the given seeds, or on all seeds that are complete.
+
+    Args:
+        in_sequence: Whether to judge after each seed, as if seeds were added one by one.
+    """
+
+    shelf: Shelf
+    model: str
+    settings: JudgeParams
+    seeds: Sequence[int] | None = None
+    in_sequence: bool = False
+    interims: Sequence[Sequence[int]] = ((),)
+    budget: float | None = None
+
+    def eligibility(self, case: Case) -> Eligibility:
+        """Return whether all measurements that a case needs were saved."""
+        saved = measured_seeds(self.shelf, case, self.model, self.seeds)
+        return Eligible() if saved else Skipped("its measurements were not saved")
+
+    def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
+        """Return the verdict on a case."""
+        measured = measured_seeds(self.shelf, case, self.model, self.seeds)
+        judge_seeds = judge_in_sequence if self.in_sequence else judge
+        return judge_seeds(case, measure_case(self.shelf, case, self.model, measured), self.settings)
+
+
+class Runner(AbstractContextManager["Runner", None]):
+    """How a run obtains its measurements. With this one, each case is measured silently when it is judged."""
+
+    def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
+        """Split cases into those whose measurements are stored, and the others in the order to judge them."""
+        return [], list(cases)
+
+    def is_stored(self, cases: Sequence[Case], seed: int) -> bool:
+        """Return whether all measurements that cases need for a seed are stored."""
+        return False
+
+    def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
+        """Announce what is about to be measured, and run the jobs that precede judging."""
+
+    def tell(self, verdict: Verdict) -> None:
+        """Report a verdict on a case that was prepared."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Release what the run used."""
+
+
+class JudgedRun:
+    """The conductor of a run: what can be judged, its measurements, the interim analyses, and the verdicts.
+
+    Attributes:
+        asked: The requested cases, except those about other architectures.
+        ended: Error that ended the run early, if any.
+        examples: Examples for the attention viewer of the report (`report.viewer.Examples`).
+    """
+
+    def __init__(self, session: Judgeable, cases: Sequence[Case], runner: Runner | None = None):
+        self.session, self.runner, self.model = session, runner or Runner(), session.model
+        self.answers: dict[str, Eligibility] = {str(case): session.eligibility(case) for case in cases}
+        self.asked = [case for case in cases if not getattr(self.answers[str(case)], "other_architecture", False)]
+        self.ended: BaseException | None = None
+        self.examples: Any = None
+        self._latest: dict[str, Verdict | Skipped] = {}
+        self._judging = self.results()
+        self._divided: tuple[list[Case], list[Case]] | None = None  # what the runner has prepared
+        self._began: float | None = None
+
+    def possible(self) -> list[Case]:
+        """Return the cases that can be judged, including those that do not apply to the model."""
+        return [case for case in self.asked if not isinstance(self.answers[str(case)], Skipped)]
+
+    def eligible(self) -> list[Case]:
+        """Return the cases that can be judged and apply to the model."""
+        return [case for case in self.asked if isinstance(self.answers[str(case)], Eligible)]
+
+    def skipped(self) -> dict[str, list[str]]:
+        """Return the names of the cases that cannot be judged, by what is missing."""
+        names: dict[str, list[str]] = {}
+        for case in self.asked:
+            if isinstance(answer := self.answers[str(case)], Skipped):
+                names.setdefault(answer.reason, []).append(str(case))
+        return names
+
+    def prepare(self) -> None:
+        """Make the measurements of the first analysis now. `results` would judge cases with stored ones first."""
+        self._began = time.monotonic()
+        seeds = self.session.interims[0]
+        self._divided = self.runner.split(self.eligible(), seeds)
+        if self._divided[1]:
+            self.runner.prepare(self._divided[1], seeds)
+
+    def results(self) -> Iterator[tuple[Case, Verdict | Skipped]]:
+        """Judge the cases, and yield the result of each case in each analysis.
+
+        As long as cases are open and the budget allows it, the next seed is added for all of them at once.
+
+        Raises:
+            UserError: If an error affects every case.
         """
-        if self.seconds is None:
+        cases, took = self.possible(), 0.0
+        self._began = start = self._began or time.monotonic()
+        with self.runner:
+            for place, seeds in enumerate(self.session.interims):
+                if place and not (cases and self._affords(cases, seeds[-1], took)):
+                    break
+                still_open = []
+                for case, result in self._analysis(cases, seeds):
+                    self._latest[str(case)] = result
+                    still_open += [case] if isinstance(result, Verdict) and result.open else []
+                    yield case, result
+                cases, took, start = still_open, time.monotonic() - start, time.monotonic()
+
+    def _analysis(self, cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[tuple[Case, Verdict | Skipped]]:
+        """Judge cases on some seeds: first those whose measurements are stored, then the others."""
+        eligible = []
+        for case in cases:
+            if isinstance(answer := self.answers[str(case)], NotApplicable):
+                yield case, Verdict(case, "not applicable", answer.reason)
+            else:
+                eligible.append(case)
+        ready, waiting = self._divided or self.runner.split(eligible, seeds)
+        for case in ready:
+            yield case, attempt(case, partial(self.session.judge_case, case, seeds))
+        if waiting and self._divided is None:
+            self.runner.prepare(waiting, seeds)
+        self._divided = None
+        for case in waiting:
+            result = attempt(case, partial(self.session.judge_case, case, seeds))
+            if isinstance(result, Verdict):
+                self.runner.tell(result)
+            yield case, result
+
+    def _affords(self, cases: Sequence[Case], seed: int, took: float) -> bool:
+        """Return whether another seed fits into the remaining time if it takes as long as the last one."""
+        budget = self.session.budget
+        if budget is None or self._began is None:
             return True
-        left = self.seconds - (time.monotonic() - self.began)
-        if took <= left or self.is_stored(cases, seed):
+        left = budget - (time.monotonic() - self._began)
+        if took <= left or self.runner.is_stored(cases, seed):
             return True
         names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
         log.info(
@@ -181,43 +284,44 @@ class SeedBudget:
         )
         return False
 
+    def result(self, case: Case) -> Verdict | Skipped:
+        """Return the final result of a case, judging others first if `results` does so.
 
-@dataclass
-class JudgedRun:
-    """The verdicts of a run, and the error that ended it early, if any.
+        Raises:
+            UserError: If an error affects every case.
+        """
+        answer = self.answers[str(case)]
+        if isinstance(answer, Skipped):
+            return answer
+        while (result := self._latest.get(str(case))) is None or (isinstance(result, Verdict) and result.open):
+            if self.ended is not None:
+                raise self.ended
+            try:
+                if next(self._judging, None) is None:
+                    break
+            except BaseException as error:
+                self.ended = error
+                raise
+        return self._latest[str(case)]
 
-    Args:
-        cases: Cases that can be measured.
-        asked: All requested cases whose tasks have data.
-        ended: Error that ended the run early, if any.
-        examples: Examples for the attention viewer of the report (`report.viewer.Examples`).
-    """
-
-    model: str
-    cases: Sequence[Case]
-    asked: Sequence[Case] = ()
-    verdicts: list[Verdict] = field(default_factory=list)
-    ended: BaseException | None = None
-    examples: Any = None
-
-    def collect(self, results: Iterable[Verdict | Skipped], tell: Callable[[Verdict], None] | None = None) -> None:
-        """Collect all results, or those before an error ends the run.
+    def judge(self, tell: Callable[[str], object] = print) -> None:
+        """Judge all cases; `ended` is then the error that ended the run early, if any.
 
         Args:
-            tell: Callback for each verdict.
+            tell: Function that is called with a line about each case for which something is missing after all.
         """
-        places = {str(case): place for place, case in enumerate(self.cases)}
         try:
-            for result in results:
+            for case, result in self._judging:
                 if isinstance(result, Skipped):
-                    print(skipped([str(result.case)], result.reason))
-                    continue
-                if tell is not None:
-                    tell(result)
-                others = [verdict for verdict in self.verdicts if str(verdict.case) != str(result.case)]
-                self.verdicts = sorted([*others, result], key=lambda verdict: places[str(verdict.case)])
+                    tell(skipped([str(case)], result.reason))
         except (UserError, KeyboardInterrupt) as error:  # the verdicts so far are shown and written
             self.ended = error
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The latest verdict on each case that was judged."""
+        results = (self._latest.get(str(case)) for case in self.asked)
+        return [result for result in results if isinstance(result, Verdict)]
 
     @property
     def note(self) -> str:
@@ -225,14 +329,13 @@ class JudgedRun:
         if self.ended is None:
             return ""
         why = "it was interrupted" if isinstance(self.ended, KeyboardInterrupt) else str(self.ended)
-        return f"{len(self.verdicts)} of {len(self.cases)} claims were judged before the run ended ({why})"
+        return f"{len(self.verdicts)} of {len(self.possible())} claims were judged before the run ended ({why})"
 
     @property
     def undecided(self) -> list[str]:
         """The requested claims that are undecided, except those that do not apply to the model."""
         outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
-        names = [str(case) for case in self.asked or self.cases]
-        return [name for name in names if outcomes.get(name, "inconclusive") == "inconclusive"]
+        return [name for name in map(str, self.asked) if outcomes.get(name, "inconclusive") == "inconclusive"]
 
     def exit_code(self, *, strict: bool = False) -> int:
         """Return 1 if a claim deviates unexpectedly, otherwise 0.
@@ -254,9 +357,8 @@ class JudgedRun:
         if errors:
             names = ", ".join(str(verdict.case) for verdict in errors[:5])
             more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
-            raise UserError(
-                f"{len(errors)} of {len(self.cases)} claims could not be measured ({names}{more}): {errors[0].reason}"
-            )
+            of = f"{len(errors)} of {len(self.possible())} claims"
+            raise UserError(f"{of} could not be measured ({names}{more}): {errors[0].reason}")
         failing = [verdict for verdict in self.verdicts if verdict.outcome in FAILURES]
         unexpected = any(
             verdict.outcome == "degenerate" or verdict.limited or verdict.case.known_deviation(self.model) is None

@@ -5,8 +5,9 @@ A session combines options, data, models and the store, whose caches (`bertsecre
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import fields, replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -14,6 +15,7 @@ import torch
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
+from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped, eligibility
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case, select_cases
@@ -21,7 +23,7 @@ from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.devices import best_device, in_precision
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches
-from bertsecrets.judging import Analyses, CanAfford, SeedBudget, Verdicts, attempt, skipped
+from bertsecrets.judging import JudgedRun, Verdicts, skipped
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
@@ -173,29 +175,26 @@ class Session:
             return
         configuration.open_config(self.ref(model or self.model))
 
-    def applies_to(self, case: Case) -> bool:
-        """Return whether a case applies to the architecture of the model.
+    def eligibility(self, case: Case) -> Eligibility:
+        """Return whether a case can be judged: whether its inputs are here, and whether it applies to the model.
 
         Raises:
             UserError: If the case is about particular architectures, and the model is not available.
         """
-        return not case.claim.architectures or case.applies_to(
-            configuration.open_config(self.ref(self.model)).model_type
+        claim, ref = case.claim, self.ref(self.model)
+        facts = ModelFacts(
+            architecture=configuration.open_config(ref).model_type if claim.architectures else None,
+            weights=self._identity() if claim.needs_weights else None,
+            shape=configuration.shape_of(ref) if claim.needs_shape else None,
         )
+        return eligibility(self, case, facts)
 
-    def possible(self, cases: Iterable[Case]) -> tuple[list[Case], dict[str, list[str]]]:
-        """Return the cases that can be judged and, for each missing input, the names of the cases that need it.
-
-        Cases that do not apply to the model are left out.
-        """
-        possible: list[Case] = []
-        lacking: dict[str, list[str]] = {}
-        for case in filter(self.applies_to, cases):
-            if (problem := requirements.missing(self, case)) is None:
-                possible.append(case)
-            else:
-                lacking.setdefault(problem, []).append(str(case))
-        return possible, lacking
+    def _identity(self) -> str | None:
+        """Return the identity of the model's weights; None if they are not available."""
+        try:
+            return self.ref(self.model).identity()
+        except UserError:
+            return None
 
     # ------------------------------------------------------------------ in Python
 
@@ -254,14 +253,17 @@ class Session:
             UserError: If the claim is unknown or ambiguous, data, a model or a tool is missing, or `seeds` is given
                 although the session judges a single checkpoint.
         """
-        if seeds is not None and self.options.checkpoint is not None:
-            raise UserError("--seeds has no effect on --checkpoint, which is already trained: leave it out")
-        case = find_case(claim, task)
-        if problem := requirements.missing(self, case):
-            raise MissingError(problem)
+        session = self
         if seeds is not None:
-            return judge(case, self.measure_case(case, seed_range(seeds)), self.settings.judge)
-        return self.judge_case(case, SeedBudget(self.budget).affords)
+            session = copy(self)
+            session.options = replace(self.options, seeds=seeds)
+        case = find_case(claim, task)
+        result = JudgedRun(session, [case]).result(case)
+        if isinstance(result, Skipped):
+            raise MissingError(result.reason)
+        if result.error is not None:
+            raise result.error
+        return result
 
     @_in_python
     def judge_all(self, task: str | None = None, claims: Iterable[str] | str = ()) -> Verdicts:
@@ -274,33 +276,20 @@ class Session:
         Raises:
             UserError: If the task or a claim is unknown.
         """
-        affords = SeedBudget(self.budget).affords
         chosen = select_cases([claims] if isinstance(claims, str) else claims, [task] if task else [])
-        possible, lacking = self.possible(case for case in chosen if not (task and set(case.on_tasks) - {task}))
-        for reason, names in lacking.items():
+        run = JudgedRun(self, [case for case in chosen if not (task and set(case.on_tasks) - {task})])
+        for reason, names in run.skipped().items():
             log.info(skipped(names, reason))
-        judge_one = _in_python(Session.judge_case)
-        verdicts = Verdicts()
-        for case in possible:
-            result = attempt(case, partial(judge_one, self, case, affords))
-            if isinstance(result, Verdict):
-                verdicts.append(result)
-            else:
-                log.info(skipped([str(case)], result.reason))
-        return verdicts
+        run.judge(log.info)
+        if run.ended is not None:
+            raise run.ended
+        return Verdicts(run.verdicts)
 
     # ------------------------------------------------------------------ verdicts
 
-    def judge_case(self, case: Case, can_afford: CanAfford) -> Verdict:
-        """Return the verdict on a case, adding seeds if the session allows it.
-
-        Args:
-            can_afford: Function that returns whether the budget allows another seed, as `SeedBudget.affords`.
-        """
-        analyses = Analyses([case], self.interims, can_afford)
-        for _, seeds in analyses:
-            verdict = analyses.add(self.verdict(case, self.measure_case(case, seeds)))
-        return verdict
+    def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
+        """Return the verdict on a case after the analysis of these seeds, making measurements that are not stored."""
+        return self.verdict(case, self.measure_case(case, seeds))
 
     def measure_case(self, case: Case, seeds: Sequence[int]) -> list[dict[str, Needed]]:
         """Return the measurements that a case needs for each seed, by the names of its quantity's needs."""
@@ -324,17 +313,6 @@ class Session:
         if problem is None:
             self._complete.add((measure, task_name))
         return problem
-
-    def shape(self, model: str) -> tuple[int, int] | None:
-        """Return a model's number of layers and number of heads per layer, or None if unknown."""
-        return configuration.shape_of(self.ref(model))
-
-    def weights(self, model: str) -> str | None:
-        """Return the identity of a model's weights; None if they are not available."""
-        try:
-            return self.ref(model).identity()
-        except UserError:
-            return None
 
     # ------------------------------------------------------------------ checkpoints and measurements
 

@@ -4,13 +4,15 @@ import json
 
 import pytest
 from measurements import of_id
+from verdicts import GivenVerdicts
 
 import bertsecrets.judging as judging
 from bertsecrets.claims import sequential
+from bertsecrets.claims.eligibility import Skipped
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import MissingError, NotApplicableError, RunError, UserError
-from bertsecrets.judging import Analyses, JudgedRun, SeedBudget, Skipped, attempt
+from bertsecrets.judging import JudgedRun, Runner, attempt
 from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
 
@@ -43,55 +45,78 @@ def test_an_error_of_one_case_is_its_result(error, outcome, reason):
 
 
 def test_missing_data_skip_a_case_and_an_error_of_the_run_ends_it():
-    assert attempt(CASE, raising(MissingError("no frames"))) == Skipped(CASE, "no frames")
+    assert attempt(CASE, raising(MissingError("no frames"))) == Skipped("no frames")
     for error in (RunError("disk full"), KeyboardInterrupt()):
         with pytest.raises(type(error)):
             attempt(CASE, raising(error))
 
 
-@pytest.mark.parametrize(("afforded", "judged"), [(9, [(1, 2), (2, 1), (3, 1)]), (2, [(1, 2), (2, 1)])])
-def test_only_open_cases_get_a_further_seed_while_it_can_be_afforded(afforded, judged):
-    analyses = Analyses([CASE, OTHER], [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]], lambda _, seed, took: seed <= afforded)
-    calls = []
-    for cases, seeds in analyses:
-        calls.append((len(seeds), len(cases)))
-        for case in cases:
-            analyses.add(Verdict(case, "inconclusive", "", open=case is CASE and len(seeds) < 3))
-    assert calls == judged
+def still_open(case=CASE):
+    return Verdict(case, "inconclusive", "", open=True)
+
+
+class Clock(Runner):
+    """A runner whose jobs take the given seconds, and that has some seeds in the store."""
+
+    def __init__(self, monkeypatch, seconds, stored=()):
+        self.now, self.seconds, self.stored = 0.0, iter(seconds), stored
+        monkeypatch.setattr(judging.time, "monotonic", lambda: self.now)
+
+    def prepare(self, cases, seeds):
+        self.now += next(self.seconds)
+
+    def is_stored(self, cases, seed):
+        return seed in self.stored
+
+
+def test_only_open_cases_get_a_further_seed():
+    given = GivenVerdicts(
+        [still_open(), Verdict(OTHER, "reproduced", ""), still_open(), Verdict(CASE, "reproduced", "")], analyses=4
+    )
+    run = JudgedRun(given, [CASE, OTHER])
+    run.judge()
+    assert given.judged == [("E1-rte", 1), ("C2-rte", 1), ("E1-rte", 2), ("E1-rte", 3)]
+    assert [verdict.outcome for verdict in run.verdicts] == ["reproduced", "reproduced"]
 
 
 def test_the_next_seed_takes_as_long_as_the_last(monkeypatch, capsys):
-    now = [0.0]
-    monkeypatch.setattr(judging.time, "monotonic", lambda: now[0])
-    analyses = Analyses([CASE], [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]], SeedBudget(20.0).affords)
-    seconds = iter([4.0, 5.0, 6.0])
-    for _ in analyses:
-        now[0] += next(seconds)
-        analyses.add(Verdict(CASE, "inconclusive", "", open=True))
-    assert next(seconds, None) is None  # 5 s are left after three seeds
+    given = GivenVerdicts([still_open() for _ in range(4)], analyses=4, budget=20.0)
+    JudgedRun(given, [CASE], Clock(monkeypatch, [4.0, 5.0, 6.0, 7.0])).judge()
+    assert len(given.judged) == 3  # 5 s are left after three seeds
     said = "not adding seed 4 for E1-rte: the last one took 6 s, and only 5 s of the budget is left"
     assert said in capsys.readouterr().err
 
 
 def test_stored_seeds_are_added_whatever_the_budget(monkeypatch):
-    monkeypatch.setattr(judging.time, "monotonic", lambda: 100.0)
-    budget = SeedBudget(0.001, is_stored=lambda cases, seed: seed < 3)
-    assert [budget.affords([CASE], seed, took=1.0) for seed in (2, 3)] == [True, False]
+    given = GivenVerdicts([still_open() for _ in range(4)], analyses=4, budget=0.001)
+    JudgedRun(given, [CASE], Clock(monkeypatch, [1.0] * 4, stored=(2, 3))).judge()
+    assert [seeds for _, seeds in given.judged] == [1, 2, 3]
+
+
+def test_the_final_result_of_a_case_is_available_while_others_wait():
+    results = [still_open(), Verdict(OTHER, "reproduced", "first"), Verdict(CASE, "reproduced", "decided")]
+    run = JudgedRun(GivenVerdicts(results, analyses=3), [CASE, OTHER])
+    assert run.result(CASE).reason == "decided"
+    assert run.result(OTHER).reason == "first"
+    fails = JudgedRun(GivenVerdicts([RunError("disk full")]), [CASE, OTHER])
+    for case in (CASE, OTHER):
+        with pytest.raises(RunError, match="disk full"):
+            fails.result(case)
 
 
 def test_a_run_keeps_verdicts_made_before_it_ended():
-    def results():
-        yield Verdict(OTHER, "reproduced", "first")
-        yield Verdict(CASE, "inconclusive", "open")
-        yield Verdict(CASE, "reproduced", "decided")
-        raise RunError("disk full")
-
-    judged = JudgedRun("m", [CASE, OTHER])
-    judged.collect(results())
-    assert [verdict.reason for verdict in judged.verdicts] == ["decided", "first"]
-    assert judged.note == "2 of 2 claims were judged before the run ended (disk full)"
+    results = [
+        Verdict(CASE, "inconclusive", "open", open=True),
+        Verdict(OTHER, "reproduced", "first", open=True),
+        Verdict(CASE, "reproduced", "decided"),
+        RunError("disk full"),
+    ]
+    run = JudgedRun(GivenVerdicts(results, analyses=2), [CASE, OTHER])
+    run.judge()
+    assert [verdict.reason for verdict in run.verdicts] == ["decided", "first"]
+    assert run.note == "2 of 2 claims were judged before the run ended (disk full)"
     with pytest.raises(RunError):
-        judged.exit_code()
+        run.exit_code()
 
 
 @pytest.mark.usefixtures("quick", "same_threads")

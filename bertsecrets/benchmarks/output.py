@@ -20,7 +20,7 @@ from bertsecrets.options import RunOptions
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
-    from bertsecrets.cli.judge_run import ClaimProgress
+    from bertsecrets.judging import JudgedRun
     from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
-PROGRESS: pytest.StashKey["ClaimProgress"] = pytest.StashKey()
+RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
 REPORTED = pytest.StashKey[str]()  # line with the report's path, or why there is no report
 NO_REPORT = "no report"
 
@@ -36,6 +36,15 @@ NO_REPORT = "no report"
 def judged_model(config: pytest.Config) -> str:
     """Return the model or checkpoint that is judged."""
     return config.stash[OPTIONS].judged or load_settings().model
+
+
+def session_of(config: pytest.Config) -> "Session":
+    """Return the session of the run, opening it on the first call."""
+    if SESSION not in config.stash:
+        from bertsecrets.session import Session  # takes seconds to import
+
+        config.stash[SESSION] = Session(config.stash[OPTIONS])
+    return config.stash[SESSION]
 
 
 def expected_failure(known: Known, *, strict: bool) -> pytest.MarkDecorator:
@@ -175,7 +184,7 @@ def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
     if not rows:
         return Examples()
     try:
-        return find_examples(config.stash[SESSION], verdicts, rows)
+        return find_examples(session_of(config), verdicts, rows)
     except KeyboardInterrupt:  # the rest of the report is still written
         return Examples(problems=["any checkpoint: interrupted"])
 

@@ -7,11 +7,11 @@ possible, and judges it. Known deviations, listed in `expected/`, are marked as 
 import argparse
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -19,8 +19,8 @@ from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugEr
 from bertsecrets.benchmarks.output import (
     NO_REPORT,
     OPTIONS,
-    PROGRESS,
     REPORTED,
+    RUN,
     SESSION,
     VERDICTS,
     expected_failure,
@@ -30,6 +30,7 @@ from bertsecrets.benchmarks.output import (
     name_skipped,
     print_comparisons,
     print_verdicts,
+    session_of,
     uncaptured,
     write_report,
 )
@@ -46,7 +47,7 @@ from bertsecrets.cli.console import (
     warnings_in_one_line,
 )
 from bertsecrets.cli.outputs import EXAMPLES
-from bertsecrets.errors import MissingError, RunError, UserError, check_extra, of_the_machine, one_line
+from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
 from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path
 from bertsecrets.progress import shown_by
 from bertsecrets.settings import load_settings
@@ -54,12 +55,8 @@ from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 
-if TYPE_CHECKING:
-    from bertsecrets.judging import SeedBudget
-
 LACKING = "missing input"  # reported instead of a verdict
 EXIT_CODE = "bertsecrets.exit-code"
-BUDGET: pytest.StashKey["SeedBudget"] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -174,7 +171,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not selected or session.config.option.collectonly:
         return
     try:
-        _open_session(session.config, selected)
+        _open_run(session.config, selected)
         return
     except UserError as error:
         ended = (one_line(error), USER_ERROR)
@@ -184,34 +181,31 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     pytest.exit(ended[0], returncode=ended[1])
 
 
-def _open_session(config: pytest.Config, selected: list[Case]) -> None:
-    """Open the session, check the requirements of the cases, and run the jobs that precede judging."""
+def _open_run(config: pytest.Config, selected: list[Case]) -> None:
+    """Open the run, check the requirements of the cases, and run the jobs that precede judging."""
     from bertsecrets.claims.requirements import reads_model, reads_rows
-    from bertsecrets.cli.judge_run import ClaimProgress, announce
-    from bertsecrets.jobs.plan import is_stored
-    from bertsecrets.jobs.prepare import prepare, prepare_in_turn
-    from bertsecrets.judging import SeedBudget, skipped
-    from bertsecrets.session import Session
+    from bertsecrets.jobs.plan import Plan
+    from bertsecrets.jobs.prepare import PlannedRunner, run_in_parallel
+    from bertsecrets.judging import JudgedRun, skipped
 
-    run = Session(config.stash[OPTIONS])
+    session, jobs = session_of(config), config.getoption("jobs")
     if any(map(reads_model, selected)):
-        run.check_model()
+        session.check_model()
     names = dict.fromkeys(case.task for case in selected if reads_rows(case) or reads_model(case))
-    absent = [problem for name in names if (problem := run.resources.rows.missing(name))]
+    absent = [problem for name in names if (problem := session.resources.rows.missing(name))]
     if absent and len(absent) == len(names):
         raise UserError(absent[0])
-    possible, lacking = run.possible(selected)
-    config.stash[BUDGET] = SeedBudget(run.budget, partial(is_stored, run))
-    seeds, jobs = run.interims[0], config.getoption("jobs")
+
+    def carry_out(plan: Plan) -> None:
+        with uncaptured(config):  # workers write to the terminal even while a benchmark runs
+            run_in_parallel(session, plan, jobs=jobs)
+
+    runner = PlannedRunner(session, None if jobs is None else nullcontext(carry_out))
+    config.stash[RUN] = run = JudgedRun(session, selected, runner)
     terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
-    for reason, lacking_it in lacking.items():
+    for reason, lacking_it in run.skipped().items():
         terminal.write_line(skipped(lacking_it, reason))
-    announce(run, possible, seeds)
-    if jobs is not None:
-        prepare(run, possible, seeds, jobs=jobs)
-    elif run.options.keep_checkpoints != "full":
-        prepare_in_turn(run, possible, seeds)
-    config.stash[SESSION], config.stash[PROGRESS] = run, ClaimProgress(len(selected))
+    run.prepare()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -230,30 +224,21 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
     function returns the verdict, or skips or fails the test if nothing can be checked.
     """
-    from bertsecrets.claims.requirements import missing
-    from bertsecrets.judging import Skipped, attempt
+    from bertsecrets.claims.eligibility import NotApplicable, Skipped
 
     config = request.config
-    session = config.stash[SESSION]
+    run, session = config.stash[RUN], session_of(config)
     strict = config.getoption("strict_verdicts") and session.resources.rows.missing(case.task) is None
-    if not session.applies_to(case):
-        return partial(pytest.skip, f"only about {' and '.join(case.claim.architectures)}")
-
-    def judge() -> Verdict:
-        result = attempt(case, partial(session.judge_case, case, config.stash[BUDGET].affords))
-        if isinstance(result, Skipped):
-            raise MissingError(result.reason)
-        return result
-
+    answer = run.answers[str(case)]
+    if isinstance(answer, NotApplicable) and answer.other_architecture:
+        return partial(pytest.skip, answer.reason)
     try:
-        if (reason := missing(session, case)) is not None:
-            raise MissingError(reason)
-        verdict = benchmark.pedantic(judge)
-    except MissingError as error:
-        request.node.user_properties.extend([(OUTCOME, LACKING), ("reason", one_line(error))])
-        return partial(_undecided, str(error), strict=strict)
-    except RunError as error:
+        verdict = answer if isinstance(answer, Skipped) else benchmark.pedantic(partial(run.result, case))
+    except UserError as error:
         pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
+    if isinstance(verdict, Skipped):
+        request.node.user_properties.extend([(OUTCOME, LACKING), ("reason", one_line(verdict.reason))])
+        return partial(_undecided, verdict.reason, strict=strict)
     benchmark.extra_info.update(verdict.as_json())
     if verdict.measurements and benchmark.stats is not None:  # None with --benchmark-disable
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
@@ -261,7 +246,6 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     known = case.known_deviation(judged_model(config))
     if known and verdict.known_deviation and not session.options.whole:
         request.applymarker(expected_failure(known, strict=False))
-    config.stash[PROGRESS].tell(verdict)
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bertsecrets.benchmarks.output import OPTIONS
+from bertsecrets.benchmarks.output import session_of
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -54,10 +54,9 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[str]) -> list[Case]:
     from bertsecrets.jobs.plan import joining, left_out_line
-    from bertsecrets.session import Session
 
     try:
-        left_out = cases if config.option.collectonly else joining(Session(config.stash[OPTIONS]), cases, tasks)[1]
+        left_out = cases if config.option.collectonly else joining(session_of(config), cases, tasks)[1]
     except UserError:  # reported when the selection is complete, and ends the run
         left_out = cases
     if left_out:

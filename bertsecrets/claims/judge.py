@@ -22,9 +22,9 @@ from bertsecrets.claims.band import (
     format_number,
     share_of_other_rows,
     smallest_effect,
-    undecidable,
 )
 from bertsecrets.claims.both_readings import combined_readings, under_readings
+from bertsecrets.claims.eligibility import ModelFacts, NotApplicable, applicability
 from bertsecrets.claims.error_rates import interval_at, power, smallest_rate
 from bertsecrets.claims.estimand import FEWEST, Estimand
 from bertsecrets.claims.estimate import FEWEST_SEEDS, Estimate, estimate
@@ -33,7 +33,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.screening import model_problem, usable
+from bertsecrets.claims.screening import usable
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome
@@ -80,8 +80,8 @@ def _judge(
     """Judge a claim, under the reading given by its arguments if it depends on one."""
     claim = case.claim
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
-    if problem := model_problem(case, every[0]) or undecidable(case):
-        return Verdict(case, "not applicable", problem, measurements=every)
+    if isinstance(answer := applicability(case, ModelFacts.measured(every[0])), NotApplicable):
+        return Verdict(case, "not applicable", answer.reason, measurements=every)
     counted = usable(by_seed)
     try:
         estimands = [quantity.read(needed, **claim.arguments) for needed in counted.by_seed or by_seed[:1]]

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
-from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.screening import shape_problem, weights_problem
-from bertsecrets.errors import MissingError, NotApplicableError
+from bertsecrets.errors import MissingError
 from bertsecrets.measures.base import AblationMeasure
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.store.measurements import Shelf
@@ -28,14 +26,6 @@ class Bench(Protocol):
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return why the measure is unavailable on a task; None if it is available."""
-        ...
-
-    def shape(self, model: str) -> tuple[int, int] | None:
-        """Return a model's number of layers and heads per layer; None if unknown before measuring."""
-        ...
-
-    def weights(self, model: str) -> str | None:
-        """Return the identity of a model's weights; None if unknown before measuring."""
         ...
 
 
@@ -86,15 +76,6 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
     return available
 
 
-def missing(bench: Bench, case: Case) -> str | None:
-    """Return why a case cannot be measured here; None if it can."""
-    try:
-        required_measurements(bench, case)
-    except MissingError as error:
-        return str(error)
-    return None
-
-
 def reads_model(case: Case) -> bool:
     """Return whether a case is about a model; others are only about published numbers or the suite itself."""
     return any(get_measure(need.measure).reads_model for need in _needs(case).values())
@@ -118,11 +99,8 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     Measures without seeds run once.
 
     Raises:
-        NotApplicableError: The claim does not apply to this model, or no data can decide it.
         UserError: A dependency is missing, or measuring fails.
     """
-    if (problem := problem_in_advance(bench, case, model)) is not None:
-        raise NotApplicableError(problem)
     by_seed, needs = [], _needs(case)
     for of_seed in _subjects(required_measurements(bench, case), model, seeds):
         by_need: dict[str, list[Measurement]] = {name: [] for name in needs}
@@ -137,24 +115,12 @@ def needed(
 ) -> Iterator[tuple[Case, RequiredMeasurement, Subject]]:
     """Yield every measurement that some cases need, with its case and subject; shared measurements are repeated.
 
-    Cases that do not apply to this model, or that no data can decide, are skipped.
-
     Raises:
         MissingError: Data or tools are missing for a required measurement.
     """
     for case in cases:
-        if problem_in_advance(bench, case, model) is not None:
-            continue
         for of_seed in _subjects(required_measurements(bench, case), model, seeds):
             yield from ((case, requirement, subject) for requirement, subject in of_seed)
-
-
-def problem_in_advance(bench: Bench, case: Case, model: str) -> str | None:
-    """Return why a case cannot be judged for a model, if that is known before measuring; otherwise None."""
-    if no_data := undecidable(case):
-        return no_data
-    by_weights = weights_problem(case, bench.weights(model)) if case.claim.needs_weights else None
-    return by_weights or (shape_problem(case, bench.shape(model)) if case.claim.needs_shape else None)
 
 
 def _subjects(
@@ -168,24 +134,22 @@ def _subjects(
 # ---------------------------------------------------------------------- over stored measurements
 
 
-def measured_cases(
-    shelf: Shelf, cases: Iterable[Case], model: str, seeds: Sequence[int] | None
-) -> list[tuple[Case, Sequence[int]]]:
-    """Return the cases that can be judged from a shelf with their seeds: those given, or all complete ones."""
+def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
+    """Return the seeds on which a case can be judged from a shelf: those given, or all complete ones; none if empty."""
     if seeds is not None:
-        return [(case, seeds) for case in cases if is_measured(shelf, case, model, seeds)]
-    measured = shelf.seeds().get(model, [])
-    by_case = ((case, [seed for seed in measured if is_measured(shelf, case, model, [seed])]) for case in cases)
-    return [(case, complete) for case, complete in by_case if complete]
+        return seeds if is_measured(shelf, case, model, seeds) else ()
+    return [seed for seed in shelf.seeds().get(model, []) if is_measured(shelf, case, model, [seed])]
 
 
 def is_measured(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> bool:
     """Return whether the shelf contains all measurements that a case needs for these seeds."""
-    if missing(shelf, case) is not None:
+    try:
+        required = required_measurements(shelf, case)
+    except MissingError:
         return False
     return all(
         (measurement := shelf.find(requirement.measure, subject, requirement.options)) is not None
         and case.applies_to(measurement.provenance.architecture)
-        for of_seed in _subjects(required_measurements(shelf, case), model, seeds)
+        for of_seed in _subjects(required, model, seeds)
         for requirement, subject in of_seed
     )

@@ -1,4 +1,4 @@
-"""Checks before a verdict: whether a claim applies to a model, and which seeds are usable.
+"""Checks before a verdict: which seeds are usable.
 
 Seeds that collapsed or learned nothing are uninformative about the training procedure, so they are excluded and listed
 in the verdict. Claims about the score itself exclude only collapsed seeds, since excluding low scores would select the
@@ -14,10 +14,8 @@ from jaxtyping import Int
 
 from bertsecrets.claims.estimate import FEWEST_SEEDS
 from bertsecrets.claims.quantity import Needed, all_of
-from bertsecrets.claims.schema import Case
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
-from bertsecrets.models.locations import published_identities
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
@@ -190,40 +188,3 @@ def _spread(sample: np.ndarray) -> float:
 def _varied(answers: np.ndarray, least: float = VARIED) -> bool:
     _, counts = np.unique(answers, return_counts=True)
     return bool(1 - counts.max() / answers.size > least)
-
-
-def model_problem(case: Case, measurement: Measurement) -> str | None:
-    """Return why a claim does not apply to the measured model; None if it does."""
-    architecture = measurement.provenance.architecture
-    if not case.applies_to(architecture):
-        return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
-    if (problem := weights_problem(case, measurement.provenance.weights)) is not None:
-        return problem
-    shapes = [np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2]
-    return shape_problem(case, shapes[0] if shapes else None)
-
-
-def weights_problem(case: Case, weights: str | None) -> str | None:
-    """Return why a claim does not apply to an encoder with these weights; None if it does, or they are unknown.
-
-    Args:
-        weights: Identity of the weights (`ModelRef.identity`).
-    """
-    wanted = case.claim.needs_weights
-    if wanted is None or weights is None or weights in published_identities(wanted):
-        return None
-    instead = f"; {case.claim.relative} is the same claim for any model" if case.claim.relative else ""
-    return f"is about the published weights of {wanted}; this model has others{instead}"
-
-
-def shape_problem(case: Case, shape: Sequence[int] | None) -> str | None:
-    """Return why a claim does not apply to models of this shape; None if it does, or the shape is unknown.
-
-    Args:
-        shape: Number of layers and number of heads per layer.
-    """
-    wanted = case.claim.needs_shape
-    if wanted is None or shape is None or tuple(shape) == tuple(wanted):
-        return None
-    instead = f"; {case.claim.relative} is the same claim for any shape" if case.claim.relative else ""
-    return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shape[0]} x {shape[1]}{instead}"

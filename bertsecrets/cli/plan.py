@@ -13,8 +13,7 @@ from bertsecrets.cli.judge_run import (
     add_examples,
     add_selection,
     joined,
-    judge_cases,
-    open_session,
+    open_run,
     selected,
 )
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
@@ -25,6 +24,7 @@ from bertsecrets.types import Request
 
 if TYPE_CHECKING:
     from bertsecrets.jobs.plan import Plan, State
+    from bertsecrets.jobs.prepare import Work
     from bertsecrets.session import Session
 
 
@@ -78,16 +78,18 @@ def plan(options: argparse.Namespace) -> None:
     from bertsecrets.devices import device_name
     from bertsecrets.jobs.plan import PlanningSession, plan_for, states
     from bertsecrets.jobs.prepare import with_share
+    from bertsecrets.judging import JudgedRun
 
     chosen, tasks = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
     session = PlanningSession(given)
     chosen = joined(session, chosen, tasks, log.info)  # standard output may be the script
-    possible, lacking = session.possible(chosen)
+    judged = JudgedRun(session, chosen)
+    possible = judged.possible()
     if not possible:
-        reason = next(iter(lacking), "no claim matches --task and --claim")
+        reason = next(iter(judged.skipped()), "no claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
-    planned = plan_for(session, possible, session.model, session.seeds)
+    planned = plan_for(session, judged.eligible(), session.model, session.seeds)
     known = states(session.measurements, planned)
     if options.shell:
         _print_script(session, [job for job in planned if known[job] != "stored"])
@@ -99,7 +101,7 @@ def plan(options: argparse.Namespace) -> None:
         "device": device_name(session.resources.device),
         "totals": _totals(known),
         "without_data": sorted(name for name in {c.task for c in possible} if session.resources.rows.missing(name)),
-        "skipped": lacking,
+        "skipped": judged.skipped(),
     }
     if options.json:
         print(json.dumps({**facts, "jobs": _jobs(planned, known, session.options)}, indent=1))
@@ -188,7 +190,8 @@ def run(options: argparse.Namespace) -> int:
         UserError: If `report` would raise it, or the number of jobs or GPUs or the Ray cluster cannot be used.
     """
     from bertsecrets.jobs.on_ray import check_ray, ray_cluster
-    from bertsecrets.jobs.prepare import prepare, with_share
+    from bertsecrets.jobs.prepare import run_in_parallel, with_share
+    from bertsecrets.session import Session
 
     check_outputs(options)
     chosen, tasks = selected(options)
@@ -197,12 +200,12 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("--gpus requires --ray: local jobs use --device")
     if options.ray is not None:
         check_ray(options.gpus)
-    session, judged = open_session(given, chosen, tasks)
+    session = Session(given)
     if options.ray is None:
-        local = nullcontext(partial(prepare, session, jobs=options.jobs))
-        judge_cases(session, judged, local)
+        work: Work = nullcontext(partial(run_in_parallel, session, jobs=options.jobs))
     else:
-        cluster = ray_cluster(session, address=options.ray or None, gpus=options.gpus)
-        judge_cases(session, judged, cluster)
+        work = ray_cluster(session, address=options.ray or None, gpus=options.gpus)
+    judged = open_run(session, chosen, tasks, work)
+    judged.judge()
     add_examples(options, session, judged)
     return conclude(options, judged)

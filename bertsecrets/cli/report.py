@@ -3,11 +3,10 @@
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.judge_run import SELECTION, add_examples, add_selection, judge_cases, open_session, selected
+from bertsecrets.cli.judge_run import SELECTION, add_examples, add_selection, open_run, selected
 from bertsecrets.cli.outputs import FILES, add_outputs, check_outputs, conclude, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
@@ -15,12 +14,8 @@ from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_command, pa
 from bertsecrets.types import AUTO, INITIALISATIONS
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from bertsecrets.claims.schema import Case
-    from bertsecrets.claims.verdict import Verdict
     from bertsecrets.judging import JudgedRun
-    from bertsecrets.session import Session
 
 BEYOND = "IJ"  # families of claims that are not in the paper; their measures read the attention maps four more times
 
@@ -87,38 +82,30 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
     if options.measurements:
         return partial(_judge_saved, options, chosen, tasks)
     refuse(options, ("init", "seed"), "has no effect without --measurements")
-    session, run = open_session(RunOptions.of(options).judging(options.checkpoint, tasks), chosen, tasks)
+    from bertsecrets.session import Session
 
+    session = Session(RunOptions.of(options).judging(options.checkpoint, tasks))
+    run = open_run(session, chosen, tasks)
     if options.checkpoint is not None and not options.claim:
         _leave_out_slow(run, session.options)
 
     def judge() -> "JudgedRun":
-        judge_cases(session, run, _runner(session))
+        run.judge()
         add_examples(options, session, run)
         return run
 
     return judge
 
 
-def _runner(session: "Session") -> "AbstractContextManager[Callable[[Sequence[Case], Sequence[int]], None]] | None":
-    """Return what runs jobs one subject at a time if checkpoints are deleted, otherwise None: jobs run on demand."""
-    if session.options.keep_checkpoints == "full":
-        return None
-    from bertsecrets.jobs.prepare import prepare_in_turn
-
-    return nullcontext(partial(prepare_in_turn, session))
-
-
 def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
     """Skip and report the claims that take most of the time if --limit is given without --grid-limit."""
     from bertsecrets.claims.requirements import is_slow
 
-    slow = [str(case) for case in run.cases if is_slow(case) or case.claim.id[0] in BEYOND]
+    slow = [case for case in run.possible() if is_slow(case) or case.claim.id[0] in BEYOND]
     if not slow or options.limit is None or options.grid_limit is not None:
         return
-    ids = ", ".join(dict.fromkeys(case.claim.id for case in run.cases if str(case) in slow))
-    run.cases = [case for case in run.cases if str(case) not in slow]
-    run.asked = [case for case in run.asked if str(case) not in slow]
+    ids = ", ".join(dict.fromkeys(case.claim.id for case in slow))
+    run.asked = [case for case in run.asked if case not in slow]
     print(
         f"{len(slow)} claims left out to save time ({ids}), because they disable heads and layers, prune, or go beyond "
         f"the paper: use --grid-limit {options.limit} to include them, or --claim G to judge those of family G"
@@ -127,10 +114,7 @@ def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
 
 def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
     """Return the verdicts for measurements saved in a folder."""
-    from bertsecrets.claims.judge import judge
-    from bertsecrets.claims.requirements import measure_case, measured_cases
-    from bertsecrets.claims.sequential import judge_in_sequence
-    from bertsecrets.judging import JudgedRun, attempt
+    from bertsecrets.judging import JudgedRun, SavedMeasurements
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
@@ -144,21 +128,16 @@ def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Seque
         if not shelf.seeds():
             raise UserError(f"{options.measurements} has no measurements with this --task, --init and --seed")
     seeds = seed_range(given.seeds) if isinstance(given.seeds, int) else None
-    planned = measured_cases(shelf, chosen, model, seeds)
-    if not planned:
+    in_sequence = (given.seeds or settings.seeds) == AUTO
+    run = JudgedRun(SavedMeasurements(shelf, model, settings.judge, seeds, in_sequence), chosen)
+    run.asked = run.possible()
+    if not run.asked:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in shelf.seeds().items())
         raise UserError(
             f"nothing to judge for {model}: {options.measurements} has {kept}: "
             "choose among these with --model and --seeds, or choose other claims"
         )
-    seeds_of = {str(case): own for case, own in planned}
-    judge_seeds = judge_in_sequence if (given.seeds or settings.seeds) == AUTO else judge
-
-    def verdict(case: "Case") -> "Verdict":
-        return judge_seeds(case, measure_case(shelf, case, model, seeds_of[str(case)]), settings.judge)
-
-    run = JudgedRun(model, [case for case, _ in planned])
-    run.collect(attempt(case, partial(verdict, case)) for case in run.cases)
+    run.judge()
     if options.html and options.examples:
         from bertsecrets.report.viewer import MEASURE, Examples, subjects_shown
 

@@ -5,16 +5,14 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bertsecrets.claims.schema import Case
 from bertsecrets.devices import best_device, device_name
 from bertsecrets.errors import RunError, UserError, first_line, from_extra
-from bertsecrets.jobs.plan import JobResult, carry_out, remaining, waits_for
-from bertsecrets.jobs.prepare import planned
+from bertsecrets.jobs.plan import JobResult, Plan, carry_out, waits_for
 from bertsecrets.jobs.scripts import with_absolute_paths
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.options import RunOptions
@@ -26,8 +24,6 @@ from bertsecrets.types import Request
 RETRIES = 3  # for a job whose machine or process is lost
 TIMEOUT = 10.0  # seconds to wait for a cluster to respond
 PASSED_ON = ("BERTSECRETS_", "HF_")  # prefixes of environment variables that jobs inherit
-
-Prepare = Callable[[Sequence[Case], Sequence[int]], None]
 
 
 def check_ray(gpus: float | None) -> None:
@@ -43,8 +39,8 @@ def check_ray(gpus: float | None) -> None:
 
 
 @contextmanager
-def ray_cluster(session: Session, *, address: str | None, gpus: float | None) -> Iterator[Prepare]:
-    """Connect to a Ray cluster and yield a function that runs the jobs of some cases and seeds there.
+def ray_cluster(session: Session, *, address: str | None, gpus: float | None) -> Iterator[Callable[[Plan], None]]:
+    """Connect to a Ray cluster and yield a function that runs the jobs of a plan there.
 
     Args:
         address: Address of the cluster. Defaults to RAY_ADDRESS, otherwise to a new cluster on this machine.
@@ -60,10 +56,7 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
         nodes = _check_nodes(ray, options, marker, share, device_name(session.resources.device))
         task = ray.remote(max_retries=RETRIES)(_work)
 
-        def prepare(cases: Sequence[Case], seeds: Sequence[int]) -> None:
-            left = remaining(session, planned(session, cases, seeds))
-            if not left:
-                return
+        def run(left: Plan) -> None:
             log.info(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
             refs: dict[Request, Any] = {}
             for request in left:
@@ -71,7 +64,7 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
                 refs[request] = task.options(name=str(request), **share).remote(request, options, str(marker), *before)
             carry_out(session, left, _outcomes(ray, refs))
 
-        yield prepare
+        yield run
 
 
 def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[JobResult]:

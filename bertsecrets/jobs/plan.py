@@ -11,6 +11,7 @@ from typing import Literal
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
+from bertsecrets.claims.eligibility import NotApplicable
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
@@ -121,19 +122,6 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
         return False
 
 
-def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-    """Split cases into those whose measurements are all stored for these seeds, and the others."""
-    plans = {str(case): plan_for(session, [case], session.model, seeds) for case in cases}
-    left = remaining(session, {job: leader for plan in plans.values() for job, leader in plan.items()})
-    ready = {name for name, plan in plans.items() if not left.keys() & plan.keys()}
-    return [case for case in cases if str(case) in ready], [case for case in cases if str(case) not in ready]
-
-
-def is_stored(session: Session, cases: Sequence[Case], seed: int) -> bool:
-    """Return whether all measurements that cases need for a seed are stored."""
-    return not remaining(session, plan_for(session, cases, session.model, [seed]))
-
-
 def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], list[Case]]:
     """Split cases into those that need new measurements only on the given tasks, and the others.
 
@@ -149,8 +137,13 @@ def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> 
 
 
 def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:
-    """Return whether all measurements of a case on some tasks are stored. Stops at the first that is not."""
+    """Return whether all measurements of a case on some tasks are stored. Stops at the first that is not.
+
+    A case that does not apply to the model needs none.
+    """
     try:
+        if isinstance(session.eligibility(case), NotApplicable):
+            return True
         planned = plan_for(session, [case], session.model, session.interims[0])
     except UserError:
         return False

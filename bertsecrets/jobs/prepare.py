@@ -1,23 +1,32 @@
-"""Run the jobs that cases need, in parallel or sequentially, so that the cases can be judged from the store."""
+"""Plan and run the jobs of a judged run, in parallel or one after another, and log its progress."""
 
 import os
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import torch
 
+from bertsecrets.claims.requirements import is_slow
 from bertsecrets.claims.schema import Case
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, carry_out, plan_for, remaining
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import JobRunner
+from bertsecrets.judging import Runner
+from bertsecrets.models.configuration import shape_of
 from bertsecrets.options import RunOptions
-from bertsecrets.progress import log
+from bertsecrets.progress import counted, log, time_left
+from bertsecrets.report.terminal import verdict_line
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
 
 MOST_JOBS = 4096
+Work = AbstractContextManager[Callable[[Plan], None]]  # yields a function that carries out a plan
 
 
 def with_share(options: RunOptions, jobs: int) -> RunOptions:
@@ -37,34 +46,11 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
     return replace(options, threads=torch.get_num_threads() if given else max(1, torch.get_num_threads() // jobs))
 
 
-def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
-    """Plan the jobs for some cases and seeds, training on the largest tasks first.
-
-    If checkpoints are deleted, each subject is measured right after its training.
-    """
-    plan = plan_for(session, cases, session.model, seeds)
-    rows = {job: task(job.subject.task).train_rows if job.measure is None else 0 for job in plan}
-    ordered = dict(sorted(plan.items(), key=lambda item: -rows[item[0]]))
-    return ordered if session.options.keep_checkpoints == "full" else by_subject(ordered)
-
-
-def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int) -> None:
-    """Run the jobs that cases need for some seeds in parallel processes.
-
-    Args:
-        session: Session with the number of threads per job (see `with_share`).
-    """
-    run_in_parallel(session, planned(session, cases, seeds), jobs=jobs)
-
-
 def run_in_parallel(session: Session, plan: Plan, *, jobs: int) -> None:
-    """Run the remaining jobs of a plan in at most `jobs` processes."""
-    left = remaining(session, plan)
-    if not left:
-        return
-    jobs = min(jobs, len(left))
-    log.info(f"{len(left)} jobs to do, {jobs} at a time, each with --threads {session.options.threads}")
-    carry_out(session, left, run_local(left, session.options, jobs=jobs))
+    """Run the jobs of a plan in at most `jobs` processes."""
+    jobs = min(jobs, len(plan))
+    log.info(f"{len(plan)} jobs to do, {jobs} at a time, each with --threads {session.options.threads}")
+    carry_out(session, plan, run_local(plan, session.options, jobs=jobs))
 
 
 def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
@@ -75,7 +61,88 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
         yield outcomes[job]
 
 
-def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> None:
-    """Run the jobs that cases need one after another in this process."""
-    left = remaining(session, planned(session, cases, seeds))
-    carry_out(session, left, _run_here(left, JobRunner(session.options, session)))
+def run_in_turn(session: Session, plan: Plan) -> None:
+    """Run the jobs of a plan one after another in this process."""
+    carry_out(session, plan, _run_here(plan, JobRunner(session.options, session)))
+
+
+class PlannedRunner(Runner):
+    """A runner that looks up what is stored, says what is left to do, carries it out, and logs each verdict.
+
+    At the end of a complete run, weights are dropped if the session does not keep them.
+    """
+
+    def __init__(self, session: Session, work: Work | None = None):
+        """
+        Args:
+            work: Entered only if there is something to do, and before it is announced. By default, measurements are
+                made as claims need them or, if the session does not keep weights, one subject at a time.
+        """
+        self.session, self.running = session, ExitStack()
+        self.carry_out: Callable[[Plan], None] | None = None
+        in_turn = None if session.options.keep_checkpoints == "full" else nullcontext(partial(run_in_turn, session))
+        self.work: Work | None = work or in_turn
+        self.trains = session.options.checkpoint is None
+
+    def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
+        """Split cases into those whose measurements are stored, and the others, slow ones last."""
+        plans = {str(case): self._plan([case], seeds) for case in cases} if self.trains else {}
+        left = remaining(self.session, {job: leader for plan in plans.values() for job, leader in plan.items()})
+        stored = {name for name, plan in plans.items() if not left.keys() & plan.keys()}
+        waiting = [case for case in cases if str(case) not in stored]
+        return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
+
+    def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
+        """Plan the jobs for some cases and seeds, training on the largest tasks first.
+
+        If weights are dropped, each subject is measured right after its training.
+        """
+        plan = plan_for(self.session, cases, self.session.model, seeds)
+        rows = {job: task(job.subject.task).train_rows if job.measure is None else 0 for job in plan}
+        ordered = dict(sorted(plan.items(), key=lambda item: -rows[item[0]]))
+        return ordered if self.session.options.keep_checkpoints == "full" else by_subject(ordered)
+
+    def is_stored(self, cases: Sequence[Case], seed: int) -> bool:
+        """Return whether all measurements that cases need for a seed are stored."""
+        return not remaining(self.session, self._plan(cases, [seed]))
+
+    def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
+        """Log what is about to be measured, and run the jobs."""
+        self.total, self.done, self.measured, self.began = len(cases), 0, 0, time.monotonic()
+        left = remaining(self.session, self._plan(cases, seeds)) if self.trains else {}
+        if self.trains and not left:
+            return
+        if self.work is not None and self.carry_out is None:
+            self.carry_out = self.running.enter_context(self.work)
+        log.info(self._announcement(cases, seeds, left))
+        if self.carry_out is not None:
+            self.carry_out(left)
+            self.began = time.monotonic()
+
+    def _announcement(self, cases: Sequence[Case], seeds: Sequence[int], left: Plan) -> str:
+        """Return a line about claims, jobs, checkpoints to train and their precision, and the model's shape."""
+        session = self.session
+        line = f"{counted(len(cases), 'claim')} to judge on {session.model}"
+        if (shape := shape_of(session.ref(session.model))) is not None:
+            line += f" ({shape[0]} layers x {shape[1]} heads)"
+        if self.trains:
+            line += f" with {counted(len(seeds), 'seed')}: {counted(len(left), 'job')} to run"
+        if trainings := sum(job.measure is None for job in left):
+            precision = session.settings.finetune.precision
+            line += f", including {counted(trainings, 'checkpoint')} to train in {precision}"
+        return line
+
+    def tell(self, verdict: Verdict) -> None:
+        """Log a verdict, how many claims are done, and the time left, unless all its measurements were stored."""
+        self.done += 1
+        if verdict.outcome == "not applicable" or (verdict.measurements and verdict.reused):
+            return
+        self.measured += 1
+        left = time_left(self.began, self.measured, self.measured + self.total - self.done)
+        log.info(f"{self.done} of {self.total} claims: {verdict_line(verdict)}{left}")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Release the workers, and drop weights if the run is complete."""
+        self.running.close()
+        if kind is None:
+            self.session.close()

@@ -197,14 +197,6 @@ class Shelf:
         saved = any((m.measure, m.subject.task) == (measure, task_name) for m in self.measurements)
         return None if saved else f"no measurement {measure} of {task_name} was saved"
 
-    def shape(self, model: str) -> tuple[int, int] | None:
-        """Return None: the measurements themselves show the model's shape."""
-        return None
-
-    def weights(self, model: str) -> str | None:
-        """Return None: the provenance of each measurement identifies its weights."""
-        return None
-
     def seeds(self) -> dict[str, list[int]]:
         """Return the seeds of each measured model, in ascending order."""
         pairs = sorted({(m.subject.model, m.subject.seed) for m in self.measurements})

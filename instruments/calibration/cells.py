@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.band import smallest_effect
+from bertsecrets.claims.band import smallest_effect, undecidable
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.both_readings import under_readings
 from bertsecrets.claims.estimand import Estimand
@@ -156,14 +156,13 @@ def without_annotated(estimand: Estimand) -> Estimand:
 
 def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator[tuple[str, Verdict]]:
     """Yield each procedure's verdict on a case in one world."""
+    if no_data := undecidable(case):
+        yield from ((name, Verdict(case, "not applicable", no_data)) for name in PROCEDURES)
+        return
     by_seed = OnDemand(model, case)
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
-    try:
-        yield "auto", judge_in_sequence(case, by_seed, settings, details=False)
-    except NotApplicableError as error:  # no data can decide the case
-        yield from ((name, Verdict(case, "not applicable", str(error))) for name in PROCEDURES)
-        return
+    yield "auto", judge_in_sequence(case, by_seed, settings, details=False)
     yield "1", judge(case, by_seed[:1], settings, details=False)
     yield "5", judge(case, by_seed[: ANALYSES[-1]], settings, details=False)
 
@@ -208,7 +207,9 @@ def _read(case: Case, needed: Mapping[str, Needed]) -> Estimand:
 
 
 def true_value(case: Case, setting: Setting) -> float | None:
-    """Return the noise-free value of a claim's quantity."""
+    """Return the noise-free value of a claim's quantity; None if the claim cannot be decided or computed."""
+    if undecidable(case):
+        return None
     try:
         value = _estimand(case, SimulatedModel(find_world("as-published"), setting, 0, 0, noise=False)).value
     except NotApplicableError:

@@ -153,14 +153,6 @@ class SimulatedModel:
         """Return None: everything can be simulated."""
         return None
 
-    def shape(self, model: str) -> tuple[int, int] | None:
-        """Return BERT-base's 12 layers of 12 heads."""
-        return 12, 12
-
-    def weights(self, model: str) -> str | None:
-        """Return None: claims about BERT-base's own weights are simulated too."""
-        return None
-
     def _measure(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> tuple[dict, dict, int]:
         if measure in MAKERS:
             return MAKERS[measure](self, subject, options)

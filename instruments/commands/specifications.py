@@ -34,7 +34,7 @@ def specifications(options: argparse.Namespace) -> None:
     Raises:
         UserError: If a claim, task or choice is unknown, or nothing can be measured.
     """
-    from bertsecrets.claims.requirements import missing
+    from bertsecrets.claims.eligibility import Skipped
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import check_writable, write_whole
@@ -49,9 +49,9 @@ def specifications(options: argparse.Namespace) -> None:
     session.check_model()
     curves: list[Curve] = []
     for case, own in choices:
-        problem = missing(session, case)
-        if problem:
-            print(f"1 claim skipped ({case}): {problem}")
+        answer = session.eligibility(case)
+        if isinstance(answer, Skipped):
+            print(f"1 claim skipped ({case}): {answer.reason}")
             continue
         curves.append(curve(session, case, own))
         print(curve_table(curves[-1]), end="\n\n")

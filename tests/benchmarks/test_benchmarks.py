@@ -76,10 +76,10 @@ def pytest_collection_finish():
 """
 PLUGINS["without_altair"] = "import sys; sys.modules['altair'] = None"
 PLUGINS["failing_collection"] = """
-import bertsecrets.cli.judge_run as judge_run
+import bertsecrets.judging as judging
 def crash(*anything):
     raise TypeError("out of the blue")
-judge_run.announce = crash
+judging.JudgedRun.prepare = crash
 """
 
 

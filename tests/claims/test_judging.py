@@ -14,14 +14,13 @@ from measurements import correlated, made_up, measured, needed, read, scored
 from scipy import stats
 
 from bertsecrets.claims.band import band, format_interval, format_number, share_of_other_rows
+from bertsecrets.claims.eligibility import Eligible, ModelFacts, NotApplicable, applicability
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
 from bertsecrets.claims.judge import decide_order, judge
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.requirements import measure_case
-from bertsecrets.claims.requirements import needed as all_needed
 from bertsecrets.claims.schema import Case, cases
-from bertsecrets.claims.screening import model_problem
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.report.text import check
@@ -272,11 +271,13 @@ def test_a_remark_on_the_pattern_classifier_names_none_of_the_annotated_models()
 def test_a_claim_on_single_heads_fits_only_the_papers_shape():
     grid = made_up("heads-little-changed", needs_shape=(12, 12))
     fits, small = (measured("attention-change", {"cosine": np.ones(shape)}) for shape in ((12, 12), (6, 12)))
-    assert model_problem(grid, fits) is None
-    assert model_problem(grid, small) == "needs 12 layers x 12 heads; the model has 6 x 12"
+    assert applicability(grid, ModelFacts.measured(fits)) == Eligible()
+    problem = NotApplicable("needs 12 layers x 12 heads; the model has 6 x 12")
+    assert applicability(grid, ModelFacts.measured(small)) == problem
     named = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
-    assert model_problem(named, small).endswith("the model has 6 x 12; B4-own is the same claim for any shape")
-    assert model_problem(made_up(), small) is None
+    reason = applicability(named, ModelFacts.measured(small)).reason
+    assert reason.endswith("the model has 6 x 12; B4-own is the same claim for any shape")
+    assert applicability(made_up(), ModelFacts.measured(small)) == Eligible()
     verdict = judged(grid, small)
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
 
@@ -285,10 +286,13 @@ def test_a_claim_about_an_architecture_is_judged_of_no_other():
     of_gpt2 = made_up("heads-little-changed", architectures=("gpt2",))
     seen = measured("attention-change", {"cosine": np.ones((2, 2))})
     bert, gpt2 = (replace(seen, provenance=replace(seen.provenance, architecture=name)) for name in ("bert", "gpt2"))
-    assert model_problem(of_gpt2, bert) == "is about gpt2; the model is bert"
-    assert model_problem(of_gpt2, seen) == "is about gpt2; the model is unknown"
-    assert model_problem(of_gpt2, gpt2) is None
-    assert model_problem(made_up("heads-little-changed"), gpt2) is None
+    answers = [applicability(of_gpt2, ModelFacts.measured(measurement)) for measurement in (bert, seen, gpt2)]
+    assert answers == [
+        NotApplicable("is about gpt2; the model is bert", other_architecture=True),
+        NotApplicable("is about gpt2; the model is unknown", other_architecture=True),
+        Eligible(),
+    ]
+    assert applicability(made_up("heads-little-changed"), ModelFacts.measured(gpt2)) == Eligible()
 
 
 @pytest.mark.parametrize(
@@ -386,9 +390,6 @@ def test_a_claim_requires_its_measurements_for_each_seed():
         def measurement(self, measure, subject, **options):
             return measured(measure, seed=subject.seed, initialisation=subject.initialisation, options=options)
 
-        def shape(self, model):
-            return None
-
     claim = made_up("sep-growth", against="untrained", options={})
     claim = Case(claim.claim.model_copy(update={"measure": "special-tokens", "options": {"x": 1}}), "rte")
     by_seed = measure_case(Bench(), claim, "m", [1, 2])
@@ -402,29 +403,14 @@ def test_a_claim_requires_its_measurements_for_each_seed():
     ]
 
 
-def test_a_claim_on_models_of_another_shape_measures_nothing():
-    class Bench:
-        def missing(self, measure, task_name):
-            return None
-
-        def measurement(self, measure, subject, **options):
-            raise AssertionError(f"measured {measure}")
-
-        def shape(self, model):
-            return (6, 12)
-
-        def weights(self, model):
-            return "0" * 64
-
+def test_whether_a_claim_applies_is_known_before_measuring():
+    model = ModelFacts(weights="0" * 64, shape=(6, 12))
     grid, small = (made_up("heads-little-changed", needs_shape=shape) for shape in ((12, 12), (6, 12)))
     named = made_up("heads-little-changed", needs_weights="bert-base-uncased", needs_shape=(6, 12))
-    with pytest.raises(NotApplicableError, match="the published weights of bert-base-uncased; this model has others"):
-        measure_case(Bench(), named, "m", [1])
-    with pytest.raises(NotApplicableError, match="needs 12 layers x 12 heads; the model has 6 x 12"):
-        measure_case(Bench(), grid, "m", [1])
-    with pytest.raises(AssertionError, match="measured attention-change"):
-        measure_case(Bench(), small, "m", [1])
-    assert [case for case, *_ in all_needed(Bench(), [grid, small, made_up()], "m", [1])] == [small, made_up()]
+    others = NotApplicable("is about the published weights of bert-base-uncased; this model has others")
+    assert applicability(named, model) == others
+    assert applicability(grid, model) == NotApplicable("needs 12 layers x 12 heads; the model has 6 x 12")
+    assert applicability(small, model) == applicability(named, ModelFacts()) == Eligible()
 
 
 def test_no_difference_at_all_decides_no_order():

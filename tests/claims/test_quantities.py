@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from measurements import estimand, gridded, made_up, measured, of_id, read, scored, verdict
 
 from bertsecrets.claims.bootstrap import column_means
+from bertsecrets.claims.eligibility import Eligible, ModelFacts, Skipped, eligibility
 from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.quantities.likeness import correlation
-from bertsecrets.claims.requirements import is_measured, measure_case, missing, required_measurements
+from bertsecrets.claims.requirements import is_measured, measure_case, required_measurements
 from bertsecrets.claims.schema import cases
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
@@ -253,20 +254,19 @@ class Bench:
     def measurement(self, measure, subject, **options):
         return Measurement(measure, subject, 0, {}, {}, {}, options)
 
-    def shape(self, model):
-        return None
-
 
 def test_a_claim_over_all_tasks_requires_those_with_data():
     case = of_id("A3-all-across-tasks")
     asked = [(w.task, w.initialisation) for w in required_measurements(Bench(("rte", "sst2")), case)]
     assert asked == [("sst2", "pretrained"), ("rte", "pretrained")]
-    assert missing(Bench(("rte", "sst2")), case) is None
-    assert missing(Bench(("rte",)), case) == "fewer than 2 tasks have data: no mrpc for patterns"
+    assert eligibility(Bench(("rte", "sst2")), case, ModelFacts()) == Eligible()
+    lacking = Skipped("fewer than 2 tasks have data: no mrpc for patterns")
+    assert eligibility(Bench(("rte",)), case, ModelFacts()) == lacking
     with pytest.raises(MissingError):
         measure_case(Bench(("rte",)), case, "m", [1])
     # the published mean covers all seven tasks, so the measured one must too
-    assert missing(Bench(("rte", "sst2")), of_id("D2-all-mean")) == "no mrpc for scores"
+    mean = eligibility(Bench(("rte", "sst2")), of_id("D2-all-mean"), ModelFacts())
+    assert mean == Skipped("no mrpc for scores")
 
 
 def test_a_shelf_reports_measurements_that_were_not_saved():

@@ -17,12 +17,12 @@ from calls import run, told
 from measurements import measured, scored
 from tiny import SIZES, WIDE, vocabulary
 from transformers import AutoModelForSequenceClassification, BertConfig, SqueezeBertConfig
+from verdicts import run_of
 
 from bertsecrets.claims.schema import cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import NotApplicableError, RunError, UserError
-from bertsecrets.judging import JudgedRun
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
 from bertsecrets.report.outcomes import label
@@ -226,7 +226,7 @@ def test_a_known_deviation_does_not_excuse_a_model_that_has_collapsed():
     case = next(case for case in cases() if str(case) == "D1-rte-pretrained")
     assert case.known_deviation("minilm")
     codes = {
-        outcome: JudgedRun("minilm", [case], verdicts=[Verdict(case, outcome, "why")]).exit_code()
+        outcome: run_of(Verdict(case, outcome, "why"), model="minilm").exit_code()
         for outcome in ("deviates", "degenerate")
     }
     assert codes == {"deviates": 0, "degenerate": 1}

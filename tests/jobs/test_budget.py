@@ -8,7 +8,7 @@ from calls import run, told
 from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.plan import is_stored
+from bertsecrets.jobs.prepare import PlannedRunner
 from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
 
@@ -72,9 +72,10 @@ def test_saved_measurements_have_the_same_interim_analyses_and_no_budget(capsys,
 
 def test_a_seed_is_stored_if_everything_that_the_claims_need_is_stored(session):
     session().measure("special-tokens", "rte", seed=6)
-    assert is_stored(session(), [find_case("E1", "rte")], 6)
-    assert not is_stored(session(), [find_case("E1", "rte"), find_case("I6", "rte")], 6)
-    assert not is_stored(session(), [find_case("E1", "rte")], 7)
+    runner = PlannedRunner(session())
+    assert runner.is_stored([find_case("E1", "rte")], 6)
+    assert not runner.is_stored([find_case("E1", "rte"), find_case("I6", "rte")], 6)
+    assert not runner.is_stored([find_case("E1", "rte")], 7)
 
 
 def test_a_plan_lists_every_seed_that_auto_may_add(capsys, shared):

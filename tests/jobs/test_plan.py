@@ -8,11 +8,11 @@ import subprocess
 import pytest
 from calls import run, told
 
-from bertsecrets.claims.requirements import missing
 from bertsecrets.claims.schema import cases
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import Plan, PlanningSession, plan_for, waits_for
 from bertsecrets.jobs.scripts import command
+from bertsecrets.judging import JudgedRun
 from bertsecrets.measures.registry import request
 from bertsecrets.options import RunOptions
 from bertsecrets.texts import glue
@@ -30,7 +30,7 @@ def planned(capsys, shared, *more) -> dict:
 def plan_of_paper(tiny_bert, tiny_glue, tasks) -> Plan:
     session = PlanningSession(model=str(tiny_bert), glue=tiny_glue, store="nowhere", offline=True, device="cpu")
     asked = [case for case in cases() if case.task in tasks and not case.claim.on_request]
-    return plan_for(session, [case for case in asked if missing(session, case) is None], session.model, range(1, 6))
+    return plan_for(session, JudgedRun(session, asked).eligible(), session.model, range(1, 6))
 
 
 @pytest.fixture(scope="module")

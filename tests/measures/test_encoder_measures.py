@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from bertsecrets.claims.requirements import measure_case, missing
+from bertsecrets.claims.eligibility import Skipped
+from bertsecrets.claims.requirements import measure_case
 from bertsecrets.cli.main import main
 from bertsecrets.measures.example_sentence import SENTENCE
 from bertsecrets.session import Session
@@ -75,11 +76,16 @@ def test_missing_inputs_of_a_claim_are_named(tmp_path, tiny_glue):
 
     bench = session(tmp_path / "runs", tiny_glue)
     bench.resources = replace(bench.resources, spacy="no_such")
-    assert missing(bench, of_id("B1-all")).startswith("frame-heads needs --frames")
-    assert missing(bench, of_id("B4-rte-own")).startswith("frame-heads needs --frames")
-    assert missing(bench, of_id("B4-rte")) is None
-    assert missing(bench, of_id("B5-all-l7h6")) is None
-    assert "no_such" in missing(bench, of_id("E4-rte"))
-    assert "RTE" not in missing(bench, of_id("E4-mrpc"))
-    assert "SST-2" in missing(bench, of_id("E2-all"))
-    assert "STS-B" in missing(bench, of_id("G6-all"))
+
+    def lacking(name):
+        answer = bench.eligibility(of_id(name))
+        return answer.reason if isinstance(answer, Skipped) else None
+
+    assert lacking("B1-all").startswith("frame-heads needs --frames")
+    assert lacking("B4-rte-own").startswith("frame-heads needs --frames")
+    assert lacking("B4-rte") is None
+    assert lacking("B5-all-l7h6") is None
+    assert "no_such" in lacking("E4-rte")
+    assert "RTE" not in lacking("E4-mrpc")
+    assert "SST-2" in lacking("E2-all")
+    assert "STS-B" in lacking("G6-all")

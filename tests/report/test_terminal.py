@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 from measurements import of_id, scored
-from verdicts import beats
+from verdicts import beats, run_of
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.judging import JudgedRun
 from bertsecrets.report.outcomes import OUTCOMES, label
 from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_line, verdict_table
 from bertsecrets.report.text import SECTIONS, annotations, describe
@@ -200,12 +199,7 @@ def test_a_known_deviation_is_marked_unless_the_run_is_limited():
     assert "✗ deviates (known)" in verdict_table([whole])
     assert "1 deviates (1 known)" in verdict_table([whole])
     assert "known" not in verdict_table([limited])
-    exit_codes = []
-    for judgement in (whole, limited):
-        run = JudgedRun("m", [judgement.case])
-        run.collect([judgement])
-        exit_codes.append(run.exit_code())
-    assert exit_codes == [0, 1]
+    assert [run_of(judgement).exit_code() for judgement in (whole, limited)] == [0, 1]
 
 
 def test_unexpected_deviations_are_annotations_on_github(monkeypatch):

@@ -1,17 +1,52 @@
 """Verdicts of every outcome, from the judge or handmade, and verdict files."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from measurements import judged, of_id, scored
 
+from bertsecrets.claims.eligibility import Eligibility, Eligible
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
 from bertsecrets.formats import VerdictsFile
-from bertsecrets.judging import failed
+from bertsecrets.judging import JudgedRun, failed
 from bertsecrets.report.json import as_file
 from bertsecrets.settings import load_settings
 
 LABELS = [0, 1] * 50
+
+
+@dataclass
+class GivenVerdicts:
+    """What a run judges, with the given results of each case, one per analysis: verdicts, or errors to raise."""
+
+    results: list[Verdict | BaseException]
+    model: str = "m"
+    analyses: int = 1
+    budget: float | None = None
+    judged: list[tuple[str, int]] = field(default_factory=list)  # cases with their numbers of seeds
+
+    @property
+    def interims(self) -> list[range]:
+        return [range(1, count + 1) for count in range(1, self.analyses + 1)]
+
+    def eligibility(self, case: Case) -> Eligibility:
+        return Eligible()
+
+    def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
+        self.judged.append((str(case), len(seeds)))
+        result = self.results.pop(0)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+
+def run_of(*verdicts: Verdict, model: str = "m") -> JudgedRun:
+    """Return a complete run with these verdicts."""
+    run = JudgedRun(GivenVerdicts(list(verdicts), model), [verdict.case for verdict in verdicts])
+    run.judge()
+    return run
 
 
 def beats(name: str, fine_tuned: int, other: int) -> Verdict:

@@ -1,0 +1,92 @@
+"""Whether a case may be judged: the one answer that every command, the benchmarks and Python use."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bertsecrets.claims.band import undecidable
+from bertsecrets.claims.requirements import Bench, required_measurements
+from bertsecrets.claims.schema import Case
+from bertsecrets.errors import MissingError
+from bertsecrets.models.locations import published_identities
+from bertsecrets.types import Measurement
+
+
+@dataclass(frozen=True)
+class Eligible:
+    """The case can be judged."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The case cannot be judged because data or a tool is missing."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """The case says nothing about this model, or no data can decide it.
+
+    `other_architecture` is True if the claim is about other architectures. Reports leave out such claims.
+    """
+
+    reason: str
+    other_architecture: bool = False
+
+
+Eligibility = Eligible | Skipped | NotApplicable
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What claims may require of a model: its architecture, the identity of its weights, and its layers and heads.
+
+    A fact is None if it is unknown or not required.
+    """
+
+    architecture: str | None = None
+    weights: str | None = None
+    shape: tuple[int, ...] | None = None
+
+    @classmethod
+    def measured(cls, measurement: Measurement) -> "ModelFacts":
+        """Return the facts that a measurement shows."""
+        recorded = measurement.provenance
+        shapes = (np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2)
+        return cls(recorded.architecture, recorded.weights, next(shapes, None))
+
+
+def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
+    """Return whether a case can be judged from these measurements, as far as that is known before measuring."""
+    if not case.applies_to(model.architecture):
+        return _about_others(case, model)
+    try:
+        required_measurements(bench, case)
+    except MissingError as error:
+        return Skipped(str(error))
+    return applicability(case, model)
+
+
+def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
+    """Return whether a claim says something about a model that some data could decide."""
+    claim = case.claim
+    if not case.applies_to(model.architecture):
+        return _about_others(case, model)
+    if no_data := undecidable(case):
+        return NotApplicable(no_data)
+    instead = f"; {claim.relative} is the same claim for any " if claim.relative else ""
+    if claim.needs_weights and model.weights not in (None, *published_identities(claim.needs_weights)):
+        instead = instead and f"{instead}model"
+        return NotApplicable(f"is about the published weights of {claim.needs_weights}; this model has others{instead}")
+    if claim.needs_shape and model.shape not in (None, claim.needs_shape):
+        layers, heads = claim.needs_shape
+        has = " x ".join(map(str, model.shape or ()))
+        instead = instead and f"{instead}shape"
+        return NotApplicable(f"needs {layers} layers x {heads} heads; the model has {has}{instead}")
+    return Eligible()
+
+
+def _about_others(case: Case, model: ModelFacts) -> NotApplicable:
+    wanted = " and ".join(case.claim.architectures)
+    return NotApplicable(f"is about {wanted}; the model is {model.architecture or 'unknown'}", other_architecture=True)
