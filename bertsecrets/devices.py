@@ -47,7 +47,7 @@ def best_device(wanted: str | None = None) -> "torch.device":
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(
-            f"device {wanted!r} is not available: use --device cpu, or --device cuda on a machine with a GPU"
+            f"device {wanted!r} is not available: use cpu, or cuda on a machine with a GPU"
         ) from error
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -75,7 +75,7 @@ def in_precision(settings: Params, wanted: str | None, device: "torch.device") -
     if precision == "bfloat16" and not native_bfloat16(device):
         warnings.warn(
             f"this {device.type} has no bfloat16 instructions, so training in bfloat16 is slower than in float32: use "
-            "--precision auto or float32",
+            "precision auto or float32",
             SlowPrecisionWarning,
             stacklevel=2,
         )

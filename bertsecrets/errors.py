@@ -2,7 +2,6 @@
 
 import difflib
 import errno
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,8 +21,6 @@ PACKAGES = {
     "jinja2": ("jinja2", "report", "writing a report page"),
     "ray": ("ray", "ray", "running on a Ray cluster"),
 }
-COMMANDS = re.compile(r"\b(bertsecrets|pip|pytest|python|ray) ")
-FLAG = re.compile(r"(?<!\S)--(?:option )?([a-z]+(?:-[a-z]+)*)")
 OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 
 
@@ -136,29 +133,6 @@ def in_short(error: BaseException) -> str:
     """
     name, text = type(error).__name__, shortened(first_line(error))
     return f"a bug in bertsecrets or a damaged file ({name}{f': {text}' if text != name else ''})"
-
-
-@contextmanager
-def python_names() -> Iterator[None]:
-    """Rewrite messages of errors raised inside the block: options are named as in Python, not as command-line flags."""
-    try:
-        yield
-    except UserError as error:
-        error.args = (without_flags(str(error)),)
-        raise
-
-
-def without_flags(message: str) -> str:
-    """Return a message with flags replaced by the names of options, except in quoted commands.
-
-    >>> without_flags("--train-limit 0 leaves no rows: give 1 or more")
-    'train_limit 0 leaves no rows: give 1 or more'
-    >>> without_flags("not installed: pip install --no-deps x, or use --model minilm")
-    'not installed: pip install --no-deps x, or use model minilm'
-    """
-    clauses = re.split(r"(?<=[,:;(])", message)
-    named = (FLAG.sub(lambda flag: flag[1].replace("-", "_"), clause) for clause in clauses)
-    return "".join(old if COMMANDS.search(old) else new for old, new in zip(clauses, named, strict=True))
 
 
 # ---------------------------------------------------------------------- optional packages

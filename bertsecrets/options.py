@@ -4,12 +4,11 @@
 import argparse
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bertsecrets.errors import UserError, near_matches, python_names, shortened
+from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.models.families import full_name
 from bertsecrets.reading import seconds
 from bertsecrets.settings import project_options
@@ -145,17 +144,8 @@ class RunOptions:
     )
     checkpoint: Path | str | None = None
     checkpoint_task: str | None = None
-    flags: bool = False  # name options as the command line does in messages of errors
 
     def __post_init__(self) -> None:
-        with self.naming():
-            self._check()
-
-    def naming(self) -> AbstractContextManager[None]:
-        """Return a context in which messages of errors name options as the user does: as flags, or as in Python."""
-        return nullcontext() if self.flags else python_names()
-
-    def _check(self) -> None:
         if self.model is not None:
             if not self.model.strip():
                 raise UserError("the model's name is empty: give a name on the hub, a folder, minilm or mpnet")
@@ -167,21 +157,21 @@ class RunOptions:
         for name in LIMITS:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UserError(f"{flag(name)} {value} leaves no rows: give 1 or more")
+                raise UserError(f"{name} {value} leaves no rows: give 1 or more")
         if isinstance(self.seeds, int):
             seed_range(self.seeds)
         elif self.seeds not in (None, AUTO):
-            raise UserError(f"--seeds {shortened(str(self.seeds))} is neither a whole number nor {AUTO}")
+            raise UserError(f"seeds {shortened(str(self.seeds))} is neither a whole number nor {AUTO}")
         if self.budget is not None:
             try:
                 seconds(self.budget)
             except ValueError as error:
-                raise UserError(f"--budget {error}") from error
+                raise UserError(f"budget {error}") from error
         if self.precision is not None and self.precision not in PRECISIONS:
-            raise UserError(f"unknown --precision {shortened(self.precision)!r}: give one of {', '.join(PRECISIONS)}")
+            raise UserError(f"unknown precision {shortened(self.precision)!r}: give one of {', '.join(PRECISIONS)}")
         if self.keep_checkpoints not in KEEPS:
             hint = near_matches(self.keep_checkpoints, KEEPS)
-            raise UserError(f"unknown --keep-checkpoints {self.keep_checkpoints!r}: {hint}")
+            raise UserError(f"unknown value of keep_checkpoints, {self.keep_checkpoints!r}: {hint}")
         check_threads(self.threads)
         if self.checkpoint is not None:
             self._check_checkpoint()
@@ -192,7 +182,7 @@ class RunOptions:
         given = [name for name in TRAINING_OPTIONS if getattr(self, name) is not None]
         given += ["keep_checkpoints"] if self.keep_checkpoints != "full" else []
         if given:
-            raise UserError(f"{flag(given[0])} has no effect on --checkpoint, which is already trained: leave it out")
+            raise UserError(f"the option {given[0]} has no effect on a trained checkpoint: leave it out")
 
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":
@@ -205,7 +195,7 @@ class RunOptions:
             for name, value in configured().items()
             if name in known and not (trained and name in TRAINING_OPTIONS)
         }
-        return cls(**{**defaults, **given}, flags=True)
+        return cls(**{**defaults, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
         """Return the options for judging a single checkpoint on its task, if a checkpoint is given.
@@ -318,9 +308,9 @@ def seed_range(count: int) -> range:
     [1, 2, 3]
     """
     if count < 1:
-        raise UserError(f"--seeds {count} leaves no seeds to run: give 1 or more")
+        raise UserError(f"seeds {count} leaves no seeds to run: give 1 or more")
     if count > MOST_SEEDS:
-        raise UserError(f"--seeds {count} is out of range: give 1 to {MOST_SEEDS}")
+        raise UserError(f"seeds {count} is out of range: give 1 to {MOST_SEEDS}")
     return range(1, count + 1)
 
 
@@ -342,7 +332,7 @@ def check_seed(seed: int) -> None:
         UserError: If the seed is out of range.
     """
     if not 0 <= seed < SEEDS:
-        raise UserError(f"--seed {seed} is out of range: give 0 to {SEEDS - 1}")
+        raise UserError(f"seed {seed} is out of range: give 0 to {SEEDS - 1}")
 
 
 def check_threads(threads: int | None) -> None:
@@ -352,7 +342,7 @@ def check_threads(threads: int | None) -> None:
         UserError: If the number is out of range, or the variable is not a number.
     """
     if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise UserError(f"--threads {threads} is out of range: give 1 to {MOST_THREADS}")
+        raise UserError(f"threads {threads} is out of range: give 1 to {MOST_THREADS}")
     variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""
     first = variable.partition(",")[0].strip()  # the other numbers are for nested regions
     if variable and not (first.isascii() and first.isdecimal() and 1 <= int(first[:5]) <= MOST_THREADS):

@@ -4,18 +4,17 @@ A session combines options, data, models and the store, whose caches (`bertsecre
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import fields, replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
-from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped, eligibility
+from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case, select_cases
@@ -45,19 +44,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 show_in_notebooks()
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _in_python(method: Method) -> Method:
-    """Wrap a method so that its error messages name options as the user does: as flags, or as in Python."""
-
-    @wraps(method)
-    def named(session: "Session", *args: Any, **options: Any) -> Any:
-        with session.options.naming():
-            return method(session, *args, **options)
-
-    return cast(Method, named)
 
 
 class Session:
@@ -90,12 +76,13 @@ class Session:
         self.settings = settings or load_settings()
         self._open()
 
-    @_in_python
     def _open(self) -> None:
         """Open the data and the store, and look up the device and the model."""
         options = self.options
         if options.budget is not None and not self.adds_seeds:
-            raise UserError(f"--budget has no effect on a fixed number of seeds: give --seeds {AUTO}, or leave it out")
+            raise UserError(
+                f"the option budget has no effect unless seeds are added: set seeds to {AUTO}, or leave it out"
+            )
         device = best_device(options.device)
         self.settings = in_precision(self.settings, options.precision, device)
         if options.threads is not None:
@@ -104,7 +91,7 @@ class Session:
             raise UserError(problem)
         source, frames = options.source(), options.frames_path
         if frames is not None and not frames.exists():
-            raise UserError(f"{frames} does not exist: --frames takes a JSONL file or FrameNet's folder")
+            raise UserError(f"{frames} does not exist: the option frames takes a JSONL file or FrameNet's folder")
         if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
             raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
         self.store = Store(options.store_folder)
@@ -187,7 +174,7 @@ class Session:
             weights=self._identity() if claim.needs_weights else None,
             shape=configuration.shape_of(ref) if claim.needs_shape else None,
         )
-        return eligibility(self, case, facts)
+        return requirements.eligibility(self, case, facts)
 
     def _identity(self) -> str | None:
         """Return the identity of the model's weights; None if they are not available."""
@@ -198,7 +185,6 @@ class Session:
 
     # ------------------------------------------------------------------ in Python
 
-    @_in_python
     def subject(self, task_name: str | None, init: str = "pretrained", seed: int = 1) -> Subject:
         """Return a subject: the session's model on a task or, without a task, the bare encoder.
 
@@ -211,7 +197,6 @@ class Session:
             return Subject(self.model, ALL_TASKS, "untrained", seed)
         return Subject(self.model, task(task_name).name, name, seed)
 
-    @_in_python
     def measure(
         self,
         measure: str,
@@ -239,7 +224,6 @@ class Session:
             get_measure(measure).check_request(task, check_initialisation(init), seed, checkpoint=folder)
             return self.measurement(measure, subject, folder, **options)
 
-    @_in_python
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
         """Return the verdict on a claim, making measurements that are not in the store.
 
@@ -265,7 +249,6 @@ class Session:
             raise result.error
         return result
 
-    @_in_python
     def judge_all(self, task: str | None = None, claims: Iterable[str] | str = ()) -> Verdicts:
         """Return the verdicts on all claims that apply to the model and can be measured, and log which cannot.
 
@@ -363,7 +346,7 @@ class Session:
         if not measure.reads_model:
             return None
         if (of_base or measure.compares) and self.options.model is None:
-            raise NotApplicableError("needs the pretrained model: name it with --model")
+            raise NotApplicableError("needs the pretrained model: name it with the option model")
         if measure.on_task and subject.task != self.options.checkpoint_task:
             raise NotApplicableError(f"needs a checkpoint of {task(subject.task).title} as well")
         if initial.trains and initial.name != "pretrained":

@@ -14,7 +14,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
 
 SOME = ("--claim", "C2", "--claim", "D1", "--claim", "D2-rte", "--claim", "E1", "--claim", "C3", "--claim", "D3")
-OF_PRETRAINED = "needs the pretrained model: name it with --model"
+OF_PRETRAINED = "needs the pretrained model: name it with the option model"
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -97,8 +97,10 @@ def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, wit
     other = ("--checkpoint needs the one task", "report", *without_model, "--checkpoint", own)
     assert other[0] in told(capsys, *other[1:])
     assert other[0] in told(capsys, *other[1:], "--task", "rte", "--task", "mrpc")
-    assert "--seeds has no effect on --checkpoint" in line(own, "--seeds", 2)
-    assert "--keep-checkpoints has no effect on --checkpoint" in line(own, "--keep-checkpoints", "none")
+    assert "the option seeds has no effect on a trained checkpoint" in line(own, "--seeds", 2)
+    assert "option keep_checkpoints has no effect on a trained checkpoint" in line(
+        own, "--keep-checkpoints", "none"
+    )
 
 
 def test_options_that_say_nothing_together_are_refused_in_python_too(own):

@@ -1,13 +1,14 @@
-"""Whether a case may be judged: the one answer that every command, the benchmarks and Python use."""
+"""Whether a case may be judged: the answers that every command, the benchmarks and Python share.
+
+`requirements.eligibility` gives the answer before anything is measured.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from bertsecrets.claims.band import undecidable
-from bertsecrets.claims.requirements import Bench, required_measurements
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import MissingError
 from bertsecrets.models.locations import published_identities
 from bertsecrets.types import Measurement
 
@@ -55,17 +56,6 @@ class ModelFacts:
         recorded = measurement.provenance
         shapes = (np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2)
         return cls(recorded.architecture, recorded.weights, next(shapes, None))
-
-
-def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
-    """Return whether a case can be judged from these measurements, as far as that is known before measuring."""
-    if not case.applies_to(model.architecture):
-        return _about_others(case, model)
-    try:
-        required_measurements(bench, case)
-    except MissingError as error:
-        return Skipped(str(error))
-    return applicability(case, model)
 
 
 def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:

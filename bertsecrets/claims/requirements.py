@@ -1,9 +1,10 @@
-"""The measurements that a claim needs for each seed."""
+"""The measurements that a claim needs for each seed, and whether they can be made."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
+from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped, applicability
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case
@@ -74,6 +75,17 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
         first = next(problem for problem in problems.values() if problem is not None)
         raise MissingError(first if not need.least else f"fewer than {need.least} tasks have data: {first}")
     return available
+
+
+def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
+    """Return whether a case can be judged from these measurements, as far as that is known before measuring."""
+    if not case.applies_to(model.architecture):
+        return applicability(case, model)
+    try:
+        required_measurements(bench, case)
+    except MissingError as error:
+        return Skipped(str(error))
+    return applicability(case, model)
 
 
 def reads_model(case: Case) -> bool:

@@ -35,7 +35,7 @@ PICKLES = (
     "tf_model.h5",
     "flax_model.msgpack",
 )
-WAYS_ON = "use --model minilm (packaged, no hub needed) or --model FOLDER (config, tokenizer, model.safetensors)"
+WAYS_ON = "use the model minilm (packaged, no hub needed), or a folder with config, tokenizer and model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
         raise UserError(f"no model folder at {name}: {WAYS_ON}")
     repository, _, revision = name.partition("@")
     if not repository:
-        raise UserError(f"--model {name} has no model name before the @: {WAYS_ON}")
+        raise UserError(f"model {name} has no model name before the @: {WAYS_ON}")
     repository = ALIASES.get(repository, repository)
     return ModelRef(name, repository, revision or PINNED.get(repository), offline=offline)
 

@@ -61,7 +61,7 @@ class Budget:
 def too_small(error: BaseException) -> UserError:
     """Return the error for a single example that does not fit in memory."""
     reason = next(iter(str(error).splitlines()), "out of memory")
-    return UserError(f"not enough memory for a single example ({reason}): cut inputs shorter, or use --device cpu")
+    return UserError(f"not enough memory for a single example ({reason}): cut inputs shorter, or use the device cpu")
 
 
 @contextmanager

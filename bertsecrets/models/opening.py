@@ -247,7 +247,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
     if drawn and not any(name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name for name in drawn):
         raise UserError(
             f"{folder} is an encoder without a trained classifier ({sorted(drawn)[0]} is not among its weights): "
-            "name it with --model instead of --checkpoint"
+            "name it with the option model instead of checkpoint"
         )
     _refuse_drawn(ref.path, sorted(drawn))
     _order_classes(model, task, folder)
@@ -284,13 +284,13 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
     if own is not None and of_base is not None and own.get_vocab() != of_base.get_vocab():
         raise UserError(
             f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "
-            f"({len(of_base)}): name the model that it was trained from with --model"
+            f"({len(of_base)}): name the model that it was trained from with the option model"
         )
     tokenizer: Any = own if own is not None else of_base
     if max(tokenizer.get_vocab().values()) >= config.vocab_size:
         raise UserError(
             f"checkpoint {folder} embeds {config.vocab_size} tokens, but the vocabulary has {len(tokenizer)}: "
-            "name the model that it was trained from with --model"
+            "name the model that it was trained from with the option model"
         )
     return tokenizer
 

@@ -76,7 +76,7 @@ def _installed(name: str) -> list[Path]:
     missing = [package for package, spec in specs.items() if spec is None]
     if missing:
         needs = "needs the package" if len(missing) == 1 else "needs the packages"
-        raise UserError(f"--model {name} {needs} {', '.join(missing)}: {INSTALL[name]}")
+        raise UserError(f"model {name} {needs} {', '.join(missing)}: {INSTALL[name]}")
     return [Path(str(spec.origin)).parent for spec in specs.values() if spec]
 
 

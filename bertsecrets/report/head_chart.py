@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.devices import best_device
-from bertsecrets.errors import UserError, python_names
+from bertsecrets.errors import UserError
 from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.encoding import Batch, tokenize
 from bertsecrets.models.locations import locator
@@ -47,8 +47,7 @@ def head_map(
     Raises:
         UserError: If the model is not available, has no such head, or does not expose its attention.
     """
-    with python_names():
-        encoder = open_encoder(locator({}, offline)(model))
+    encoder = open_encoder(locator({}, offline)(model))
     if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
         raise UserError(
             f"{model} has {encoder.layers} layers of {encoder.heads} heads: there is no head {layer}.{head}"

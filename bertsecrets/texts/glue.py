@@ -157,7 +157,7 @@ class Source:
             content = other_content(split, as_fetched(folder, split))
         problem = official_problem(split) or content
         if problem and not self.allow_unofficial:
-            raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data uses them, marked as such")
+            raise UserError(f"{split.origin}: {problem}; the option allow_unofficial_data uses them, marked as such")
         return replace(split, official=not problem)
 
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
@@ -297,7 +297,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
         GLUE_HUB,
         GLUE_REVISION,
         title=f"GLUE's {task.title}",
-        advice="give a local GLUE folder with --glue DIR, or run once with a network connection",
+        advice="name a local GLUE folder with the option glue, or run once with a network connection",
         kind="dataset",
         offline=offline,
         pins=PUBLISHED,

@@ -178,7 +178,7 @@ def load_pipeline(name: str) -> Any:
             raise UserError(f"{name} cannot be opened as a spaCy pipeline: {str(error).splitlines()[0]}") from error
         raise UserError(
             f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}, "
-            "or name another pipeline, or a folder with one, with --spacy"
+            "or name another pipeline, or a folder with one, with the option spacy"
         ) from error
     lacking = [part for part in ("tagger", "parser") if part not in nlp.pipe_names]
     if lacking:

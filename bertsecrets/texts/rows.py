@@ -145,7 +145,9 @@ def read_quoted(split: Split) -> Split:
     """
     path, task = Path(split.origin), split.task
     if not path.is_file():
-        raise NotApplicableError("reading with quoting needs GLUE's original files: give a local folder with --glue")
+        raise NotApplicableError(
+            "reading with quoting needs GLUE's original files: give their folder as the option glue"
+        )
     before = csv.field_size_limit(sys.maxsize)
     try:
         header, *rows = csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t")

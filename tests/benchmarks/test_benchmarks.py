@@ -156,7 +156,7 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
     )  # fmt: skip
     assert code in (0, 1), output
     assert "1 claim:" in output
-    assert "needs --frames" in output
+    assert "needs the option frames" in output
     assert [row["extra_info"]["id"] for row in json.loads((room / "d.json").read_text())["benchmarks"]] == ["D2-rte"]
     frames = room / "frames.jsonl"
     frames.write_text("{")
@@ -375,7 +375,7 @@ def test_claims_without_frames_or_pipeline_are_skipped_with_a_reason(bench, firs
         "--junitxml", room / "skipped.xml", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code == 0, output
-    assert "frame-heads needs --frames" in output
+    assert "frame-heads needs the option frames" in output
     assert "en_core_web_sm" in output
     line = r"^SKIPPED \[1\] .*test_claims.py:\d+: B5-all-l7h6: not applicable: is about the published weights"
     assert re.search(line, output, re.M), output

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from measurements import estimand, gridded, made_up, measured, of_id, read, scored, verdict
 
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.claims.eligibility import Eligible, ModelFacts, Skipped, eligibility
+from bertsecrets.claims.eligibility import Eligible, ModelFacts, Skipped
 from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.quantities.likeness import correlation
-from bertsecrets.claims.requirements import is_measured, measure_case, required_measurements
+from bertsecrets.claims.requirements import eligibility, is_measured, measure_case, required_measurements
 from bertsecrets.claims.schema import cases
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.patterns.classes import CLASSES

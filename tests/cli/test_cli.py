@@ -157,7 +157,7 @@ def test_doctor_lists_the_measures_that_apply_to_a_model_and_why_others_do_not(c
 @pytest.mark.parametrize(
     ("option", "line"),
     [
-        ((), "frames: missing; frame-heads needs --frames"),
+        ((), "frames: missing; frame-heads needs the option frames"),
         (("--device", "cuda:77"), "device: missing; device 'cuda:77' is not available"),
         (("--glue", "nowhere"), "GLUE: missing; no GLUE folder at nowhere: give the folder that holds RTE/dev.tsv"),
         (("--store", __file__), f"store: missing; {__file__} is a file where a folder is needed"),

@@ -45,7 +45,7 @@ def test_defaults_of_training_do_not_disturb_a_finished_checkpoint(project):
     [
         ('modle = "x"', "unknown option 'modle': did you mean model"),
         ('limit = "8"', "limit cannot be '8'"),
-        ("limit = 0", "--limit 0 leaves no rows"),
+        ("limit = 0", "limit 0 leaves no rows"),
         ("model = [1", "pyproject.toml: "),
     ],
 )
@@ -55,7 +55,7 @@ def test_bad_defaults_are_one_line(project, capsys, text, said):
 
 
 def test_options_out_of_range_are_refused_with_the_range(capsys):
-    assert "--seeds 100000 is out of range: give 1 to 100" in told(capsys, "report", "--seeds", 100000)
+    assert "seeds 100000 is out of range: give 1 to 100" in told(capsys, "report", "--seeds", 100000)
     assert "the model's name is empty" in told(capsys, "report", "--model", "")
     with pytest.raises(UserError, match="empty"):
         RunOptions(model="")

@@ -86,11 +86,11 @@ def test_a_plan_lists_every_seed_that_auto_may_add(capsys, shared):
 @pytest.mark.parametrize("budget", ["20", "min", "0min", "-5min", "20 minutes", "1e9s", ""])
 def test_an_invalid_budget_is_reported_in_one_line(capsys, shared, budget):
     told_so = told(capsys, "report", *E1, *shared, "--seeds", "auto", f"--budget={budget}")
-    assert f"--budget {budget!r} is not a duration: give one such as 90s, 20min or 2h" in told_so
+    assert f"budget {budget!r} is not a duration: give one such as 90s, 20min or 2h" in told_so
 
 
 def test_a_budget_is_for_seeds_that_are_added(capsys, shared):
-    message = "--budget has no effect on a fixed number of seeds: give --seeds auto, or leave it out"
+    message = "the option budget has no effect unless seeds are added: set seeds to auto, or leave it out"
     assert message in told(capsys, "report", *E1, *shared, "--seeds", 3, "--budget", "20min")
 
 

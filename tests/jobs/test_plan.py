@@ -231,8 +231,8 @@ def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, o
         (["--task", "rtee"], "unknown task"),
         (["--claim", "Z9"], "unknown claim"),
         (["--jobs", "0"], "--jobs 0 is out of range"),
-        (["--threads", "0"], "--threads 0 is out of range"),
-        (["--claim", "B1"], "frame-heads needs --frames"),
+        (["--threads", "0"], "threads 0 is out of range"),
+        (["--claim", "B1"], "frame-heads needs the option frames"),
         (["--claim", "G5", "--task", "rte"], "no claim matches"),
     ],
 )

@@ -152,7 +152,7 @@ def test_wrong_row_counts_are_refused_unless_allowed_and_then_marked(tmp_path):
     with pytest.raises(UserError) as error:
         Source(tmp_path).split(task("rte"), "dev")
     assert str(error.value).startswith(f"{file}: 2 rows where RTE's official dev split has 277")
-    assert "--allow-unofficial-data" in str(error.value)
+    assert "allow_unofficial_data" in str(error.value)
     assert not Source(tmp_path, allow_unofficial=True).split(task("rte"), "dev").official
 
 
@@ -170,7 +170,7 @@ def test_a_split_is_official_with_the_counts_and_the_content_of_glues_own(tmp_pa
         ([*rows[:-1], rows[0]], count),
     ):
         write(tmp_path, "rte", changed)
-        with pytest.raises(UserError, match=f"^{file}: {says}.*--allow-unofficial-data"):
+        with pytest.raises(UserError, match=f"^{file}: {says}.*allow_unofficial_data"):
             Source(tmp_path).split(task("rte"), "dev")
         assert not Source(tmp_path, allow_unofficial=True).split(task("rte"), "dev").official
 
@@ -245,7 +245,7 @@ def test_offline_mode_makes_no_request(monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with pytest.raises(UserError, match=r"is not cached, and offline mode .*--glue DIR"):
+    with pytest.raises(UserError, match=r"is not cached, and offline mode .*a local GLUE folder"):
         load_hub(task("rte"), "dev", offline=True)
 
 

@@ -164,14 +164,14 @@ class Measure(ABC):
             UserError: the combination is not supported.
         """
         if self.on_task and task_name is None:
-            raise UserError(f"measure {self.name} needs --task: give one of {', '.join(TASKS)}")
+            raise UserError(f"measure {self.name} needs a task: give one of {', '.join(TASKS)}")
         if not self.on_task and (task_name, initialisation, seed) != (None, "pretrained", 1):
-            raise UserError(f"measure {self.name} uses no task and no training: leave out --task, --init and --seed")
+            raise UserError(f"measure {self.name} uses no task and no training: leave out task, init and seed")
         if not self.reads_model and checkpoint is not None:
-            raise UserError(f"measure {self.name} uses no model: leave out --checkpoint")
+            raise UserError(f"measure {self.name} uses no model: leave out checkpoint")
         if not self.fits(initialisation) and checkpoint is None:
             raise UserError(
-                f"measure {self.name} compares a trained model with the pretrained one: choose another --init"
+                f"measure {self.name} compares a trained model with the pretrained one: choose another initialisation"
             )
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from bertsecrets.texts.parsing import describe, load_pipeline
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.types import Precision
 
-NO_FRAMES = "frame-heads needs --frames: a JSONL file of frame sentences, or FrameNet's folder"
+NO_FRAMES = "frame-heads needs the option frames: a JSONL file of frame sentences, or FrameNet's folder"
 
 
 @dataclass(frozen=True)
