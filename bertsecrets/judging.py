@@ -178,7 +178,7 @@ class Runner(AbstractContextManager["Runner", None]):
         """Announce what is about to be measured, and run the jobs that precede judging."""
 
     def tell(self, verdict: Verdict) -> None:
-        """Report a verdict on a case that was prepared."""
+        """Report a verdict."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Release what the run used."""
@@ -258,12 +258,10 @@ class JudgedRun:
             else:
                 eligible.append(case)
         ready, waiting = self._divided or self.runner.split(eligible, seeds)
-        for case in ready:
-            yield case, attempt(case, partial(self.session.judge_case, case, seeds))
-        if waiting and self._divided is None:
-            self.runner.prepare(waiting, seeds)
-        self._divided = None
-        for case in waiting:
+        prepared, self._divided = self._divided is not None or not waiting, None
+        for place, case in enumerate([*ready, *waiting]):
+            if place == len(ready) and not prepared:
+                self.runner.prepare(waiting, seeds)
             result = attempt(case, partial(self.session.judge_case, case, seeds))
             if isinstance(result, Verdict):
                 self.runner.tell(result)

@@ -98,9 +98,7 @@ def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, wit
     assert other[0] in told(capsys, *other[1:])
     assert other[0] in told(capsys, *other[1:], "--task", "rte", "--task", "mrpc")
     assert "the option seeds has no effect on a trained checkpoint" in line(own, "--seeds", 2)
-    assert "option keep_checkpoints has no effect on a trained checkpoint" in line(
-        own, "--keep-checkpoints", "none"
-    )
+    assert "option keep_checkpoints has no effect on a trained checkpoint" in line(own, "--keep-checkpoints", "none")
 
 
 def test_options_that_say_nothing_together_are_refused_in_python_too(own):

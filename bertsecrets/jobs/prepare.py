@@ -22,6 +22,7 @@ from bertsecrets.options import RunOptions
 from bertsecrets.progress import counted, log, time_left
 from bertsecrets.report.terminal import verdict_line
 from bertsecrets.session import Session
+from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
 
@@ -90,6 +91,7 @@ class PlannedRunner(Runner):
         left = remaining(self.session, {job: leader for plan in plans.values() for job, leader in plan.items()})
         stored = {name for name, plan in plans.items() if not left.keys() & plan.keys()}
         waiting = [case for case in cases if str(case) not in stored]
+        self.total, self.done, self.measured, self.tells = len(cases), 0, 0, bool(waiting)
         return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
 
     def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
@@ -108,10 +110,12 @@ class PlannedRunner(Runner):
 
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
         """Log what is about to be measured, and run the jobs."""
-        self.total, self.done, self.measured, self.began = len(cases), 0, 0, time.monotonic()
+        self.began = time.monotonic()
         left = remaining(self.session, self._plan(cases, seeds)) if self.trains else {}
         if self.trains and not left:
             return
+        if self.trains:
+            check_writable(self.session.store.root)
         if self.work is not None and self.carry_out is None:
             self.carry_out = self.running.enter_context(self.work)
         log.info(self._announcement(cases, seeds, left))
@@ -133,12 +137,13 @@ class PlannedRunner(Runner):
         return line
 
     def tell(self, verdict: Verdict) -> None:
-        """Log a verdict, how many claims are done, and the time left, unless all its measurements were stored."""
+        """Log a verdict, how many claims are done and, if it was measured, the time left. Silent if all are stored."""
         self.done += 1
-        if verdict.outcome == "not applicable" or (verdict.measurements and verdict.reused):
+        if verdict.outcome == "not applicable" or not self.tells:
             return
-        self.measured += 1
-        left = time_left(self.began, self.measured, self.measured + self.total - self.done)
+        stored = bool(verdict.measurements) and verdict.reused
+        self.measured += not stored
+        left = "" if stored else time_left(self.began, self.measured, self.measured + self.total - self.done)
         log.info(f"{self.done} of {self.total} claims: {verdict_line(verdict)}{left}")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -33,7 +33,7 @@ def test_an_impossible_model_name_is_quoted(capsys, shared):
     for name in ("foo bar", "a--b", "minilm/", "x" * 300, f"./{'x' * 300}", "@abc"):
         line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", name)
         assert name in line
-        assert "--model minilm" in line
+        assert "use the model minilm" in line
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_an_empty_path_is_refused(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("measure scores", "--task"),
+        ("measure scores", "needs a task"),
         ("measure scores --task sst2", "SST-2/"),
-        ("measure scores --task rte --limit 0", "--limit 0"),
-        ("measure scores --task rte --limit -4", "--limit -4"),
-        ("measure scores --task rte --train-limit 0", "--train-limit 0"),
+        ("measure scores --task rte --limit 0", "limit 0 leaves"),
+        ("measure scores --task rte --limit -4", "limit -4"),
+        ("measure scores --task rte --train-limit 0", "train_limit 0"),
         ("measure scores --task rte --option padded-to=50", "measure scores has no option padded_to"),
         ("measure special-tokens --task rte --option padded_to=50", "measure special-tokens has no option padded_to"),
         ("measure special-tokens --task rte --option rows=last", "option rows of measure special-tokens: "),

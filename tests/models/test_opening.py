@@ -80,9 +80,7 @@ def test_a_bare_encoder_is_refused_as_a_checkpoint(own_bert):
     save_file(
         {k: v for k, v in tensors.items() if "classifier" not in k}, own_bert / "model.safetensors", {"format": "pt"}
     )
-    with pytest.raises(
-        UserError, match=r"without a trained classifier \(classifier\.bias .*: name it with the option"
-    ):
+    with pytest.raises(UserError, match=r"without a trained classifier \(classifier\.bias .*: name it with the option"):
         open_checkpoint(own_bert, task("rte"))
 
 
