@@ -200,6 +200,7 @@ class JudgedRun:
         self.ended: BaseException | None = None
         self.examples: Any = None
         self._latest: dict[str, Verdict | Skipped] = {}
+        self._final: set[str] = set()  # names of the cases that get no further seed
         self._judging = self.results()
         self._divided: tuple[list[Case], list[Case]] | None = None  # what the runner has prepared
         self._began: float | None = None
@@ -245,7 +246,10 @@ class JudgedRun:
                 still_open = []
                 for case, result in self._analysis(cases, seeds):
                     self._latest[str(case)] = result
-                    still_open += [case] if isinstance(result, Verdict) and result.open else []
+                    if isinstance(result, Verdict) and result.open and place < len(self.session.interims) - 1:
+                        still_open.append(case)
+                    else:
+                        self._final.add(str(case))
                     yield case, result
                 cases, took, start = still_open, time.monotonic() - start, time.monotonic()
 
@@ -291,7 +295,7 @@ class JudgedRun:
         answer = self.answers[str(case)]
         if isinstance(answer, Skipped):
             return answer
-        while (result := self._latest.get(str(case))) is None or (isinstance(result, Verdict) and result.open):
+        while str(case) not in self._final:
             if self.ended is not None:
                 raise self.ended
             try:

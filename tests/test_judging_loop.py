@@ -98,6 +98,9 @@ def test_the_final_result_of_a_case_is_available_while_others_wait():
     run = JudgedRun(GivenVerdicts(results, analyses=3), [CASE, OTHER])
     assert run.result(CASE).reason == "decided"
     assert run.result(OTHER).reason == "first"
+    fixed = GivenVerdicts([still_open(), still_open(OTHER)])
+    assert JudgedRun(fixed, [CASE, OTHER]).result(CASE).open
+    assert fixed.judged == [("E1-rte", 1)]
     fails = JudgedRun(GivenVerdicts([RunError("disk full")]), [CASE, OTHER])
     for case in (CASE, OTHER):
         with pytest.raises(RunError, match="disk full"):
