@@ -31,7 +31,7 @@ from bertsecrets.formats import FAILURES
 from bertsecrets.progress import in_time, log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.measurements import Shelf
-from bertsecrets.types import as_chart
+from bertsecrets.types import Measurement, Subject, as_chart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,6 +134,10 @@ class Judgeable(Protocol):
         """Return the verdict on a case after the analysis of these seeds."""
         ...
 
+    def example_maps(self, subject: Subject) -> Measurement | None:
+        """Return the maps of a subject for the attention viewer of the report; None if it has none."""
+        ...
+
 
 @dataclass(frozen=True)
 class SavedMeasurements:
@@ -161,6 +165,10 @@ class SavedMeasurements:
         measured = measured_seeds(self.shelf, case, self.model, self.seeds)
         judge_seeds = judge_in_sequence if self.in_sequence else judge
         return judge_seeds(case, measure_case(self.shelf, case, self.model, measured), self.settings)
+
+    def example_maps(self, subject: Subject) -> Measurement | None:
+        """Return the saved maps of a subject, if any."""
+        return self.shelf.find("example-maps", subject, {})
 
 
 class Runner(AbstractContextManager["Runner", None]):

@@ -35,7 +35,7 @@ from bertsecrets.progress import log
 from bertsecrets.reading import seconds
 from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
-from bertsecrets.store.entries import Store
+from bertsecrets.store.entries import Store, has_weights
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, Measurement, Request, Subject
@@ -322,6 +322,17 @@ class Session:
         if checkpoint is None and self.options.checkpoint is not None:
             checkpoint = self._single(get_measure(measure), subject, Path(self.options.checkpoint))
         return self.measurements.get(Request(measure, subject, tuple(options.items())), checkpoint)
+
+    def example_maps(self, subject: Subject) -> Measurement:
+        """Return the maps of a subject for the page's attention viewer, without training.
+
+        Raises:
+            UserError: If the checkpoint was not kept, or the maps cannot be measured.
+        """
+        if self.options.checkpoint is None and self.measurements.stored(Request("example-maps", subject)) is None:
+            if self.checkpoints.find(subject, verify=False) is None:
+                raise MissingError("its checkpoint was not kept")
+        return self.measurement("example-maps", subject)
 
     def delete_checkpoints(self, subjects: Iterable[Subject]) -> None:
         """If `keep_checkpoints` is `none`, delete the checkpoints of subjects, except those still needed."""

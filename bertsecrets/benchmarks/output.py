@@ -177,14 +177,13 @@ def write_report(session: pytest.Session) -> int:
 
 def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
     """Measure the maps for the page's attention viewer."""
-    from bertsecrets.cli.judge_run import find_examples
-    from bertsecrets.report.viewer import Examples
+    from bertsecrets.report.viewer import Examples, find_examples
 
     rows = config.getoption("examples")
     if not rows:
         return Examples()
     try:
-        return find_examples(session_of(config), verdicts, rows)
+        return find_examples(session_of(config).example_maps, verdicts, rows)
     except KeyboardInterrupt:  # the rest of the report is still written
         return Examples(problems=["any checkpoint: interrupted"])
 

@@ -1,7 +1,7 @@
 """Selection of benchmarks by `-k` and `-m`: marks, and claims over several tasks."""
 
 import re
-from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -47,18 +47,14 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     several = [case for case in cases if set(case.on_tasks) - tasks and not names_claim(config, case.claim.name)]
     if not words.strip() or re.search(rf"\b{ALL_TASKS}\b", words) or not tasks or not several:
         return
-    left_out = {str(case) for case in _needing_more(config, several, sorted(tasks))}
-    config.hook.pytest_deselected(items=[item for item in items if str(case_of(item)) in left_out])
-    items[:] = [item for item in items if str(case_of(item)) not in left_out]
-
-
-def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[str]) -> list[Case]:
     from bertsecrets.jobs.plan import joining, left_out_line
 
-    try:
-        left_out = cases if config.option.collectonly else joining(session_of(config), cases, tasks)[1]
-    except UserError:  # reported when the selection is complete, and ends the run
-        left_out = cases
-    if left_out:
-        config.stash[LEFT_OUT] = left_out_line(left_out)
-    return list(left_out)
+    joined: list[Case] = []
+    line = left_out_line(several)
+    if not config.option.collectonly:
+        with suppress(UserError):  # reported when the selection is complete, and ends the run
+            joined, line = joining(session_of(config), several, sorted(tasks))
+    config.stash[LEFT_OUT] = line
+    left_out = {str(case) for case in several if case not in joined}
+    config.hook.pytest_deselected(items=[item for item in items if str(case_of(item)) in left_out])
+    items[:] = [item for item in items if str(case_of(item)) not in left_out]

@@ -4,16 +4,14 @@ import argparse
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from bertsecrets.errors import MissingError, UserError, one_line
+from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, add_run_options
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
 if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
-    from bertsecrets.claims.verdict import Verdict
     from bertsecrets.jobs.prepare import Work
     from bertsecrets.judging import JudgedRun
-    from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
 SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")
@@ -59,13 +57,13 @@ def joined(
     Args:
         tell: Function that is called with a line about the excluded cases.
     """
-    from bertsecrets.jobs.plan import joining, left_out_line
+    from bertsecrets.jobs.plan import joining
 
     if not tasks or ALL_TASKS in tasks:
         return list(chosen)
-    cases, left_out = joining(session, chosen, tasks)
-    if left_out:
-        tell(left_out_line(left_out))
+    cases, line = joining(session, chosen, tasks)
+    if line:
+        tell(line)
     return cases
 
 
@@ -106,36 +104,13 @@ def open_run(
     return run
 
 
-def add_examples(options: argparse.Namespace, session: "Session", run: "JudgedRun") -> None:
-    """Measure the maps for the page's attention viewer if a page is requested and the run is complete."""
+def add_examples(options: argparse.Namespace, run: "JudgedRun") -> None:
+    """Add the maps for the page's attention viewer if a page is requested and the run is complete."""
+    from bertsecrets.report.viewer import find_examples
+
     if not options.html or not options.examples or run.ended is not None:
         return
     try:
-        run.examples = find_examples(session, run.verdicts, options.examples)
+        run.examples = find_examples(run.session.example_maps, run.verdicts, options.examples)
     except KeyboardInterrupt as error:  # verdicts are still shown and written
         run.ended = error
-
-
-def find_examples(session: "Session", verdicts: "Sequence[Verdict]", rows: int) -> "Examples":
-    """Return the data of the page's attention viewer, with a line for each checkpoint without maps.
-
-    No checkpoints are trained for this.
-
-    Args:
-        rows: Number of examples per task.
-    """
-    from bertsecrets.report.viewer import MEASURE, Examples, subjects_shown
-    from bertsecrets.types import Request
-
-    measurements, problems = [], []
-    for subject in subjects_shown(verdicts):
-        try:
-            made = session.measurements.stored(Request(MEASURE, subject)) or session.checkpoints.find(
-                subject, verify=False
-            )
-            if session.options.checkpoint is None and not made:
-                raise MissingError("its checkpoint was not kept")
-            measurements.append(session.measurement(MEASURE, subject))
-        except UserError as error:
-            problems.append(f"{subject}: {one_line(error)}")
-    return Examples(measurements, problems, rows)

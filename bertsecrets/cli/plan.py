@@ -207,5 +207,5 @@ def run(options: argparse.Namespace) -> int:
         work = ray_cluster(session, address=options.ray or None, gpus=options.gpus)
     judged = open_run(session, chosen, tasks, work)
     judged.judge()
-    add_examples(options, session, judged)
+    add_examples(options, judged)
     return conclude(options, judged)

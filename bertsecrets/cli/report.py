@@ -2,8 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.judge_run import SELECTION, add_examples, add_selection, open_run, selected
@@ -67,34 +66,30 @@ def report(options: argparse.Namespace) -> int:
     if len(models) > 1:
         refuse(options, [*sorted({*FILES} - {"html"}), "checkpoint"], "is for a single --model")
     # Open all models before measuring anything.
-    judging = [_judging(argparse.Namespace(**vars(options), model=model)) for model in models]
+    opened = [_opened(argparse.Namespace(**vars(options), model=model)) for model in models]
     runs: list[JudgedRun] = []
-    for judge in judging:
-        runs.append(judge())
-        if runs[-1].ended is not None:
+    for run in opened:
+        run.judge()
+        add_examples(options, run)
+        runs.append(run)
+        if run.ended is not None:
             break
     return conclude(options, *runs)
 
 
-def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
-    """Check the inputs, and return a function that judges the chosen claims about one model."""
-    chosen, tasks = selected(options)
-    if options.measurements:
-        return partial(_judge_saved, options, chosen, tasks)
-    refuse(options, ("init", "seed"), "has no effect without --measurements")
+def _opened(options: argparse.Namespace) -> "JudgedRun":
+    """Check the inputs, and return a run of the chosen claims about one model."""
     from bertsecrets.session import Session
 
+    chosen, tasks = selected(options)
+    if options.measurements:
+        return _saved(options, chosen, tasks)
+    refuse(options, ("init", "seed"), "has no effect without --measurements")
     session = Session(RunOptions.of(options).judging(options.checkpoint, tasks))
     run = open_run(session, chosen, tasks)
     if options.checkpoint is not None and not options.claim:
         _leave_out_slow(run, session.options)
-
-    def judge() -> "JudgedRun":
-        run.judge()
-        add_examples(options, session, run)
-        return run
-
-    return judge
+    return run
 
 
 def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
@@ -112,8 +107,8 @@ def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
     )
 
 
-def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
-    """Return the verdicts for measurements saved in a folder."""
+def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
+    """Return a run of the chosen claims on measurements saved in a folder."""
     from bertsecrets.judging import JudgedRun, SavedMeasurements
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
@@ -137,10 +132,4 @@ def _judge_saved(options: argparse.Namespace, chosen: list["Case"], tasks: Seque
             f"nothing to judge for {model}: {options.measurements} has {kept}: "
             "choose among these with --model and --seeds, or choose other claims"
         )
-    run.judge()
-    if options.html and options.examples:
-        from bertsecrets.report.viewer import MEASURE, Examples, subjects_shown
-
-        maps = [shelf.find(MEASURE, subject, {}) for subject in subjects_shown(run.verdicts)]
-        run.examples = Examples([shown for shown in maps if shown is not None], rows=options.examples)
     return run

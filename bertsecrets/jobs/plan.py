@@ -122,18 +122,15 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
         return False
 
 
-def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], list[Case]]:
-    """Split cases into those that need new measurements only on the given tasks, and the others.
+def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
+    """Return the cases that need new measurements only on the given tasks, and a line about the others, if any.
 
     A case over several tasks is included in a run on some of them if its measurements on the others are stored.
     """
     cache = without_network(session)
-    joined: list[Case] = []
-    left_out: list[Case] = []
-    for case in cases:
-        others = set(case.on_tasks) - set(tasks)
-        (left_out if others and not _stored_on(session, cache, case, others) else joined).append(case)
-    return joined, left_out
+    others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}
+    joined = [c for c in cases if not others[str(c)] or _stored_on(session, cache, c, others[str(c)])]
+    return joined, left_out_line([case for case in cases if case not in joined])
 
 
 def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:
@@ -153,7 +150,9 @@ def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Col
 
 
 def left_out_line(cases: Sequence[Case]) -> str:
-    """Return a line about the cases over several tasks that are excluded from a run on some of them."""
+    """Return a line about the cases over several tasks that are excluded from a run on some of them; empty if none."""
+    if not cases:
+        return ""
     names = ", ".join(map(str, cases))
     subject = "1 claim over several tasks is" if len(cases) == 1 else f"{len(cases)} claims over several tasks are"
     return f"{subject} left out ({names}): they need new measurements on other tasks; select those tasks as well"

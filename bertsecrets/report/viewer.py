@@ -6,7 +6,7 @@ Charts are specifications without data. A script on the page fills in the data o
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.errors import from_extra
+from bertsecrets.errors import UserError, from_extra, one_line
 from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, SIDES
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.charts import ACCENT, CELL, INK, plain
@@ -24,7 +24,6 @@ from bertsecrets.types import Measurement, Subject
 with from_extra("altair"):
     import altair as alt
 
-MEASURE = "example-maps"
 LEVELS = 127  # quantization levels of the square root of a weight
 NAMES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
 RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word pieces, alternating between labels"
@@ -43,6 +42,23 @@ class Examples:
     measurements: Sequence[Measurement] = ()
     problems: Sequence[str] = ()
     rows: int = 0
+
+
+def find_examples(maps_of: Callable[[Subject], Measurement | None], verdicts: Iterable[Verdict], rows: int) -> Examples:
+    """Return the data of the viewer, with a line for each checkpoint that has none.
+
+    Args:
+        maps_of: Returns the measurement of `example-maps` of a subject, or None to leave it out.
+        rows: Number of examples per task.
+    """
+    measurements, problems = [], []
+    for subject in subjects_shown(verdicts):
+        try:
+            if (maps := maps_of(subject)) is not None:
+                measurements.append(maps)
+        except UserError as error:
+            problems.append(f"{subject}: {one_line(error)}")
+    return Examples(measurements, problems, rows)
 
 
 def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
