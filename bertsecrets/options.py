@@ -178,7 +178,7 @@ class RunOptions:
 
     def _check_checkpoint(self) -> None:
         if self.checkpoint_task is None:
-            raise UserError("checkpoint needs the one task that it was fine-tuned on: name it as checkpoint_task")
+            raise UserError("a checkpoint needs the one task that it was fine-tuned on: name that task")
         given = [name for name in TRAINING_OPTIONS if getattr(self, name) is not None]
         given += ["keep_checkpoints"] if self.keep_checkpoints != "full" else []
         if given:
@@ -203,11 +203,9 @@ class RunOptions:
         Raises:
             UserError: If there is not exactly one task, or an option has no effect on a checkpoint.
         """
-        if checkpoint is None:
-            return self
-        if len(tasks) != 1:
-            raise UserError("--checkpoint needs the one task that it was fine-tuned on: name it with --task")
-        return replace(self, checkpoint=checkpoint, checkpoint_task=tasks[0])
+        return replace(
+            self, checkpoint=checkpoint, checkpoint_task=tasks[0] if checkpoint and len(tasks) == 1 else None
+        )
 
     @property
     def judged(self) -> str | None:

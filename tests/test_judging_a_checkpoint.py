@@ -94,7 +94,7 @@ def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, wit
     assert "holds no tokenizer" in line(own_bert)
     (own_bert / "model.safetensors").unlink()
     assert "holds no weights" in line(own_bert)
-    other = ("--checkpoint needs the one task", "report", *without_model, "--checkpoint", own)
+    other = ("a checkpoint needs the one task", "report", *without_model, "--checkpoint", own)
     assert other[0] in told(capsys, *other[1:])
     assert other[0] in told(capsys, *other[1:], "--task", "rte", "--task", "mrpc")
     assert "the option seeds has no effect on a trained checkpoint" in line(own, "--seeds", 2)
@@ -102,7 +102,7 @@ def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, wit
 
 
 def test_options_that_say_nothing_together_are_refused_in_python_too(own):
-    with pytest.raises(UserError, match="^checkpoint needs the one task .*: name it as checkpoint_task"):
+    with pytest.raises(UserError, match="^a checkpoint needs the one task .*: name that task"):
         bs.RunOptions(checkpoint=own)
 
 
@@ -120,7 +120,7 @@ def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
     assert of["C2-rte"]["reason"] == OF_PRETRAINED
     assert of["E1-rte"]["models"] == [str(own)]
     code, output = bench()
-    assert (code, "--checkpoint needs the one task" in output) == (2, True), output
+    assert (code, "a checkpoint needs the one task" in output) == (2, True), output
 
 
 @pytest.fixture
