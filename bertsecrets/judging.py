@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bertsecrets.claims.eligibility import Eligibility, Eligible, NotApplicable, Skipped
+from bertsecrets.claims.eligibility import Eligibility, Eligible, NotApplicable, Skipped, about_other_architecture
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.requirements import measure_case, measured_seeds
 from bertsecrets.claims.schema import Case
@@ -204,7 +204,7 @@ class JudgedRun:
     def __init__(self, session: Judgeable, cases: Sequence[Case], runner: Runner | None = None):
         self.session, self.runner, self.model = session, runner or Runner(), session.model
         self.answers: dict[str, Eligibility] = {str(case): session.eligibility(case) for case in cases}
-        self.asked = [case for case in cases if not getattr(self.answers[str(case)], "other_architecture", False)]
+        self.asked = [case for case in cases if not about_other_architecture(self.answers[str(case)])]
         self.ended: BaseException | None = None
         self.examples: Any = None
         self._latest: dict[str, Verdict | Skipped] = {}
@@ -245,16 +245,16 @@ class JudgedRun:
         Raises:
             UserError: If an error affects every case.
         """
-        cases, took = self.possible(), 0.0
+        cases, took, interims = self.possible(), 0.0, self.session.interims
         self._began = start = self._began or time.monotonic()
         with self.runner:
-            for place, seeds in enumerate(self.session.interims):
+            for place, seeds in enumerate(interims):
                 if place and not (cases and self._affords(cases, seeds[-1], took)):
                     break
                 still_open = []
                 for case, result in self._analysis(cases, seeds):
                     self._latest[str(case)] = result
-                    if isinstance(result, Verdict) and result.open and place < len(self.session.interims) - 1:
+                    if isinstance(result, Verdict) and result.open and place < len(interims) - 1:
                         still_open.append(case)
                     else:
                         self._final.add(str(case))
@@ -300,9 +300,8 @@ class JudgedRun:
         Raises:
             UserError: If an error affects every case.
         """
-        answer = self.answers[str(case)]
-        if isinstance(answer, Skipped):
-            return answer
+        if not isinstance(answer := self.answers[str(case)], Eligible):
+            return answer if isinstance(answer, Skipped) else Verdict(case, "not applicable", answer.reason)
         while str(case) not in self._final:
             if self.ended is not None:
                 raise self.ended

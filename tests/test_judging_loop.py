@@ -8,7 +8,7 @@ from verdicts import GivenVerdicts
 
 import bertsecrets.judging as judging
 from bertsecrets.claims import sequential
-from bertsecrets.claims.eligibility import Skipped
+from bertsecrets.claims.eligibility import Eligible, NotApplicable, Skipped
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import MissingError, NotApplicableError, RunError, UserError
@@ -105,6 +105,15 @@ def test_the_final_result_of_a_case_is_available_while_others_wait():
     for case in (CASE, OTHER):
         with pytest.raises(RunError, match="disk full"):
             fails.result(case)
+
+
+def test_a_case_about_another_architecture_is_not_applicable_and_left_out(monkeypatch):
+    gpt2 = NotApplicable("is about gpt2; the model is bert", other_architecture=True)
+    monkeypatch.setattr(GivenVerdicts, "eligibility", lambda _, case: gpt2 if case is CASE else Eligible())
+    run = JudgedRun(GivenVerdicts([Verdict(OTHER, "reproduced", "")]), [CASE, OTHER])
+    assert (run.result(CASE).outcome, run.result(CASE).reason) == ("not applicable", gpt2.reason)
+    run.judge()
+    assert [verdict.case for verdict in run.verdicts] == run.asked == [OTHER]
 
 
 def test_a_run_keeps_verdicts_made_before_it_ended():

@@ -224,13 +224,13 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
     function returns the verdict, or skips or fails the test if nothing can be checked.
     """
-    from bertsecrets.claims.eligibility import NotApplicable, Skipped
+    from bertsecrets.claims.eligibility import Skipped, about_other_architecture
 
     config = request.config
     run, session = config.stash[RUN], session_of(config)
     strict = config.getoption("strict_verdicts") and session.resources.rows.missing(case.task) is None
     answer = run.answers[str(case)]
-    if isinstance(answer, NotApplicable) and answer.other_architecture:
+    if about_other_architecture(answer):
         return partial(pytest.skip, answer.reason)
     try:
         verdict = answer if isinstance(answer, Skipped) else benchmark.pedantic(partial(run.result, case))

@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
@@ -37,6 +38,11 @@ class NotApplicable:
 
 
 Eligibility = Eligible | Skipped | NotApplicable
+
+
+def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
+    """Return whether a case is about other architectures only."""
+    return isinstance(answer, NotApplicable) and answer.other_architecture
 
 
 @dataclass(frozen=True)
