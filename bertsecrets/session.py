@@ -168,12 +168,13 @@ class Session:
         Raises:
             UserError: If the case is about particular architectures, and the model is not available.
         """
-        claim, ref = case.claim, self.ref(self.model)
-        facts = ModelFacts(
-            architecture=configuration.open_config(ref).model_type if claim.architectures else None,
-            weights=self._identity() if claim.needs_weights else None,
-            shape=configuration.shape_of(ref) if claim.needs_shape else None,
-        )
+        claim, facts = case.claim, ModelFacts()
+        if claim.architectures:
+            facts = replace(facts, architecture=configuration.open_config(self.ref(self.model)).model_type)
+        if claim.needs_weights:
+            facts = replace(facts, weights=self._identity())
+        if claim.needs_shape:
+            facts = replace(facts, shape=configuration.shape_of(self.ref(self.model)))
         return requirements.eligibility(self, case, facts)
 
     def _identity(self) -> str | None:
