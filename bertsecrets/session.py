@@ -5,6 +5,7 @@ A session combines options, data, models and the store, whose caches (`bertsecre
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import fields, replace
 from pathlib import Path
@@ -172,15 +173,17 @@ class Session:
         if claim.architectures:
             facts = replace(facts, architecture=configuration.open_config(self.ref(self.model)).model_type)
         if claim.needs_weights:
-            facts = replace(facts, weights=self._identity())
+            with suppress(UserError):
+                facts = replace(facts, weights=self.ref(self.model).identity())
         if claim.needs_shape:
-            facts = replace(facts, shape=configuration.shape_of(self.ref(self.model)))
+            facts = replace(facts, shape=self.shape)
         return requirements.eligibility(self, case, facts)
 
-    def _identity(self) -> str | None:
-        """Return the identity of the model's weights; None if they are not available."""
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """The model's number of layers and of heads per layer; None if they are unknown."""
         try:
-            return self.ref(self.model).identity()
+            return configuration.shape_of(self.ref(self.model))
         except UserError:
             return None
 

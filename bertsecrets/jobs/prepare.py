@@ -17,7 +17,6 @@ from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, c
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.judging import Runner
-from bertsecrets.models.configuration import shape_of
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import counted, log, time_left
 from bertsecrets.report.terminal import verdict_line
@@ -127,8 +126,8 @@ class PlannedRunner(Runner):
         """Return a line about claims, jobs, checkpoints to train and their precision, and the model's shape."""
         session = self.session
         line = f"{counted(len(cases), 'claim')} to judge on {session.model}"
-        if (shape := shape_of(session.ref(session.model))) is not None:
-            line += f" ({shape[0]} layers x {shape[1]} heads)"
+        if session.shape is not None:
+            line += f" ({session.shape[0]} layers x {session.shape[1]} heads)"
         if self.trains:
             line += f" with {counted(len(seeds), 'seed')}: {counted(len(left), 'job')} to run"
         if trainings := sum(job.measure is None for job in left):
