@@ -171,7 +171,7 @@ class RunOptions:
             raise UserError(f"unknown precision {shortened(self.precision)!r}: give one of {', '.join(PRECISIONS)}")
         if self.keep_checkpoints not in KEEPS:
             hint = near_matches(self.keep_checkpoints, KEEPS)
-            raise UserError(f"unknown value of keep_checkpoints, {self.keep_checkpoints!r}: {hint}")
+            raise UserError(f"unknown keep_checkpoints {self.keep_checkpoints!r}: {hint}")
         check_threads(self.threads)
         if self.checkpoint is not None:
             self._check_checkpoint()
