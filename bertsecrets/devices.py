@@ -46,9 +46,7 @@ def best_device(wanted: str | None = None) -> "torch.device":
             raise RuntimeError(f"{device.type} is not one of {', '.join(DEVICES)}")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"device {wanted!r} is not available: use cpu, or cuda on a machine with a GPU"
-        ) from error
+        raise UserError(f"device {wanted!r} is not available: use cpu, or cuda on a machine with a GPU") from error
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
         torch.backends.cuda.enable_flash_sdp(False)

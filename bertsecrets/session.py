@@ -36,7 +36,7 @@ from bertsecrets.progress import log
 from bertsecrets.reading import seconds
 from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
-from bertsecrets.store.entries import Store, has_weights
+from bertsecrets.store.entries import Store
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, Measurement, Request, Subject
@@ -333,9 +333,11 @@ class Session:
         Raises:
             UserError: If the checkpoint was not kept, or the maps cannot be measured.
         """
-        if self.options.checkpoint is None and self.measurements.stored(Request("example-maps", subject)) is None:
-            if self.checkpoints.find(subject, verify=False) is None:
-                raise MissingError("its checkpoint was not kept")
+        stored = self.measurements.stored(Request("example-maps", subject)) or self.checkpoints.find(
+            subject, verify=False
+        )
+        if self.options.checkpoint is None and stored is None:
+            raise MissingError("its checkpoint was not kept")
         return self.measurement("example-maps", subject)
 
     def delete_checkpoints(self, subjects: Iterable[Subject]) -> None:
