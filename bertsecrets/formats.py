@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 FORMAT: Final = "bertsecrets-verdicts"
-VERSION = "2.0"
+VERSION = "2.1"
 MAJOR = VERSION.partition(".")[0]
 SCHEMA_ID = f"urn:bertsecrets:verdicts:{MAJOR}"
 
@@ -37,6 +37,7 @@ class ReadingData(BaseModel):
     interval: Ends | None = Field(description="Lower and upper end of its confidence interval, in `unit`.")
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`.")
     reason: str = Field(description="The reason for the verdict, as text.")
+    reason_code: str | None = Field(default=None, description="The code of the reason. Since 2.1.")
     by_seed: list[list[Number]] = Field(description="The quantity by seed, in `unit`.")
 
 
@@ -70,6 +71,11 @@ class VerdictData(BaseModel):
     )
     against: str = Field(description="What the result deviates from; empty for other outcomes.")
     reason: str = Field(description="The reason for the verdict, as text.")
+    reason_code: str | None = Field(
+        default=None,
+        description="The code of the reason, such as includes-limit, whatever the text; null if it was not judged. "
+        "Since 2.1.",
+    )
     power: str = Field(
         description="The number of seeds or examples that would decide the claim, as text; empty if it is decided."
     )

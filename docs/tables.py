@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.expectations import Equality, Figure
 from bertsecrets.claims.prospects import prospect
 from bertsecrets.claims.prospects import prospects as all_prospects
 from bertsecrets.claims.quantities import QUANTITIES
@@ -26,6 +27,7 @@ from bertsecrets.formats import ReadingData, VerdictData, VerdictsFile
 from bertsecrets.measures.base import AttentionMeasure
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
+from bertsecrets.report.explanation import statements as all_statements
 from bertsecrets.report.tables import table
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -124,6 +126,13 @@ def _need(need: Need) -> str:
     return f"`{need.measure}`{whose}{where}{several}{options}"
 
 
+def statements(section: str) -> str:
+    """Return a row for every statement of the sources in a section of the page."""
+    own = [row for row in all_statements() if row["section"] == section]
+    rows = [(row["statement"], row["claims"], row["judged"]) for row in own]
+    return _table(("statement", "claim", "as said, or why not"), rows)
+
+
 def claims(family: str) -> str:
     """Return a row for every claim of a family: statement, quantity, expectation, published figures."""
     rows = [
@@ -141,9 +150,9 @@ def claims(family: str) -> str:
 
 
 def _expected(claim: Claim) -> str:
-    if claim.expect.kind == "around":
+    if isinstance(claim.expect, Figure):
         return "within the band"
-    if claim.expect.kind == "equal":
+    if isinstance(claim.expect, Equality):
         return f"{format_number(claim.expect.value)}, up to the smallest effect of interest"
     return f"{'>' if claim.expect.kind == 'above' else '<'} {format_number(claim.expect.value)}"
 
@@ -338,6 +347,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "measures": measures,
     "quantities": quantities,
     "prospects": prospects,
+    "statements": statements,
     "claims": claims,
     "options": options,
     "commands": commands,

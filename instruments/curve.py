@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.expectations import Figure
 from bertsecrets.errors import from_extra
 from bertsecrets.report.tables import table
 from instruments.specifications import CHOICES, Curve, Specification
@@ -50,6 +51,7 @@ def draw_curve(curve: Curve) -> str:
         from bertsecrets.report.charts import INK, plain, rounded, svg
 
     unit, expect = curve.case.unit, curve.case.claim.expect
+    threshold = curve.case.figure.published if isinstance(expect, Figure) else expect.value
     nothing = float("nan")
     points, choices = [], []
     for place, each in enumerate(_ordered(curve)):
@@ -72,7 +74,7 @@ def draw_curve(curve: Curve) -> str:
     base = alt.Chart(alt.InlineData(values=points)).encode(x=x, color=alt.Color("colour:N", scale=None))
     limit = alt.Chart(alt.InlineData(values=[{}])).mark_rule(opacity=0.6)
     above = alt.layer(
-        limit.encode(y=alt.datum(expect.value)),
+        limit.encode(y=alt.datum(threshold)),
         base.mark_rule().encode(y=alt.Y("low:Q", title=unit), y2="high:Q"),
         base.mark_circle(size=24, opacity=1).encode(y="value:Q"),
     ).properties(width=alt.Step(11), height=190, title=f"{curve.case}: dark squares mark the named alternatives")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.requirements import Bench, required_measurements
 from bertsecrets.claims.schema import Case, find_cases
@@ -104,11 +105,14 @@ class Specification:
 
     @property
     def agrees(self) -> bool:
-        """Whether the observed quantity is on the claim's side of the threshold, regardless of significance."""
+        """Whether the observed quantity is on the claim's side of the threshold, or in its band, with any interval."""
         expect, observed = self.verdict.case.claim.expect, self.verdict.observed
         if observed is None:
             return False
-        return observed > expect.value if expect.kind == "above" else observed < expect.value
+        if isinstance(expect, Order):
+            return not expect.contradicts(observed)
+        low, high = self.verdict.band or (observed, observed)
+        return low <= observed <= high
 
     def as_json(self) -> dict[str, Any]:
         """Return the specification as data."""

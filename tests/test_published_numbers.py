@@ -5,7 +5,6 @@ import math
 import pytest
 from measurements import made_up
 
-from bertsecrets.claims.band import band, cited_spread
 from bertsecrets.claims.schema import cases, find_case, load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
@@ -36,8 +35,8 @@ REFERRING = """
   statement: s
   measure: scores
   quantity: score
-  expect: {kind: around}
-  tasks: {rte: {published: 52.7, rounding: 0.05, seed_std: 2.7, seed_source: ours}, qnli: {published: 49.8}}
+  expect: {kind: above}
+  tasks: {rte: {published: 52.7, rounding: 0.05, seed_std: 2.7, seed_source: ours}, qnli: {}}
 """
 
 
@@ -162,7 +161,7 @@ def test_a_reader_of_explain_sees_the_numbers():
 def test_the_doubt_of_a_figure_takes_the_place_of_one_more_run():
     of_figure = {"published": 60.0, "doubt": 3.0, "doubt_degrees": 4, "doubt_source": "two sources"}
     case = made_up(figure=of_figure)
-    assert band(case, 0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
+    assert case.band(0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
     assert "an uncertainty of 3 (two sources)" in band_text(case, 0.95)
 
 
@@ -173,7 +172,7 @@ def test_the_doubt_of_shares_is_how_far_readers_differ():
     """
     shares = shipped_reader_shares("special")
     for case in [each for each in cases() if each.claim.measure == "patterns"]:
-        assert cited_spread(case) is None
+        assert case.figure.cited_spread is None
     for claim, classes in (("A2", ["heterogeneous"]), ("A2-with-block", ["heterogeneous", "block"])):
         std, degrees = reader_spread(shares, classes)
         doubt = figure(claim, "rte").doubt
@@ -183,4 +182,4 @@ def test_the_doubt_of_shares_is_how_far_readers_differ():
 def test_models_trained_from_random_weights_do_not_use_the_spread_of_pretrained_ones():
     for case in [each for each in cases() if each.claim.measure == "scores"]:
         if "random" in (case.claim.initialisation, case.claim.against):
-            assert cited_spread(case) is None, case
+            assert case.figure.cited_spread is None, case

@@ -115,13 +115,13 @@ def _ends(ends: Ends | None) -> str | None:
 
 def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdict table and its summary."""
-    from bertsecrets.report.terminal import NARROWEST, Screen, run_text
+    from bertsecrets.report.terminal import MIN_WIDTH, Screen, run_text
     from bertsecrets.report.text import annotations
 
     verdicts = config.stash[VERDICTS]
     terminalreporter.section("verdicts")
-    width = config.get_terminal_writer().fullwidth if terminalreporter.isatty else NARROWEST
-    screen = Screen(max(NARROWEST, width), terminalreporter.hasmarkup)
+    width = config.get_terminal_writer().fullwidth if terminalreporter.isatty else MIN_WIDTH
+    screen = Screen(max(MIN_WIDTH, width), terminalreporter.hasmarkup)
     confidence = load_settings().judge.confidence
     terminalreporter.write_line(run_text(verdicts, screen, confidence, verbose=config.get_verbosity() > 0))
     errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]

@@ -1,8 +1,8 @@
 """One benchmark per claim and task."""
 
-from bertsecrets.report.text import check
+from bertsecrets.report.text import assert_holds
 
 
 def test_claim(judged):
     """The claim holds for this model on this task. A failure shows the claim, the band and the observed value."""
-    check(judged())
+    assert_holds(judged())

@@ -7,15 +7,15 @@ import numpy as np
 from bertsecrets.claims.band import reach
 from bertsecrets.claims.estimate import FEWEST_SEEDS, Estimate
 
-CHANCE = 0.8  # target power
-MOST_SEEDS = 1000  # the largest number of seeds considered
-LEAST = 1e-6  # the smallest p-value; neither resampling nor a few seeds can support a smaller one
-PRECISION = 1.05  # relative tolerance of p-values; each bisection step computes an interval
-DRAWS = 5  # minimum number of draws in each tail; otherwise the tail of Student's t is used
+TARGET_POWER = 0.8
+POWER_SEARCH_LIMIT = 1000  # the largest number of seeds considered
+SMALLEST_P_VALUE = 1e-6  # the smallest p-value; neither resampling nor a few seeds can support a smaller one
+P_VALUE_TOLERANCE = 1.05  # relative tolerance of p-values; each bisection step computes an interval
+MIN_TAIL_DRAWS = 5  # minimum number of draws in each tail; otherwise the tail of Student's t is used
 
 
 def smallest_rate(decided: Callable[[float], bool], rate: float) -> float:
-    """Return the smallest error rate at which a decision is made; `LEAST` if it always is, 1 if it never is.
+    """Return the smallest error rate at which a decision is made; `SMALLEST_P_VALUE` if it always is, 1 if it never is.
 
     Args:
         decided: Whether a decision is made at an error rate. Must be monotonic: true for all larger rates as well.
@@ -24,10 +24,10 @@ def smallest_rate(decided: Callable[[float], bool], rate: float) -> float:
     >>> 0.012 <= smallest_rate(lambda rate: rate > 0.012, 0.05) <= 0.0126
     True
     """
-    low, high = (LEAST, rate) if decided(rate) else (rate, 1.0)
-    if low == LEAST and decided(LEAST):
-        return LEAST
-    while high > PRECISION * low:
+    low, high = (SMALLEST_P_VALUE, rate) if decided(rate) else (rate, 1.0)
+    if low == SMALLEST_P_VALUE and decided(SMALLEST_P_VALUE):
+        return SMALLEST_P_VALUE
+    while high > P_VALUE_TOLERANCE * low:
         middle = float(np.sqrt(low * high))
         low, high = (low, middle) if decided(middle) else (middle, high)
     return high
@@ -42,7 +42,7 @@ def interval_at(observed: Estimate, rate: float, run: float) -> tuple[float, flo
     Args:
         run: Error rate of the run, for which the number of draws always suffices.
     """
-    edge = min(run, 2 * DRAWS / len(observed.replicates))
+    edge = min(run, 2 * MIN_TAIL_DRAWS / len(observed.replicates))
     if rate >= edge:
         return observed.interval(1 - rate)
     errors = [(observed.sampling_error, np.inf)]
@@ -77,12 +77,12 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
         return "no number of seeds can decide a value at the limit"
     if observed.spread is None and not observed.seedless:
         return f"the number of seeds needed is unknown: run {FEWEST_SEEDS} or more to estimate their variation"
-    of_examples = float(ndtri(share) + ndtri(CHANCE)) * observed.sampling_error
+    of_examples = float(ndtri(share) + ndtri(TARGET_POWER)) * observed.sampling_error
     of_seeds = np.zeros(1)
     if observed.spread is not None:
-        seeds = np.arange(1, MOST_SEEDS + 1)
+        seeds = np.arange(1, POWER_SEARCH_LIMIT + 1)
         runs = np.sqrt(1 / seeds + observed.published)
-        of_seeds = (stdtrit(np.maximum(1, seeds - 1), share) + ndtri(CHANCE)) * observed.spread.std * runs
+        of_seeds = (stdtrit(np.maximum(1, seeds - 1), share) + ndtri(TARGET_POWER)) * observed.spread.std * runs
     if of_examples >= distance:
         now = float(of_seeds[min(observed.seeds, len(of_seeds)) - 1])
         left = distance**2 - now**2 if now < distance else distance**2
@@ -90,8 +90,9 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
         also = "" if now < distance else ", and more seeds,"
         return f"about {examples} examples{also} would be needed to decide this, instead of {observed.examples}"
     if observed.seedless:
-        return f"these {observed.examples} examples decide this with {CHANCE:.0%} probability; seeds make no difference"
+        probability = f"{TARGET_POWER:.0%} probability"
+        return f"these {observed.examples} examples decide this with {probability}; seeds make no difference"
     enough = np.flatnonzero(np.hypot(of_seeds, of_examples) <= distance) + 1
     if not len(enough):
-        return f"more than {MOST_SEEDS} seeds would be needed to decide this"
-    return f"{max(enough[0], FEWEST_SEEDS)} seeds would decide this with {CHANCE:.0%} probability"
+        return f"more than {POWER_SEARCH_LIMIT} seeds would be needed to decide this"
+    return f"{max(enough[0], FEWEST_SEEDS)} seeds would decide this with {TARGET_POWER:.0%} probability"

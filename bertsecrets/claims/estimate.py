@@ -24,8 +24,8 @@ from bertsecrets.claims.estimand import Clusters, Estimand, Extreme, decisive
 from bertsecrets.settings import JudgeParams
 
 FEWEST_SEEDS = 3  # fewer are not enough to estimate the seed variance
-FIRST = 0.1  # fraction of the error spent on selecting the parts that may be smallest (Romano, Shaikh and Wolf 2014)
-KEPT = 2_000_000  # maximum number of cached draws per block (16 MB), for estimates with as many examples
+SELECTION_SHARE = 0.1  # of the error, to select the parts that may be smallest (Romano, Shaikh and Wolf 2014)
+CACHED_DRAWS = 2_000_000  # maximum number of cached draws per block (16 MB), for estimates with as many examples
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class Estimate:
         low = float(np.quantile(draws, tail, axis=0).min())
         scale = draws.std(0)
         off = np.divide(draws - parts, scale, out=np.zeros_like(draws), where=scale > 0)
-        first = _reach(abs(off), FIRST * tail) * scale
+        first = _reach(abs(off), SELECTION_SHARE * tail) * scale
         near = parts - first <= (parts + first).min()
-        high = float((parts + _reach(off[:, near], (1 - FIRST) * tail) * scale)[near].min())
+        high = float((parts + _reach(off[:, near], (1 - SELECTION_SHARE) * tail) * scale)[near].min())
         return (low, high) if turned > 0 else (-high, -low)
 
 
@@ -254,7 +254,7 @@ def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated:
         clusters = _clusters(estimands, place)
         if drawn is not None and not annotated:
             means.append(column_means(block))
-        elif clusters is None and len(block) * settings.resamples <= KEPT:
+        elif clusters is None and len(block) * settings.resamples <= CACHED_DRAWS:
             means.append(column_means(block, _draws(settings, place, len(block), drawn)))
         else:
             rng = np.random.default_rng([settings.seed, place])

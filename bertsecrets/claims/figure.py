@@ -1,4 +1,4 @@
-"""Expectations and published figures of claims: given in `expected/`, or taken by reference from P20 or a claim.
+"""Published figures of claims: given in `expected/`, or taken by reference from P20 or a claim.
 
 A reference is the name of a claim (`D1-pretrained`), `P20`, `P20 mean` or `readers`.
 """
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, model_validator
 
+from bertsecrets.claims.estimate import Spread
 from bertsecrets.errors import near_matches
 from bertsecrets.models.families import full_name
 from bertsecrets.patterns.readings import READERS_OF_A_MAP
@@ -42,24 +43,6 @@ SCORE_QUANTITIES = (
     "mean-score-difference",
     "cased-loss",
 )
-
-
-class Expectation(Section):
-    """The claim's prediction for its quantity.
-
-    `above` and `below` are orders: the quantity lies beyond `value`. If the published figure is `comparable`, orders
-    with a limit of 0 are also judged by effect size. `around` means that the quantity lies within a band around the
-    published figure. The width of the band is computed (`band.band`) from the seed spread, the rounding and the
-    sampling error. `sampling` is `score` if the figure was measured on the same validation set, and `own` if it was
-    measured on different examples. `examples` limits their number, if the published figure did not use full validation
-    sets. `equal` means that the quantity is `value`, up to the smallest effect of interest.
-    """
-
-    kind: Literal["above", "below", "around", "equal"]
-    value: float = 0.0
-    comparable: bool = True
-    sampling: Literal["score", "own", "none"] = "none"
-    examples: PositiveInt | None = None
 
 
 class SmallestEffect(Section):
@@ -111,6 +94,11 @@ class TaskFigure(Section):
         if self.doubt is not None and not self.doubt_source:
             raise ValueError("doubt needs its doubt_source")
         return self
+
+    @property
+    def cited_spread(self) -> Spread | None:
+        """The seed-to-seed spread cited with the figure; None if there is none."""
+        return None if self.seed_std is None else Spread(self.seed_std, self.seed_degrees, self.seed_source or "")
 
 
 def source_names(names: Sequence[str]) -> str:

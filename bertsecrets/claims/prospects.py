@@ -8,9 +8,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bertsecrets.claims.band import smallest_effect
+from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.figure import P20
-from bertsecrets.claims.judge import decide_order
 from bertsecrets.claims.schema import Case, claims_folder
 from bertsecrets.errors import UserError
 from bertsecrets.reading import read_text
@@ -18,10 +17,13 @@ from bertsecrets.settings import Section, first_problem
 from bertsecrets.texts.tasks import TASKS
 
 FILE = "as-published.json"
-LIMIT = 2**22  # bytes
-DECIDED = 0.5  # minimum fraction of worlds that are decided in a case that the task's examples can decide
-HALVINGS = 30  # bisection steps
-OF_ENCODERS = ("class-share", "rarest-class")  # quantities of one task that include the pattern classifier's error
+FILE_BYTES = 2**22
+DECIDED_SHARE = 0.5  # minimum fraction of worlds that are decided in a case that the task's examples can decide
+BISECTION_STEPS = 30
+ENCODER_QUANTITIES = (
+    "class-share",
+    "rarest-class",
+)  # of one task, with the pattern classifier's error
 
 
 class Prospect(Section):
@@ -52,7 +54,7 @@ class Prospect(Section):
     @property
     def mostly_decided(self) -> bool:
         """Whether `auto` decides most worlds."""
-        return self.share("reproduced") + self.share("deviates") >= DECIDED
+        return self.share("reproduced") + self.share("deviates") >= DECIDED_SHARE
 
 
 class Prospects(Section):
@@ -77,7 +79,7 @@ def read_prospects(file: Path) -> Prospects | None:
     if not file.is_file():
         return None
     try:
-        return Prospects.model_validate_json(read_text(file, LIMIT))
+        return Prospects.model_validate_json(read_text(file, FILE_BYTES))
     except ValidationError as error:
         problem = first_problem(error)
         raise UserError(
@@ -107,8 +109,8 @@ def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
     The simulated model has no annotated maps. With such maps, the interval is narrower, but may still include the
     limit: they are necessary, not always sufficient.
     """
-    of_order = case.claim.expect.kind in ("above", "below")
-    return of_order and case.claim.quantity in OF_ENCODERS and not recorded.mostly_decided
+    of_order = isinstance(case.claim.expect, Order)
+    return of_order and case.claim.quantity in ENCODER_QUANTITIES and not recorded.mostly_decided
 
 
 def examples_needed(case: Case, recorded: Prospect) -> float | None:
@@ -118,24 +120,22 @@ def examples_needed(case: Case, recorded: Prospect) -> float | None:
     to examples alone does not decide it either. With more examples, this interval shrinks towards the true value.
     """
     ends, truth, expect = recorded.examples_interval, recorded.truth, case.claim.expect
-    if expect.kind not in ("above", "below") or case.task not in TASKS:
+    if not isinstance(expect, Order) or case.task not in TASKS:
         return None
     if ends is None or truth is None or recorded.examples is None:
         return None
     if recorded.mostly_decided:
         return None
-    limits = (expect.value, float("inf")) if expect.kind == "above" else (float("-inf"), expect.value)
-    published = case.figure.published if expect.comparable else None
 
     def decided(scale: float) -> bool:
         interval = truth + scale * (ends[0] - truth), truth + scale * (ends[1] - truth)
-        outcome, _ = decide_order(interval, limits, published, smallest_effect(case))
+        outcome, _ = expect.compare(case, interval)
         return outcome == "reproduced" or (outcome == "deviates" and not case.claim.existence)
 
-    low, high = 2.0**-HALVINGS, 1.0
+    low, high = 2.0**-BISECTION_STEPS, 1.0
     if decided(high) or not decided(low):
         return None
-    for _ in range(HALVINGS):
+    for _ in range(BISECTION_STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if decided(middle) else (low, middle)
     examples = recorded.examples / low**2

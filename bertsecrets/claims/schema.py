@@ -13,7 +13,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from bertsecrets.claims.figure import Cited, Expectation, Known, SmallestEffect, TaskFigure
+from bertsecrets.claims.band import Ends, smallest
+from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.expectations import Expectation, Figure, Order
+from bertsecrets.claims.figure import Cited, Known, SmallestEffect, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
@@ -23,7 +26,7 @@ from bertsecrets.settings import Section, first_problem, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import InitialisationName
 
-OF_CLASSIFIER = (  # measures that depend on the classifier, whose weights are random if it is untrained
+CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights are random if it is untrained
     "scores", "head-ablation", "layer-ablation", "head-pruning", "weight-pruning", "attention-gradients",
 )  # fmt: skip
 ANY_MODEL = "any"  # for deviations that do not depend on the model, such as those of our pattern classifier
@@ -90,20 +93,24 @@ class Claim(Section):
             QUANTITIES[self.quantity].check_arguments(self.arguments)
         except TypeError as error:
             raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
-        if self.expect.kind == "around" and self.published is None:
+        around = isinstance(self.expect, Figure)
+        if around and self.published is None:
             bare = [name for name, figure in self.tasks.items() if figure.published is None]
             if bare:
                 raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
+        doubtful = self.doubt_of or any(figure.constant_answer or figure.doubt for figure in self.tasks.values())
+        if doubtful and not around:
+            raise ValueError("constant_answer, doubt and doubt_of are for a figure (`around`)")
         if self.relative and not self.needs_shape:
             raise ValueError("relative is for a claim with needs_shape")
         if self.needs_weights and full_name(self.needs_weights) not in PUBLISHED:
             hint = near_matches(self.needs_weights, PUBLISHED)
             raise ValueError(f"needs_weights: no published digests of {self.needs_weights!r}: {hint}")
-        if self.over_tasks and (len(self.tasks) < 2 or self.expect.kind == "around"):
+        if self.over_tasks and (len(self.tasks) < 2 or around):
             raise ValueError("over_tasks is for an order on several tasks")
-        if self.smallest_effect and self.expect.kind == "around":
+        if self.smallest_effect and around:
             raise ValueError("smallest_effect is for an order or an equality")
-        if self.existence and self.expect.kind not in ("above", "below"):
+        if self.existence and not isinstance(self.expect, Order):
             raise ValueError("existence is for an order")
         for known in self.known:
             if known.task not in self.tasks:
@@ -144,7 +151,7 @@ class Claim(Section):
         own = {"own": self.initialisation, "against": self.against}
         return all(
             is_seedless(need.measure)
-            or (own.get(need.whose, need.whose) == "untrained" and need.measure not in OF_CLASSIFIER)
+            or (own.get(need.whose, need.whose) == "untrained" and need.measure not in CLASSIFIER_MEASURES)
             for need in QUANTITIES[self.quantity].needs.values()
         )
 
@@ -157,6 +164,16 @@ class Claim(Section):
     def family(self) -> str:
         """The first letter of the id, shared by the claims of a section of the paper."""
         return self.id[0]
+
+    @property
+    def first_source(self) -> str:
+        """The first of its sources, such as `K19 section 4.3`; others follow a semicolon or a comma."""
+        return self.source.partition(";")[0].partition(",")[0]
+
+    @property
+    def source_key(self) -> str:
+        """The key that its source begins with, such as `K19`, `blog` or `ours`."""
+        return self.first_source.split(" ")[0]
 
     @property
     def cases(self) -> list["Case"]:
@@ -185,6 +202,26 @@ class Case:
     def unit(self) -> str:
         """The unit of the claim, or that of its quantity."""
         return self.claim.unit or QUANTITIES[self.claim.quantity].unit
+
+    @property
+    def seedless(self) -> bool:
+        """Whether seeds make no difference to the claim."""
+        return self.claim.seedless
+
+    @property
+    def within(self) -> Ends:
+        """The range of possible values of the quantity."""
+        return QUANTITIES[self.claim.quantity].within(self.task)
+
+    @property
+    def smallest_effect(self) -> tuple[float, str]:
+        """The smallest effect of interest and its reason: those of the claim, otherwise of its unit."""
+        own = self.claim.smallest_effect
+        return (own.size, own.reason) if own else smallest(self.unit)
+
+    def band(self, confidence: float, observed: Estimate | None = None, published_error: float = 0.0) -> Ends | None:
+        """Return the limits between which the quantity must lie, in its unit; see `band` of the expectation."""
+        return self.claim.expect.band(self, confidence, observed, published_error)
 
     @property
     def on_tasks(self) -> tuple[str, ...]:
@@ -277,8 +314,8 @@ def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int:
     for step in path:
         if isinstance(node, yaml.MappingNode):
             pair = next(((k, v) for k, v in node.value if k.value == str(step)), None)
-            if pair is None:
-                break
+            if pair is None:  # not in the file, as the kind of an expectation, or missing
+                continue
             line, node = pair[0].start_mark.line + 1, pair[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
             node = node.value[step]

@@ -14,18 +14,19 @@ from jaxtyping import Int
 
 from bertsecrets.claims.estimate import FEWEST_SEEDS
 from bertsecrets.claims.quantity import Needed, all_of
+from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-GIVEN = ("target", "errors", "cluster")  # samples that do not come from the subject
-MANY = 100  # examples; fewer are not enough to detect a model that learned nothing, or a copy
-LEARNED = 1.645  # standard errors above chance that count as having learned (5 %, one-sided)
-VARIED = 0.05  # minimum fraction of predictions outside the most frequent class for non-constant output
-COLLAPSED = 0.1  # the same, for seeds that predict no better than chance
-SHARED_ERRORS = 50  # errors per differing prediction that indicate a copy; real seeds have far fewer
-DUST = 1e-5  # in standard deviations of a sample; real seeds differ by more
+GIVEN_SAMPLES = ("target", "errors", "cluster")  # samples that do not come from the subject
+ENOUGH_EXAMPLES = 100  # examples; fewer are not enough to detect a model that learned nothing, or a copy
+LEARNED_ERRORS = 1.645  # standard errors above chance that count as having learned (5 %, one-sided)
+VARIED_SHARE = 0.05  # minimum fraction of predictions outside the most frequent class for non-constant output
+COLLAPSED_SHARE = 0.1  # the same, for seeds that predict no better than chance
+ERRORS_PER_FLIP = 50  # errors per differing prediction that indicate a copy; real seeds have far fewer
+COPY_TOLERANCE = 1e-5  # in standard deviations of a sample; real seeds differ by more
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,16 @@ class Usable:
 
     Args:
         by_seed: Measurements of each usable seed.
-        left_out: Reason for each excluded seed.
-        counted: Reason for each seed that learned nothing and is not excluded.
-        problem: Why these seeds cannot be judged; empty if they can.
+        left_out: Grounds for each excluded seed.
+        counted: Grounds for each seed that learned nothing and is not excluded.
+        problem: Why these seeds cannot be judged; None if they can.
         more: Whether more seeds could solve the problem.
     """
 
     by_seed: Sequence[Mapping[str, Needed]]
     left_out: Sequence[str] = ()
     counted: Sequence[str] = ()
-    problem: str = ""
+    problem: Cause | None = None
     more: bool = False
 
     @property
@@ -68,17 +69,18 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
     left_out, counted = problems[False], problems[True]
     learned = len(used) - len(counted)
     if learned < FEWEST_SEEDS and learned < len(by_seed) - learned:
-        several = f"{len(by_seed) - learned} of {len(by_seed)} seeds cannot be judged: " if len(by_seed) > 1 else ""
-        more = bool(learned) or len(by_seed) < FEWEST_SEEDS
-        return Usable(used, left_out, counted, several + ", ".join([*left_out, *counted]), more)
+        reason = Grounds.SEEDS_FAILED if len(by_seed) > 1 else Grounds.SEED_FAILED
+        problems_text = ", ".join([*left_out, *counted])
+        cause = reason(failed=len(by_seed) - learned, seeds=len(by_seed), problems=problems_text)
+        return Usable(used, left_out, counted, cause, bool(learned) or len(by_seed) < FEWEST_SEEDS)
     for seed, other in combinations(used, 2):
         for first, second in zip(all_of(seed), all_of(other), strict=True):
+            pair = {"first": first.subject, "second": second.subject}
             if first.examples != second.examples:
-                problem = f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
-                return Usable(used, left_out, counted, problem)
+                cause = Grounds.OTHER_EXAMPLES(**pair, examples=first.examples, others=second.examples)
+                return Usable(used, left_out, counted, cause)
             if first.subject != second.subject and is_copy(first, second):
-                problem = f"{first.subject} and {second.subject} give the same numbers: the seed has no effect"
-                return Usable(used, left_out, counted, problem)
+                return Usable(used, left_out, counted, Grounds.COPIES(**pair))
     return Usable(used, left_out, counted)
 
 
@@ -96,7 +98,7 @@ def is_result(needed: Mapping[str, Needed]) -> bool:
     return all(
         measurement.measure == "scores"
         and not get_measure("scores").degenerate(measurement)
-        and (not not_learned(measurement) or _varied(measurement.samples["predicted"], COLLAPSED))
+        and (not not_learned(measurement) or _varied(measurement.samples["predicted"], COLLAPSED_SHARE))
         for measurement in all_of(needed)
     )
 
@@ -104,9 +106,9 @@ def is_result(needed: Mapping[str, Needed]) -> bool:
 def not_learned(measurement: Measurement) -> str:
     """Return a message if a fine-tuned model predicts no better than chance; empty otherwise.
 
-    Accuracy must be `LEARNED` standard errors above its expectation under shuffled predictions. For regression, the
-    correlation with the targets must be that far above 0. The check is skipped for small samples, for models that are
-    not fine-tuned from pretrained weights, and for modified inputs.
+    Accuracy must be `LEARNED_ERRORS` standard errors above its expectation under shuffled predictions. For regression,
+    the correlation with the targets must be that far above 0. The check is skipped for small samples, for models that
+    are not fine-tuned from pretrained weights, and for modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")
@@ -114,14 +116,14 @@ def not_learned(measurement: Measurement) -> str:
         return ""
     if has_modified_inputs(measurement):
         return ""
-    if len(target) < MANY or predicted.shape != target.shape or np.ptp(target) == 0:
+    if len(target) < ENOUGH_EXAMPLES or predicted.shape != target.shape or np.ptp(target) == 0:
         return ""
     if TASKS[measurement.subject.task].regression:
         varied = np.ptp(predicted) > 0
-        learned = varied and np.corrcoef(predicted, target)[0, 1] > LEARNED / np.sqrt(len(target))
+        learned = varied and np.corrcoef(predicted, target)[0, 1] > LEARNED_ERRORS / np.sqrt(len(target))
     else:
         expected, error = right_if_shuffled(predicted, target)
-        learned = (predicted == target).sum() - 0.5 > expected + LEARNED * error
+        learned = (predicted == target).sum() - 0.5 > expected + LEARNED_ERRORS * error
     return "" if learned else "has learned nothing: its predictions are no better than chance"
 
 
@@ -153,15 +155,15 @@ def is_copy(measurement: Measurement, other: Measurement) -> bool:
     initialisation = get_initialisation(measurement.subject.initialisation)
     if not initialisation.trains or has_modified_inputs(measurement):
         return False
-    names = [name for name in measurement.samples if name not in GIVEN and name in other.samples]
+    names = [name for name in measurement.samples if name not in GIVEN_SAMPLES and name in other.samples]
     pairs = [(measurement.samples[name], other.samples[name]) for name in names]
     real = [pair for pair in pairs if pair[0].dtype.kind == "f"]
     if real:
-        dust = DUST if initialisation.trains_encoder else 0.0
+        dust = COPY_TOLERANCE if initialisation.trains_encoder else 0.0
         return all(_differ(first, second) <= dust * _spread(first) for first, second in real)
     if (
         not pairs
-        or measurement.examples < MANY
+        or measurement.examples < ENOUGH_EXAMPLES
         or not any(_varied(first) and _varied(second) for first, second in pairs)
     ):
         return False
@@ -169,7 +171,7 @@ def is_copy(measurement: Measurement, other: Measurement) -> bool:
     allowed = 0
     if initialisation.trains_encoder and "target" in measurement.samples:
         errors = sum(int((first != measurement.samples["target"]).sum()) for first, _ in pairs)
-        allowed = max(1, errors // SHARED_ERRORS) if errors >= SHARED_ERRORS // 2 else 0
+        allowed = max(1, errors // ERRORS_PER_FLIP) if errors >= ERRORS_PER_FLIP // 2 else 0
     return flips <= allowed
 
 
@@ -185,6 +187,6 @@ def _spread(sample: np.ndarray) -> float:
     return float(np.nanstd(sample.astype(np.float64))) if not np.isnan(sample).all() else 0.0
 
 
-def _varied(answers: np.ndarray, least: float = VARIED) -> bool:
+def _varied(answers: np.ndarray, least: float = VARIED_SHARE) -> bool:
     _, counts = np.unique(answers, return_counts=True)
     return bool(1 - counts.max() / answers.size > least)

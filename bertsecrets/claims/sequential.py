@@ -12,9 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from bertsecrets.claims.error_rates import LEAST
+from bertsecrets.claims.error_rates import SMALLEST_P_VALUE
+from bertsecrets.claims.expectations import Figure
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
+from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.screening import usable
 from bertsecrets.claims.verdict import Verdict
@@ -22,8 +24,8 @@ from bertsecrets.settings import JudgeParams
 
 ANALYSES = (3, 4, 5)  # numbers of usable seeds
 MOST_SEEDS = 8  # maximum number of trained seeds, including those replaced
-EARLY = 1 / 10  # error rate of early deviations of a figure, relative to that of the last analysis
-NODES = 96  # quadrature nodes
+EARLY_RATE = 1 / 10  # error rate of early deviations of a figure, relative to that of the last analysis
+QUADRATURE_NODES = 96
 
 
 def judge_interim(
@@ -39,8 +41,8 @@ def judge_interim(
         return judge(case, by_seed, settings, details=details)
     learned = len(usable(by_seed).by_seed)
     last = learned >= ANALYSES[-1] or len(by_seed) >= MOST_SEEDS
-    of_figure = case.claim.expect.kind == "around"
-    early = 1 if last else EARLY
+    of_figure = isinstance(case.claim.expect, Figure)
+    early = 1 if last else EARLY_RATE
     rate = (1 - settings.confidence) * early if of_figure else 1 - interim_confidence(settings.confidence)
     verdict = judge(case, by_seed, settings.model_copy(update={"confidence": 1 - rate}), details=details)
     verdict = replace(verdict, open=verdict.open and not last)
@@ -57,8 +59,8 @@ def judge_interim(
         p_for=overall_p_value(verdict.p_for, settings.confidence),
     )
     if of_figure and verdict.outcome == "reproduced" and not last and not case.figure.constant_answer:
-        reason = f"{verdict.reason}, so far: a figure is reproduced only after {ANALYSES[-1]} seeds"
-        return replace(verdict, outcome="inconclusive", reason=reason, open=True)
+        cause = Grounds.SO_FAR(now=verdict.reason, seeds=ANALYSES[-1])
+        return replace(verdict, outcome="inconclusive", reason=str(cause), cause=cause, open=True)
     return verdict
 
 
@@ -85,7 +87,7 @@ def overall_p_value(p_value: float | None, confidence: float) -> float | None:
         return None
     rate = 1 - _within(float(-ndtri(p_value / 2)))
     decided = p_value <= 1 - interim_confidence(confidence)
-    return float(np.clip(rate, LEAST, 1 - confidence if decided else 1.0))
+    return float(np.clip(rate, SMALLEST_P_VALUE, 1 - confidence if decided else 1.0))
 
 
 @cache
@@ -104,7 +106,7 @@ def interim_confidence(confidence: float) -> float:
 
 def _within(reach: float) -> float:
     """Return the probability that a random walk stays within `reach` standard deviations of 0 at all analyses."""
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = np.polynomial.legendre.leggauss(QUADRATURE_NODES)
     first = reach * np.sqrt(ANALYSES[0])
     density = np.exp(-((first * nodes) ** 2) / (2 * ANALYSES[0])) / np.sqrt(2 * np.pi * ANALYSES[0])
     for before, now in pairwise(ANALYSES):

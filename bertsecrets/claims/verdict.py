@@ -1,12 +1,13 @@
 """A verdict: the outcome of a claim on a task, as an object and as data."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
+from bertsecrets.claims.expectations import Figure, Order
+from bertsecrets.claims.reasons import Cause
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
@@ -14,16 +15,15 @@ from bertsecrets.provenance import TRAINING, differences, made_by
 from bertsecrets.texts.published import MODEL, is_papers_model
 from bertsecrets.types import Measurement, Subject, as_chart, as_html
 
-PAPERS = "the paper's text"
-WHOSE = {  # by the first word of a claim's source; other sources are shown unchanged
-    "K19": PAPERS,
-    "notebook": PAPERS,
+PAPER = "the paper's text"
+SOURCES = {  # by the key that a claim's source begins with; other sources are shown unchanged
+    "K19": PAPER,
+    "notebook": PAPER,
     "ours": "what this suite expects",
     "hypothesis": "a hypothesis",
     "blog": "the text of the authors' blog",
     "G": "the report on GPT-2",
 }
-OTHER_MODELS = "the pattern classifier's errors were measured on other models, not on this one"
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,7 +33,7 @@ class Verdict:
     Args:
         case: The claim and task that were judged.
         outcome: Outcome, or None if the claim could not be measured; `reason` then contains the error message.
-        reason: Explanation of the outcome.
+        reason: Explanation of the outcome, as text.
         observed: Mean of the quantity over seeds.
         interval: Confidence interval of the quantity.
         band: Limits between which the quantity must lie.
@@ -45,9 +45,10 @@ class Verdict:
         p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
             lying inside its prediction interval is no evidence against other values.
         open: Whether the claim is undecided and more seeds could decide it.
-        readings: Verdicts by name of the reading, if the claim depends on one (`both_readings.combined_readings`).
+        readings: Verdicts by name of the reading, if the claim depends on one.
         interim: Which interim analysis it belongs to (`sequential.judge_interim`), or a note that it is about single
             checkpoints.
+        cause: The reason as data; None if the claim was not judged.
         error: Exception, if the claim could not be measured. Anything but a `UserError` is a bug.
     """
 
@@ -66,12 +67,29 @@ class Verdict:
     open: bool = False
     interim: str = ""
     readings: Mapping[str, "Verdict"] = field(default_factory=dict)
-    error: Exception | None = field(default=None, repr=False)
+    cause: Cause | None = None
+    error: Exception | None = None
+
+    @classmethod
+    def because(cls, case: Case, outcome: Outcome, cause: Cause, *notes: str, **more: Any) -> "Verdict":
+        """Return a verdict with a reason, followed by notes."""
+        return cls(case, outcome, "; ".join([str(cause), *notes]), cause=cause, **more)
 
     @property
     def status(self) -> str:
         """The outcome, or `error` if the claim could not be measured."""
         return self.outcome or ERROR
+
+    @property
+    def reason_code(self) -> str | None:
+        """The code of the reason (`reasons.Grounds`); None if the claim was not judged."""
+        return self.cause.code if self.cause else None
+
+    @property
+    def observed_text(self) -> str:
+        """The observed value with its interval, as text."""
+        shown = format_number(self.observed)
+        return f"{shown} {format_interval(self.interval)}" if self.interval else shown
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -89,10 +107,10 @@ class Verdict:
     @property
     def within(self) -> str:
         """The tolerance of a reproduced figure: the published value and half the width of its band."""
-        expect, published = self.case.claim.expect, self.case.figure.published
+        published = self.case.figure.published
         if self.outcome != "reproduced" or self.band is None or published is None:
             return ""
-        if expect.kind != "around":
+        if not isinstance(self.case.claim.expect, Figure):
             return ""
         half = max(published - self.band[0], self.band[1] - published)  # one end may be clipped
         return f"{format_number(published)} +- {format_number(half)}"
@@ -135,7 +153,7 @@ class Verdict:
                 remarks.append(f"trained in {provenance.precision}")
             if measurement.values.get("constant"):
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
-            remarks += map(_without_names, get_measure(measurement.measure).remarks(measurement))
+            remarks += get_measure(measurement.measure).remarks(measurement)
             remarks += _older(measurement)
         remarks += _of_two_trainings(self.measurements)
         if self.reused:
@@ -185,6 +203,7 @@ class Verdict:
             error=None if self.outcome else self.reason,
             against=self.against,
             reason=self.reason,
+            reason_code=self.reason_code,
             power=self.power,
             p_against=self.p_against,
             p_for=self.p_for,
@@ -200,6 +219,7 @@ class Verdict:
                     interval=verdict.interval,
                     band=verdict.band,
                     reason=verdict.reason,
+                    reason_code=verdict.reason_code,
                     by_seed=[list(parts) for parts in verdict.by_seed],
                 )
                 for name, verdict in self.readings.items()
@@ -230,13 +250,6 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
     return [f"{subject} measured on weights from two training runs" for subject, of in weights.items() if len(of) > 1]
 
 
-def _without_names(remark: str) -> str:
-    """Return a measure's remark without the names of the annotated models, which users of other models do not know."""
-    from bertsecrets.measures.patterns import UNCHECKED  # imports torch
-
-    return OTHER_MODELS if remark.startswith(UNCHECKED.partition(" (")[0]) else remark
-
-
 def _older(measurement: Measurement) -> list[str]:
     """Return differences between the current versions of code and libraries and those that made a measurement."""
     made, trained = measurement.provenance.made_by, measurement.provenance.checkpoint_made_by
@@ -258,30 +271,19 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
         band: Band of the claim. A second source agrees if it is within half its width.
         models: Models that were measured.
     """
-    figure, expect = case.figure, case.claim.expect
-    first = re.split("[;,]", case.claim.source)[0]
-    whose = WHOSE.get(first.split()[0], first)
-    parts = []
-    if expect.kind == "around" and whose == PAPERS:
-        parts.append("the paper's figure")
-    elif figure.published is not None and contradicted(case):
-        parts.append(f"{whose}, which the published figure contradicts too ({format_number(figure.published)})")
-    elif figure.published is not None and band[0] < observed < band[1]:
-        parts.append("the size of the published effect")
-    else:
-        parts.append(whose)
-    if figure.second_value is not None and figure.published is not None and expect.kind == "around":
-        half = max(figure.published - band[0], band[1] - figure.published)  # one end may be clipped
-        agrees = abs(observed - figure.second_value) <= half
-        parts.append(f"{'but it agrees with' if agrees else 'and from'} {figure.second}")
+    published, second, expect = case.figure.published, case.figure.second_value, case.claim.expect
+    whose = SOURCES.get(case.claim.source_key, case.claim.first_source)
+    parts = [whose]
+    if isinstance(expect, Figure) and whose == PAPER:
+        parts = ["the paper's figure"]
+    elif isinstance(expect, Order) and published is not None and expect.contradicts(published):
+        parts = [f"{whose}, which the published figure contradicts too ({format_number(published)})"]
+    elif published is not None and band[0] < observed < band[1]:
+        parts = ["the size of the published effect"]
+    if isinstance(expect, Figure) and published is not None and second is not None:
+        half = max(published - band[0], band[1] - published)  # one end may be clipped
+        agrees = abs(observed - second) <= half
+        parts.append(f"{'but it agrees with' if agrees else 'and from'} {case.figure.second}")
     others = [name for name in models if not is_papers_model(name)]
     where = f" (on {', '.join(others)}; the paper's model is {MODEL})" if others else ""
     return ", ".join(parts) + where
-
-
-def contradicted(case: Case) -> bool:
-    """Return whether the published figure contradicts an order, as table 1 contradicts "well on all tasks"."""
-    published, expect = case.figure.published, case.claim.expect
-    if published is None or expect.kind not in ("above", "below"):
-        return False
-    return published <= expect.value if expect.kind == "above" else published >= expect.value

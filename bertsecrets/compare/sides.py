@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
 
-from bertsecrets.claims.band import SMALLEST
+from bertsecrets.claims.band import SMALLEST_EFFECTS
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.compare.cell_values import MEASURES, READERS, CellValues
 from bertsecrets.errors import MisreadError, RunError, UserError, excerpt, near_matches, one_line
@@ -62,7 +62,7 @@ class Values(Section):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     what: str
-    unit: Annotated[str, _one_of(SMALLEST)]
+    unit: Annotated[str, _one_of(SMALLEST_EFFECTS)]
     step: Annotated[float, PlainSerializer(lambda step: round(step, DECIMALS))] = Field(default=0.0, ge=0)
     mean: Cells
     std: Cells

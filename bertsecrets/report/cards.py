@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.band import format_interval, format_number
-from bertsecrets.claims.both_readings import observed_text
 from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
@@ -18,8 +17,8 @@ from bertsecrets.report.text import seeds_text, show_band, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
-ASIDE = "not applicable"  # these claims are folded away
-AGAIN = ("bertsecrets", "report")  # judges a claim again
+FOLDED_OUTCOME = "not applicable"  # these claims are folded away
+RERUN_COMMAND = ("bertsecrets", "report")  # judges a claim again
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Card:
     def readings(self) -> list[list[str]]:
         """A row for each reading: its name, outcome, observed value with interval, and band."""
         return [
-            [name, verdict.status, observed_text(verdict), show_band(verdict.case, verdict.band)]
+            [name, verdict.status, verdict.observed_text, show_band(verdict.case, verdict.band)]
             for name, verdict in self.verdict.readings.items()
         ]
 
@@ -105,7 +104,7 @@ def columns(cards: Iterable[Card]) -> list[Column]:
     )
 
 
-def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = AGAIN) -> list[Card]:
+def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = RERUN_COMMAND) -> list[Card]:
     """Return a card for each verdict. Columns name the model only if there are several models.
 
     Args:
@@ -133,7 +132,7 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
     for card in cards:
         claim = card.verdict.case.claim
         rows.setdefault(claim.name, Row(claim, {})).cells[card.column] = card
-    return [row for row in rows.values() if any(card.verdict.outcome != ASIDE for card in row.cells.values())]
+    return [row for row in rows.values() if any(card.verdict.outcome != FOLDED_OUTCOME for card in row.cells.values())]
 
 
 # ---------------------------------------------------------------------- the card's parts
@@ -153,14 +152,14 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
     margin = 0.08 * (max(finite) - min(finite)) or 0.1 * abs(max(finite)) or 1.0
     low, high = min(finite) - margin, max(finite) + margin
 
-    def row(kind: str, name: str, start: float, end: float | None = None, said: str = "") -> dict[str, Any]:
+    def row(kind: str, name: str, start: float, end: float | None = None, label: str = "") -> dict[str, Any]:
         end = start if end is None else end
         return {
             "kind": kind,
             "row": name,
             "low": max(low, start),
             "high": min(high, end),
-            "said": said or f"{format_number(start)} {unit}",
+            "label": label or f"{format_number(start)} {unit}",
         }
 
     rows = [row("published", "published", published)] if published is not None else []
@@ -168,12 +167,12 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
         if part.observed is None or not math.isfinite(part.observed):
             continue
         if part.interval is not None:
-            rows.append(row("interval", name or "observed", *part.interval, said=format_interval(part.interval)))
+            rows.append(row("interval", name or "observed", *part.interval, label=format_interval(part.interval)))
         rows.append(row("observed", name or "observed", part.observed))
         if len(part.by_seed) > 1:
             seed_row = f"{name}, seeds" if name else "seeds"
             rows += [
-                row("seed", seed_row, value, said=f"{format_number(value)} {unit}, seed {seed}")
+                row("seed", seed_row, value, label=f"{format_number(value)} {unit}, seed {seed}")
                 for seed, value in zip(part.seeds, _of_seeds(part), strict=False)
                 if math.isfinite(value)
             ]
@@ -181,7 +180,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
     rows += [row("extent", name, end) for name in names for end in (low, high)]
     limits = observed[0].band
     if limits is not None:
-        rows.append(row("band", "band", *limits, said=format_interval(limits)))
+        rows.append(row("band", "band", *limits, label=format_interval(limits)))
         rows += [row("limit", "band", limit) for limit in limits if math.isfinite(limit)]
     return rows
 

@@ -173,8 +173,8 @@ def _(figure: Shares, settings: JudgeParams, caption: str) -> Chart:
     for name, shares in figure.shares.items():
         ends = np.cumsum(shares)
         for kind, value, end in zip(figure.names, map(float, shares), map(float, ends), strict=True):
-            said = f"{value:.0f}" if value >= 4 else ""
-            place = {"row": name, "class": kind, "value": rounded(value), "said": said}
+            label = f"{value:.0f}" if value >= 4 else ""
+            place = {"row": name, "class": kind, "value": rounded(value), "label": label}
             parts.append({**place, "from": end - value, "middle": end - value / 2, "to": end})
     title = None if figure.row == "source" else figure.row
     base = _data(parts).encode(
@@ -188,7 +188,7 @@ def _(figure: Shares, settings: JudgeParams, caption: str) -> Chart:
     extent = alt.X("from:Q", title="percent of maps", scale=alt.Scale(nice=False))
     chart = alt.layer(
         base.mark_bar().encode(x=extent, x2="to:Q", color=_classes(figure.names)),
-        base.mark_text(fontSize=11, color="#1b1d20").encode(x="middle:Q", text="said:N"),
+        base.mark_text(fontSize=11, color="#1b1d20").encode(x="middle:Q", text="label:N"),
     ).properties(width=380, height=alt.Step(28 if figure.row == "source" else CELL))
     table = [(name, *map(rounded, shares)) for name, shares in figure.shares.items()]
     return _chart(chart, caption, (figure.row, *figure.names), table)
@@ -306,7 +306,7 @@ def strip_spec() -> dict[str, Any]:
     """
     y = alt.Y("row:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=160, labelPadding=8))
     x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickCount=6, format=".4~g"))
-    tooltip = [alt.Tooltip("said:N", title="value"), alt.Tooltip("row:N", title="what")]
+    tooltip = [alt.Tooltip("label:N", title="value"), alt.Tooltip("row:N", title="what")]
     base = alt.Chart(alt.NamedData(name="rows"))
 
     def of(kind: str) -> alt.Chart:
@@ -316,7 +316,7 @@ def strip_spec() -> dict[str, Any]:
         of("extent").mark_point(opacity=0).encode(x=x, y=y),  # first: it sets the order of the rows
         of("band")
         .mark_rect(color=ACCENT, opacity=0.16)
-        .encode(x=x, x2="high:Q", tooltip=alt.Tooltip("said:N", title="band")),
+        .encode(x=x, x2="high:Q", tooltip=alt.Tooltip("label:N", title="band")),
         of("limit").mark_rule(color=ACCENT, opacity=0.6).encode(x=x),
         of("interval").mark_rule(strokeWidth=2).encode(x=x, x2="high:Q", y=y, tooltip=tooltip),
         of("seed").mark_point(size=36, color=INK, opacity=0.75, strokeWidth=1.2).encode(x=x, y=y, tooltip=tooltip),

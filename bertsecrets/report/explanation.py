@@ -1,15 +1,17 @@
 """Everything about one claim as text: what its source says, how it is judged, figures, bands and known outcomes."""
 
+import csv
 from collections.abc import Iterator, Sequence
 
-from bertsecrets.claims.band import format_number, smallest_effect
-from bertsecrets.claims.both_readings import under_readings
+from bertsecrets.claims.band import format_number
+from bertsecrets.claims.expectations import Equality, Figure
+from bertsecrets.claims.judge import under_readings
 from bertsecrets.claims.prospects import examples_text, prospect_text
 from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.report.text import band_text, cite, status, task_title
 from bertsecrets.settings import project_path
 
-SOURCES = "docs/sources.md"  # a page of the documentation, in the wheel as well
+STATEMENTS = "expected/statements.csv"
 
 
 def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
@@ -21,9 +23,9 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
     claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{claim.name}: {claim.statement}"
     yield f"  source: {cite(claim.source)}"
-    for said, judged in _source_rows(claim):
-        yield f"  it says: {said}"
-        yield f"  judged: {judged.replace('differs:', 'differently:')}"
+    for row in _statements(claim):
+        yield f"  it says: {row['statement']}"
+        yield f"  judged: {row['judged']}"
     arguments = ", ".join(f"{name} {_plain(value)}" for name, value in claim.arguments.items())
     facts = {"about": " and ".join(claim.architectures), "measured as": claim.how, "note": claim.note,
              "measure": claim.measure, "quantity": claim.quantity, "arguments": arguments,
@@ -56,13 +58,16 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
     return parts + [text for text in texts if text]
 
 
-def _source_rows(claim: Claim) -> list[tuple[str, str]]:
-    """Return what the source says and how the claim is judged, from the claim's rows in `docs/sources.md`."""
-    lines = project_path(SOURCES).read_text(encoding="utf-8").splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    rows = [(said, names.split(", "), judged) for said, names, judged in cells]
+def statements() -> list[dict[str, str]]:
+    """Return what the sources state, as rows: section, statement, claims that test it, and how it is judged."""
+    with project_path(STATEMENTS).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _statements(claim: Claim) -> list[dict[str, str]]:
+    """Return the statements that a claim tests."""
     for name in (claim.name,) if claim.source == "ours" else (claim.name, claim.id):
-        if own := [(said, judged) for said, names, judged in rows if name in names]:
+        if own := [row for row in statements() if name in row["claims"].split(", ")]:
             return own
     return []
 
@@ -75,8 +80,8 @@ def _readings(case: Case) -> str:
 
 def _smallest_effect_text(case: Case) -> list[str]:
     """Return the smallest effect of interest if it matters: for equalities, and for orders against 0."""
-    expect, (size, reason) = case.claim.expect, smallest_effect(case)
-    matters = expect.kind == "equal" or (expect.kind != "around" and expect.value == 0)
+    expect, (size, reason) = case.claim.expect, case.smallest_effect
+    matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)
     if not size or not matters:
         return []
     return [f"smallest effect of interest {format_number(size)} {case.unit} ({reason})"]

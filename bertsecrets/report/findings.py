@@ -15,8 +15,8 @@ from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table
 from bertsecrets.report.text import observed_value, task_title
 
-COMMENT = 40_000  # bytes of all tables in Markdown; GitHub limits comments to 65,536 characters
-NAMED = 5  # maximum number of cells that a message names per quantity
+TABLE_BYTES = 40_000  # all tables in Markdown; GitHub limits comments to 65,536 characters
+NAMED_CELLS = 5  # maximum number of cells that a message names per quantity
 WIDTHS = {"quantity": 26, "largest difference": 44, "verdict": 30}
 REPLICATIONS = {"seeds": ("sd", "standard deviations over seeds"), "examples": ("se", "standard errors over examples")}
 
@@ -52,10 +52,9 @@ class Findings:
 
     def markdown(self) -> str:
         """Return the findings as Markdown that fits into a comment. Names and values are escaped."""
+        room = TABLE_BYTES // max(1, len(self.tables))
         tables = [
-            bounded(
-                table.header, [[code(cell, 240) for cell in row] for row in table.rows], COMMENT // len(self.tables)
-            )
+            bounded(table.header, [[code(cell, 240) for cell in row] for row in table.rows], room)
             for table in self.tables
         ]
         lines = "\n".join(f"- {prose(line, 4000)}" for line in self.lines)
@@ -140,8 +139,8 @@ def drift_message(measure: Compared) -> str:
             f" in {count} of {len(difference.before)} layers",
             f" in {count} of {len(difference.before)} heads",
         )
-        named = [cell_change(measure, difference, place) for place in difference.largest[:NAMED]]
-        more = f"; and {count - NAMED} more" if count > NAMED else ""
+        named = [cell_change(measure, difference, place) for place in difference.largest[:NAMED_CELLS]]
+        more = f"; and {count - NAMED_CELLS} more" if count > NAMED_CELLS else ""
         lines.append(f"  {difference.what}{cells[len(difference.shape)]}: {'; '.join(named)}{more}")
     return "\n".join(lines)
 
@@ -176,7 +175,7 @@ def comparison_line(comparison: Comparison) -> str:
 def change_findings(changes: Changes) -> Findings:
     """Return how the verdicts changed from one run to another."""
     counts = {kind: len(changes.of_kind(kind)) for kind in KINDS}
-    said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    counts_text = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     rows = [_change_row(change) for kind in KINDS for change in changes.of_kind(kind)]
     facts = [[excerpt(text, 80) for text in (of.name, of.before, of.after)] for of in changes.different_conditions]
     tables = [
@@ -184,10 +183,10 @@ def change_findings(changes: Changes) -> Findings:
         Table(("condition", "was", "is"), facts, {"was": 50, "is": 50}),
     ]
     return Findings(
-        title=f"K19 claims: {said}" if said else f"K19 claims: no change in {len(changes.after.verdicts)} verdicts",
+        title=f"K19 claims: {counts_text or f'no change in {len(changes.after.verdicts)} verdicts'}",
         about=f"{excerpt(changes.after.model, 80)}, from {_run(changes.before)} to {_run(changes.after)}",
         tables=[table for table in tables if table.rows],
-        lines=["the runs differ in other ways too, which may explain the changes"] if facts and said else [],
+        lines=["the runs differ in other ways too, which may explain the changes"] if facts and counts_text else [],
     )
 
 

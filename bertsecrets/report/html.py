@@ -9,7 +9,7 @@ from bertsecrets import __version__
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import from_extra
 from bertsecrets.provenance import run_facts
-from bertsecrets.report.cards import AGAIN, ASIDE, Row, cards_of, columns, matrix
+from bertsecrets.report.cards import FOLDED_OUTCOME, RERUN_COMMAND, Row, cards_of, columns, matrix
 from bertsecrets.report.charts import CONFIG, strip_spec, svg
 from bertsecrets.report.findings import Findings
 from bertsecrets.report.json import unique
@@ -51,7 +51,7 @@ def page(
     *,
     note: str = "",
     command: Sequence[str] = (),
-    rerun: Sequence[str] = AGAIN,
+    rerun: Sequence[str] = RERUN_COMMAND,
     examples: Examples = NO_EXAMPLES,
 ) -> str:
     """Return a page with verdicts, and with the paper's figures next to ours.
@@ -88,7 +88,7 @@ def page(
         tally=tally([verdict.status for verdict in verdicts]),
         columns=columns(cards),
         sections=_by_section(matrix(cards)),
-        aside=[card for card in cards if card.verdict.outcome == ASIDE],
+        aside=[card for card in cards if card.verdict.outcome == FOLDED_OUTCOME],
         together={model: run_lines(of_model, settings.confidence) for model, of_model in runs.items()},
         figures=paper_figures(measurements, settings),
         others=other_figures(measurements, settings),
@@ -185,7 +185,7 @@ def measurement_part(measurement: Measurement) -> str:
     return _render(
         "notebook.html",
         name=measurement.measure,
-        said=f"of {measurement.subject}{' (stored)' if measurement.reused else ''}",
+        about=f"of {measurement.subject}{' (stored)' if measurement.reused else ''}",
         header=("value", ""),
         rows=[("examples", measurement.examples), *_scalars(measurement)],
         notes=[f"{facts.data}{official}; {device}; {facts.seconds} s"],
@@ -201,7 +201,7 @@ def verdict_part(verdict: Verdict) -> str:
     return _render(
         "notebook.html",
         name=name,
-        said=f"on {task}: {outcome}. {statement} ({cite(verdict.case.claim.source)})",
+        about=f"on {task}: {outcome}. {statement} ({cite(verdict.case.claim.source)})",
         header=("published", "band", "observed"),
         rows=[numbers],
         notes=[verdict.reason, verdict.power, "; ".join(verdict.remarks)],

@@ -24,11 +24,11 @@ from bertsecrets.report.text import (
 )
 from bertsecrets.texts.tasks import ALL_TASKS
 
-LIMIT = 1_000_000  # bytes; GitHub limits each step's summary to 1 MiB
-LONGEST = 600  # characters per cell
+SUMMARY_BYTES = 1_000_000  # GitHub limits each step's summary to 1 MiB
+CELL_CHARACTERS = 600
 
 
-def prose(words: object, most: int = LONGEST) -> str:
+def prose(words: object, most: int = CELL_CHARACTERS) -> str:
     r"""Escape text so that Markdown shows it literally, on one line.
 
     >>> prose("a*b* <c> [d](e)")
@@ -76,7 +76,7 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     ]
     text = "\n\n".join(filter(None, parts)) + "\n\n"
     header = ("claim", "task", "statement", "published", "band", "observed", "verdict")
-    room = LIMIT - len(text.encode()) - 1000
+    room = SUMMARY_BYTES - len(text.encode()) - 1000
     rows = bounded(header, ([prose(cell) for cell in verdict_row(verdict)] for verdict in verdicts), room)
     count = "1 verdict" if len(verdicts) == 1 else f"all {len(verdicts)} verdicts"
     return f"{text}<details><summary>{count}</summary>\n\n{rows}\n\n</details>\n"
@@ -110,7 +110,7 @@ def _failures(failed: Sequence[Verdict]) -> str:
             [f"{code(str(verdict.case))} {outcome_phrase(verdict)}", *map(prose, (statement, observed, paper, why))]
         )
     header = ("claim", "statement", "observed", "published", "from what, and why")
-    return f"### Claims that do not hold\n\n{bounded(header, rows, LIMIT // 3)}"
+    return f"### Claims that do not hold\n\n{bounded(header, rows, SUMMARY_BYTES // 3)}"
 
 
 def _grid(verdicts: Sequence[Verdict]) -> str:
@@ -118,5 +118,5 @@ def _grid(verdicts: Sequence[Verdict]) -> str:
     header, *rows = grid_rows(verdicts)
     if len(header) < 3:
         return ""
-    shown = bounded(header, ([prose(cell) for cell in row] for row in rows), LIMIT // 3)
+    shown = bounded(header, ([prose(cell) for cell in row] for row in rows), SUMMARY_BYTES // 3)
     return f"### Claims by tasks\n\n{shown}\n\n{grid_legend(rows)}"

@@ -17,7 +17,6 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.outcomes import OUTCOMES, label
 from bertsecrets.report.tables import GAP, fold, sectioned, table
 from bertsecrets.report.text import (
-    brief,
     cite,
     count_line,
     describe,
@@ -34,8 +33,8 @@ from bertsecrets.texts.tasks import TASKS
 
 HEADER = ("id", "task", "published", "observed", "verdict")
 TASKS_WIDTH = 16  # maximum width of the column of tasks
-NARROWEST = 80  # columns; also the width of files and pipes
-LONGEST = max(map(len, map(label, OUTCOMES)))
+MIN_WIDTH = 80  # columns; also the width of files and pipes
+OUTCOME_WIDTH = max(map(len, map(label, OUTCOMES)))
 LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # labels of the notes
 UNITS = {"percent": "%"}  # abbreviated
 
@@ -44,7 +43,7 @@ UNITS = {"percent": "%"}  # abbreviated
 class Screen:
     """An output device: its width, and whether it supports colours."""
 
-    width: int = NARROWEST
+    width: int = MIN_WIDTH
     colour: bool = False
 
     @classmethod
@@ -53,7 +52,7 @@ class Screen:
         console = Console(file=stream)
         if not console.is_terminal:
             return cls()
-        return cls(max(NARROWEST, console.width), console.color_system is not None and not console.no_color)
+        return cls(max(MIN_WIDTH, console.width), console.color_system is not None and not console.no_color)
 
     def paint(self, text: str, style: str) -> str:
         """Apply a rich style to each line of a text, if the screen supports colours."""
@@ -159,13 +158,14 @@ def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen
         max(len(line) for row in (HEADER, *cells) for line in row[place].split("\n")) for place in range(len(HEADER))
     )
     room = screen.width - GAP * (len(HEADER) - 1) - sum(first)
-    verdict = min(verdict, max(LONGEST, room - observed))
+    verdict = min(verdict, max(OUTCOME_WIDTH, room - observed))
     rows = []
     for judged, row in zip(verdicts, cells, strict=True):
-        *others, value, said = row
+        *others, value, outcome = row
         word = label(judged.status)
-        said = screen.paint(word, OUTCOMES[judged.status].style) + fold(said, verdict, 0).removeprefix(word)
-        rows.append((section_title(judged.case.claim), [*others, fold(value, min(observed, room - verdict), 0), said]))
+        outcome = screen.paint(word, OUTCOMES[judged.status].style) + fold(outcome, verdict, 0).removeprefix(word)
+        value = fold(value, min(observed, room - verdict), 0)
+        rows.append((section_title(judged.case.claim), [*others, value, outcome]))
     return screen.sections(HEADER, rows)
 
 
@@ -196,7 +196,7 @@ def _own(verdict: Verdict) -> list[str]:
     if verdict.case.figure.constant_answer:
         notes.append("the published figure is that of a constant answer")
     if verdict.outcome == "inconclusive":
-        notes.append(brief(verdict.reason))
+        notes.append(verdict.cause.brief if verdict.cause else verdict.reason)
     elif verdict.observed is None or not shows(verdict):
         notes.append(verdict.reason)
     return notes + verdict.remarks

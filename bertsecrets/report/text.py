@@ -1,20 +1,12 @@
 """Text of verdicts and claims for all reports, and the message of a failing benchmark."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bertsecrets.claims.band import (
-    band,
-    cited_spread,
-    decidable,
-    format_interval,
-    format_number,
-    undecidable,
-)
-from bertsecrets.claims.both_readings import observed_text
+from bertsecrets.claims.band import Ends, format_interval, format_number, undecidable
+from bertsecrets.claims.expectations import Equality, Order
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
@@ -35,17 +27,9 @@ SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
     "I": "Beyond attention: A Primer in BERTology",
     "J": "Open questions beyond the paper",
 }
-MADE_UP = "the texts are synthetic: these verdicts show that the suite works and say nothing about the paper"
-NEXT = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
+SYNTHETIC_NOTE = "the texts are synthetic: these verdicts show that the suite works and say nothing about the paper"
+NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
-BRIEF = {  # parts of reasons of inconclusive verdicts -> at most eight words
-    "a figure is reproduced only after": "a figure is reproduced only after all seeds",
-    "whole validation set": "constant answers need the whole validation set",
-    "this model gives several": "this model gives several answers",
-    "also includes": "interval includes a model that learned nothing",
-    "partly outside": "interval lies partly outside the band",
-    "variation between runs": "variation between seeds is unknown",
-}
 PAPERS = {  # by the short names used in claims
     "K19": "Kovaleva et al. 2019",
     "P20": "Prasanna et al. 2020",
@@ -64,7 +48,7 @@ def cite(text: str) -> str:
     return text
 
 
-def check(verdict: Verdict) -> None:
+def assert_holds(verdict: Verdict) -> None:
     """Check that a claim does not fail.
 
     Raises:
@@ -105,19 +89,19 @@ def show_published(case: Case, unit: str) -> str:
 def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band with the formula of its width and the source of each term."""
     expect, figure = case.claim.expect, case.figure
-    limits = band(case, confidence)
+    limits = case.band(confidence)
     if limits is None:
         return "a prediction interval from the spread of the measured seeds, since none is published"
-    if expect.kind == "equal":
+    if isinstance(expect, Equality):
         return f"{format_interval(limits)}, an equality: the {confidence:.0%} interval must lie inside"
-    if expect.kind != "around":
+    if isinstance(expect, Order):
         return f"{format_interval(limits)}, an order: the {confidence:.0%} interval must lie on one side"
     if reason := undecidable(case):
         return f"{NOT_DECIDABLE}: {reason}"
     if figure.constant_answer:
         constant = f"{format_number(figure.published)} +- {figure.rounding} rounding: the same constant answer"
         return f"{constant}; if the model gives several answers, a prediction interval that reproduces nothing"
-    parts, spread = [], cited_spread(case)
+    parts, spread = [], figure.cited_spread
     if expect.sampling == "own":
         parts.append("the sampling error between sets of examples")
     if spread is not None:
@@ -131,9 +115,10 @@ def band_text(case: Case, confidence: float) -> str:
     return f"about {format_interval(limits)}, by the spread of the measured seeds: expected {middle}"
 
 
-def show_band(case: Case, limits: tuple[float, float] | None) -> str:
+def show_band(case: Case, limits: Ends | None) -> str:
     """Return a verdict's band, or a note that no value could decide the claim."""
-    return NOT_DECIDABLE if limits is not None and not decidable(case, limits) else format_interval(limits)
+    decidable = limits is None or case.claim.expect.decidable(limits, case.unit)
+    return format_interval(limits) if decidable else NOT_DECIDABLE
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
@@ -161,19 +146,6 @@ def outcome_phrase(verdict: Verdict) -> str:
     return f"{verdict.status} (known)" if verdict.known_deviation else verdict.status
 
 
-def brief(reason: str) -> str:
-    """Return the first clause of an inconclusive verdict's reason, in at most eight words and without numbers.
-
-    >>> brief("[-0.344, 0.155] includes the limit; seed 2: constant")
-    'interval includes the limit'
-    """
-    for words, short in BRIEF.items():
-        if words in reason:
-            return short
-    clause = re.split(r"[;:(]|, ", re.sub(r"\[[^\]]*\]", "interval", reason), maxsplit=1)[0].split()
-    return " ".join(clause[:8])
-
-
 def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
     """Yield a GitHub Actions annotation for each unexpected failure. Outside GitHub Actions, yield nothing."""
     for verdict in verdicts if os.environ.get("GITHUB_ACTIONS") == "true" else ():
@@ -184,8 +156,8 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 def observed_lines(verdict: Verdict) -> list[str]:
     """Return the observed value with its interval, on a line for each reading if there are several."""
-    by_reading = [f"{name} {observed_text(part)}" for name, part in verdict.readings.items()]
-    return by_reading or [observed_text(verdict)]
+    by_reading = [f"{name} {part.observed_text}" for name, part in verdict.readings.items()]
+    return by_reading or [verdict.observed_text]
 
 
 def outcome_text(outcome: str, against: str, within: str = "") -> str:
@@ -270,7 +242,8 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return a note if verdicts are based on the synthetic corpus, with the command to run next."""
     measured = [measurement for verdict in verdicts for measurement in verdict.measurements]
-    return [MADE_UP, NEXT] if any(measurement.provenance.made_up_data for measurement in measured) else []
+    synthetic = any(measurement.provenance.made_up_data for measurement in measured)
+    return [SYNTHETIC_NOTE, NEXT_STEP] if synthetic else []
 
 
 def _over_tasks_line(result: OverTasksData, confidence: float) -> str:

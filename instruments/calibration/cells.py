@@ -14,10 +14,10 @@ import numpy as np
 
 from bertsecrets.claims.band import smallest_effect, undecidable
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.claims.both_readings import under_readings
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
-from bertsecrets.claims.judge import ENOUGH, judge
+from bertsecrets.claims.expectations import ENOUGH, Figure, Order
+from bertsecrets.claims.judge import judge, under_readings
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed
@@ -102,6 +102,7 @@ def count(cell: Cell, confidence: float) -> Rates:
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in PROCEDURES}
     seeds: dict[str, list[int]] = {name: [] for name in PROCEDURES}
     decided_with: list[int] = []
+    order_as_published = world.truth == "published" and isinstance(case.claim.expect, Order)
     examples, intervals = set[int](), list[tuple[float, float]]()
     for place in range(cell.worlds):
         model = SimulatedModel(world, setting, cell.seed, place, several=case.task == ALL_TASKS)
@@ -110,7 +111,7 @@ def count(cell: Cell, confidence: float) -> Rates:
             seeds[name].append(len(verdict.seeds) or 1)
             if name == "auto" and verdict.status in ("reproduced", "deviates"):
                 decided_with.append(seeds[name][-1])
-            if name == "auto" and world.truth == "published" and of_order(case) and verdict.observed is not None:
+            if name == "auto" and order_as_published and verdict.observed is not None:
                 examples |= {own.examples for own in verdict.measurements if own.subject.task == case.task}
                 intervals.append(examples_interval(case, measure_case(model, case, MODEL, verdict.seeds), settings))
     value = true_value(case, setting)
@@ -124,11 +125,6 @@ def count(cell: Cell, confidence: float) -> Rates:
         max(examples, default=None) if case.task in TASKS else None,
         [float(f"{end:.4g}") for end in np.mean(intervals, axis=0)] if intervals else None,
     )
-
-
-def of_order(case: Case) -> bool:
-    """Return whether a claim is about an order."""
-    return case.claim.expect.kind in ("above", "below")
 
 
 def examples_interval(
@@ -185,7 +181,7 @@ class OnDemand(Sequence[Mapping[str, Needed]]):
 def with_paper(case: Case, model: SimulatedModel) -> Case:
     """Replace a case's published figure with a random one: another run of the procedure, or a draw from its doubt."""
     figure, expect = case.figure, case.claim.expect
-    if figure.published is None or expect.kind != "around":
+    if figure.published is None or not isinstance(expect, Figure):
         return case
     if figure.doubt is None:
         whole = SimulatedModel(replace(model.world, examples=None, collapsed=0), model.setting, model.seed, model.place)
@@ -220,21 +216,20 @@ def true_value(case: Case, setting: Setting) -> float | None:
 def holds(case: Case, value: float | None) -> bool | None:
     """Return whether a claim is true for a value. Published figures count as true."""
     expect = case.claim.expect
-    if value is None or expect.kind in ("around", "equal"):
+    if value is None or not isinstance(expect, Order):
         return None if value is None else True
-    above = value - expect.value
-    return (above if expect.kind == "above" else -above) > EXACT
+    return expect.sign * (value - expect.value) > EXACT
 
 
 def least(case: Case) -> float:
     """Return the smallest value for which an order holds: the smallest effect of interest, or half the published."""
     expect, published = case.claim.expect, case.figure.published
-    sign = 1.0 if expect.kind == "above" else -1.0
-    asked, size = sign * expect.value, smallest_effect(case)[0]
+    assert isinstance(expect, Order)
+    asked, size = expect.sign * expect.value, case.smallest_effect[0]
     effects = [asked, size if 0 <= asked <= size else asked]
     if published is not None and expect.comparable and expect.value == 0:
-        effects.append(ENOUGH * sign * published)
-    return sign * max(effects)
+        effects.append(ENOUGH * expect.sign * published)
+    return expect.sign * max(effects)
 
 
 @cache
@@ -262,7 +257,7 @@ def _strength(name: str, target: float) -> float:
 def find_setting(case: Case, truth: str) -> Setting:
     """Return the setting whose truth is the published value, the threshold, or the smallest sufficient effect."""
     expect = case.claim.expect
-    if truth not in ("null", "least") or expect.kind in ("around", "equal"):
+    if truth not in ("null", "least") or not isinstance(expect, Order):
         return Setting()
     target = expect.value if truth == "null" else least(case)
     return Setting(_strength(str(case), target), AGAINST.get(case.claim.quantity, "nothing"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed, needs_annotated_maps
 from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.report import tables
@@ -65,11 +66,11 @@ def wrong(rates: Rates) -> list[str]:
 def false_outcomes(rates: Rates) -> list[str]:
     """Return the outcomes that would be false in a cell's worlds."""
     world, expect = find_world(rates.cell.world), find_case(rates.cell.case).claim.expect
-    figure = expect.kind in ("around", "equal")
     if world.worse or world.collapsed == 1:
         nothing = np.isinf(world.worse) or world.collapsed == 1
-        return ["reproduced"] if figure and nothing else []
-    if world.truth == "null" and not figure:  # deviating is correct for an effect below the smallest of interest
+        return ["reproduced"] if nothing and not isinstance(expect, Order) else []
+    if world.truth == "null" and isinstance(expect, Order):
+        # deviating is correct for an effect below the smallest of interest
         reproduced = [] if rates.holds else ["reproduced"]  # fractions of heads are discrete and can skip the threshold
         return reproduced if least(find_case(rates.cell.case)) != expect.value else ["deviates", *reproduced]
     return ["deviates"] if rates.holds else ["reproduced"] if rates.holds is False else []

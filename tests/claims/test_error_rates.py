@@ -7,7 +7,7 @@ import pytest
 from measurements import judged, made_up, measured, needed, scored
 from scipy import stats
 
-from bertsecrets.claims.error_rates import LEAST, interval_at, smallest_rate
+from bertsecrets.claims.error_rates import SMALLEST_P_VALUE, interval_at, smallest_rate
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
 from bertsecrets.claims.judge import judge
@@ -95,11 +95,11 @@ def test_claims_refuted_by_every_resample_have_the_smallest_p_value():
     samples = {"predicted": [1] * 100, "target": [1] * 60 + [0] * 40}
     scores = measured("scores", {"accuracy": 0.6, "constant": True}, samples, initialisation="random")
     verdict = judged(made_up("score-over-majority", kind="above", figure={}), scores)
-    assert (verdict.outcome, verdict.p_against, verdict.p_for) == ("deviates", LEAST, 1.0)
+    assert (verdict.outcome, verdict.p_against, verdict.p_for) == ("deviates", SMALLEST_P_VALUE, 1.0)
     assert "so the interval is not used" in verdict.reason
     assert "constant answer" in verdict.reason
 
 
 def test_nothing_is_decided_at_no_rate():
     assert smallest_rate(lambda rate: False, 0.05) == 1
-    assert smallest_rate(lambda rate: True, 0.05) == LEAST
+    assert smallest_rate(lambda rate: True, 0.05) == SMALLEST_P_VALUE

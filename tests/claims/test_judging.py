@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import correlated, made_up, measured, needed, read, scored
+from measurements import correlated, made_up, measured, needed, order, read, scored
 from scipy import stats
 
-from bertsecrets.claims.band import band, format_interval, format_number, share_of_other_rows
+from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.eligibility import Eligible, ModelFacts, NotApplicable, applicability
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
-from bertsecrets.claims.judge import decide_order, judge
+from bertsecrets.claims.expectations import Figure
+from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.requirements import measure_case
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.report.text import check
+from bertsecrets.report.text import assert_holds
 from bertsecrets.types import Provenance, Subject
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
@@ -47,30 +48,30 @@ FIVE_SEEDS = {"published": 60.0, "seed_std": 3.0, "seed_source": "five seeds"}
 
 def test_a_prediction_interval_by_hand():
     # one run compared with another, with the standard deviation of five seeds: 2.776 * 3 * sqrt(1 + 1)
-    low, high = band(made_up(sampling="score", figure=FIVE_SEEDS), 0.95, seen(spread=3.0))
+    low, high = made_up(sampling="score", figure=FIVE_SEEDS).band(0.95, seen(spread=3.0))
     assert (low, high) == pytest.approx((60 - 2.776 * 3 * math.sqrt(2), 60 + 2.776 * 3 * math.sqrt(2)), abs=0.01)
     # in the limit of many seeds, only the published run varies, with its 4 degrees of freedom
-    assert band(made_up(figure=FIVE_SEEDS), 0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
+    assert made_up(figure=FIVE_SEEDS).band(0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
 
 
 def test_rounding_comes_on_top_and_alone_where_nothing_is_trained():
     figure = {"published": 0.2, "rounding": 0.005}
     sentences = made_up("frame-heads-lead", "all", figure=figure)
-    assert band(sentences, 0.95, seen(0.2, seedless=True)) == pytest.approx((0.195, 0.205))
-    assert band(made_up(figure=figure), 0.95, seen(0.2)) is None  # the seed variance of both is unknown
+    assert sentences.band(0.95, seen(0.2, seedless=True)) == pytest.approx((0.195, 0.205))
+    assert made_up(figure=figure).band(0.95, seen(0.2)) is None  # the seed variance of both is unknown
 
 
 def test_examples_of_both_sides_count_where_they_are_others():
-    low, high = band(made_up(sampling="own", figure={"published": 60.0}), 0.95, seen(error=3.0, spread=0.0), 4.0)
+    low, high = made_up(sampling="own", figure={"published": 60.0}).band(0.95, seen(error=3.0, spread=0.0), 4.0)
     assert (low, high) == pytest.approx((60 - 1.96 * 5, 60 + 1.96 * 5), abs=0.01)
 
 
 def test_the_same_examples_are_counted_once():
     whole, half = (scored([1] * n, [1] * n) for n in (277, 138))
-    claim = made_up(sampling="score")
-    assert share_of_other_rows(claim, [whole]) == 0
-    assert share_of_other_rows(claim, [half]) == pytest.approx(math.sqrt(1 - 138 / 277))
-    assert share_of_other_rows(made_up(sampling="own"), [whole]) == 1
+    same, own = (Figure(kind="around", sampling=sampling) for sampling in ("score", "own"))
+    assert same.share_of_other_rows([whole]) == 0
+    assert same.share_of_other_rows([half]) == pytest.approx(math.sqrt(1 - 138 / 277))
+    assert own.share_of_other_rows([whole]) == 1
 
 
 def test_a_prediction_interval_holds_another_run_nineteen_times_of_twenty():
@@ -79,19 +80,17 @@ def test_a_prediction_interval_holds_another_run_nineteen_times_of_twenty():
     for _ in range(worlds):
         cited = float(rng.normal(0, 2.0, 5).std(ddof=1))
         figure = {"published": float(rng.normal(60, 2.0)), "seed_std": cited, "seed_source": "five seeds"}
-        low, high = band(made_up(figure=figure), 0.95, seen(spread=cited))
+        low, high = made_up(figure=figure).band(0.95, seen(spread=cited))
         held += low <= rng.normal(60, 2.0) <= high
     assert held / worlds == pytest.approx(0.95, abs=0.03)
 
 
 def test_an_order_has_a_half_open_band():
-    assert band(made_up(kind="above", value=3), 0.95) == (3, math.inf)
-    assert band(made_up(kind="below", value=3), 0.95) == (-math.inf, 3)
+    assert made_up(kind="above", value=3).band(0.95) == (3, math.inf)
+    assert made_up(kind="below", value=3).band(0.95) == (-math.inf, 3)
 
 
 # ---------------------------------------------------------------------- outcomes
-
-ABOVE, BELOW = (0.0, math.inf), (-math.inf, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -99,28 +98,27 @@ ABOVE, BELOW = (0.0, math.inf), (-math.inf, 0.0)
     [((0.1, 2), "reproduced"), ((-0.1, 2), "inconclusive"), ((0.0, 2), "inconclusive"), ((-2, -0.1), "deviates")],
 )
 def test_an_order_is_decided_by_where_its_interval_lies(interval, outcome):
-    assert decide_order(interval, ABOVE)[0] == outcome
+    assert order(interval)[0] == outcome
     turned = (-interval[1], -interval[0])
-    assert decide_order(turned, BELOW)[0] == outcome
+    assert order(turned, "below")[0] == outcome
 
 
 def test_an_order_with_a_figure_must_not_be_surely_less_than_half_of_it():
-    assert decide_order((0.005, 0.02), ABOVE, 0.386)[0] == "deviates"
-    assert "less than half" in decide_order((0.005, 0.02), ABOVE, 0.386)[1]
-    assert decide_order((0.005, 0.2), ABOVE, 0.386)[0] == "reproduced"
-    assert decide_order((-0.02, -0.005), BELOW, -0.25)[0] == "deviates"
-    assert decide_order((0.005, 0.02), ABOVE, -0.1)[0] == "reproduced"  # the published value contradicts the order
+    assert order((0.005, 0.02), published=0.386)[0] == "deviates"
+    assert "less than half" in order((0.005, 0.02), published=0.386)[1]
+    assert order((0.005, 0.2), published=0.386)[0] == "reproduced"
+    assert order((-0.02, -0.005), "below", published=-0.25)[0] == "deviates"
+    assert order((0.005, 0.02), published=-0.1)[0] == "reproduced"  # the published value contradicts the order
 
 
 def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_so():
-    least = (0.005, "why")
-    assert decide_order((1e-9, 5e-8), ABOVE, None, least) == (
+    assert order((1e-9, 5e-8), least=0.005) == (
         "deviates",
-        "[1e-09, 5e-08] is below the smallest effect of interest, 0.005 (why)",
+        "[1e-09, 5e-08] is below the smallest effect of interest, 0.005 (for a reason)",
     )
-    assert decide_order((-0.004, 0.004), ABOVE, None, least)[0] == "deviates"
-    assert decide_order((0.004, 0.006), ABOVE, None, least)[0] == "reproduced"
-    assert decide_order((50.0, 50.001), (50.0, math.inf), None, least)[0] == "inconclusive"  # the limit is not 0
+    assert order((-0.004, 0.004), least=0.005)[0] == "deviates"
+    assert order((0.004, 0.006), least=0.005)[0] == "reproduced"
+    assert order((50.0, 50.001), value=50.0, least=0.005)[0] == "inconclusive"  # the limit is not 0
 
 
 @pytest.mark.parametrize(
@@ -135,10 +133,9 @@ def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_s
     ],
 )
 def test_a_claim_can_require_more_than_the_smallest_effect(interval, outcome):
-    least = (0.005, "why")
-    assert decide_order(interval, (0.005, math.inf), None, least)[0] == outcome
+    assert order(interval, value=0.005, least=0.005)[0] == outcome
     turned = (-interval[1], -interval[0])
-    assert decide_order(turned, (-math.inf, -0.005), None, least)[0] == outcome
+    assert order(turned, "below", -0.005, least=0.005)[0] == outcome
 
 
 def test_an_uncomputable_quantity_is_inconclusive():
@@ -201,13 +198,13 @@ def test_a_score_is_judged_from_end_to_end():
     assert verdict.outcome == "reproduced"
     assert verdict.interval == pytest.approx((60.29 - 2.69, 60.29 + 2.69), abs=0.1)  # 4.303 * 1.083 / sqrt(3)
     assert verdict.band == pytest.approx((60 - 5.38, 60 + 5.38), abs=0.05)  # 4.303 * 1.083 * sqrt(1 + 1 / 3)
-    check(verdict)
+    assert_holds(verdict)
     uncertain = of_seeds(159, 167, 175)
     assert uncertain.outcome == "inconclusive"
     assert "learned nothing" in uncertain.reason
     assert of_seeds(164, 167, 170, published=70.0).outcome == "deviates"
     with pytest.raises(AssertionError, match=r"D9-rte deviates: A claim\. \(test\)\n  published 70\.0 points\n  band"):
-        check(of_seeds(164, 167, 170, published=70.0))
+        assert_holds(of_seeds(164, 167, 170, published=70.0))
 
 
 def test_seeds_that_happen_to_have_the_same_score_are_as_uncertain_as_their_answers():
@@ -221,7 +218,7 @@ def test_a_cited_spread_decides_nothing():
     """If seeds differ by 10 points, a cited standard deviation of 0.1 points does not narrow the band."""
     cited = {"published": 75.0, "seed_std": 0.1, "seed_source": "five seeds"}
     case = made_up(figure=cited)
-    limits = band(case, 0.95, seen(spread=10.0, seeds=3))
+    limits = case.band(0.95, seen(spread=10.0, seeds=3))
     assert limits == pytest.approx((75 - 2.776 * 10 * math.sqrt(4 / 3), 100), abs=0.1)
 
 
@@ -414,7 +411,7 @@ def test_whether_a_claim_applies_is_known_before_measuring():
 
 
 def test_no_difference_at_all_decides_no_order():
-    outcome, reason = decide_order((0.0, 0.0), ABOVE)
+    outcome, reason = order((0.0, 0.0))
     assert outcome == "inconclusive"
     assert "every resample equals the limit exactly" in reason
 

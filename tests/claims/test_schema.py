@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bertsecrets.claims.band import band
+from bertsecrets.claims.expectations import Figure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, cases, find_cases, load_claims
 from bertsecrets.errors import UserError
@@ -58,15 +58,15 @@ def test_the_measures_own_claims_read_that_measure_first():
 
 def test_every_task_and_band_makes_sense():
     for case in cases():
-        limits = band(case, load_settings().judge.confidence)
+        limits = case.band(load_settings().judge.confidence)
         if limits is None:  # it depends on the seed variance, which is not known in advance
-            assert case.claim.expect.kind == "around"
+            assert isinstance(case.claim.expect, Figure)
             assert case.figure.seed_std is None
             assert not case.claim.seedless
             continue
         low, high = limits
         assert low < high
-        if case.claim.expect.kind == "around":
+        if isinstance(case.claim.expect, Figure):
             assert low <= case.figure.published <= high
 
 
@@ -176,6 +176,13 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
         (GOOD.replace("kind: below", "kind: around").replace("published: -0.2", ""), 2, "needs a published figure"),
         (GOOD + "  over_tasks: all\n", 2, "over_tasks is for an order on several tasks"),
         (GOOD.replace("  expect: {kind: below}\n", ""), 2, "expect: Field required"),
+        (GOOD.replace("kind: below", "kind: under"), 7, "does not match any of the expected tags: 'above'"),
+        (GOOD.replace("{kind: below}", "\n    kind: below\n    sampling: own"), 9, "expect.below.sampling: Extra"),
+        (
+            GOOD.replace("published: -0.2", "published: -0.2, constant_answer: true"),
+            2,
+            "constant_answer, doubt and doubt_of are for",
+        ),
         (GOOD + GOOD, 10, "claim C1 is defined twice"),
         (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),

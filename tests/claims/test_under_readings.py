@@ -7,8 +7,7 @@ import pytest
 from measurements import SETTINGS, measured, of_id
 
 from bertsecrets.claims.band import format_interval, format_number
-from bertsecrets.claims.both_readings import under, under_readings
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, under, under_readings
 from bertsecrets.claims.schema import cases
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 PARTS = (
-    *("bertsecrets", "expected", "docs/sources.md", "params.yaml"),
+    *("bertsecrets", "expected", "params.yaml"),
     *("benchmarks/conftest.py", "benchmarks/test_claims.py"),
 )
 # Runs the commands given as JSON, each [program, words, allowed exit codes], and prints their outputs as JSON.
@@ -160,14 +160,13 @@ def test_a_claim_on_an_existing_quantity_is_one_entry(checkout):
 
 
 def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
-    from bertsecrets.claims.band import band
     from bertsecrets.claims.schema import load_claims
 
     page = next(b for b in blocks(PROJECT / "docs/extend.md") if b.language == "yaml" and not b.title)
     (tmp_path / "D.yaml").write_text(page.text)
     ((case,),) = (claim.cases for claim in load_claims(tmp_path))
     half = 2.7764 * 2.772 + 0.05  # Student's t for P20's five seeds x standard deviation, plus rounding to a tenth
-    assert band(case, 0.95) == pytest.approx((64.6 - half, 64.6 + half), abs=1e-3)
+    assert case.band(0.95) == pytest.approx((64.6 - half, 64.6 + half), abs=1e-3)
 
 
 def test_a_quantity_is_one_function_and_one_entry(checkout):

@@ -18,6 +18,7 @@ from bertsecrets.cli.main import build_parser, main
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.measures.registry import measure_names
 from bertsecrets.options import PARSING
+from bertsecrets.report.explanation import statements
 from instruments.__main__ import build_parser as build_instruments
 
 SHELL = ("sh", "bash", "console", "")
@@ -235,9 +236,8 @@ def test_links_between_pages_lead_somewhere():
             assert os.path.exists(page.parent / target), (page, target)
 
 
-def test_the_page_on_sources_names_every_claim_and_no_other():
-    rows = [line.split("|") for line in (DOCS / "sources.md").read_text().splitlines() if line.startswith("| ")]
-    listed = {name.strip() for row in rows for name in row[2].split(",")} - {"claim", "-"}
+def test_the_statements_of_the_sources_name_every_claim_and_no_other():
+    listed = {name for row in statements() for name in row["claims"].split(", ")} - {"-"}
     known = {claim.name for claim in load_claims()} | {claim.id for claim in load_claims()} | {"B5-text"}
     assert listed <= known, listed - known
     assert {claim.id for claim in load_claims()} <= {name.split("-")[0] for name in listed} | {"G9"}  # G9 is our own

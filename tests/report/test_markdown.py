@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from verdicts import beats, filed, of_every_outcome
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.report.markdown import LIMIT, summary
+from bertsecrets.report.markdown import SUMMARY_BYTES, summary
 from bertsecrets.report.text import verdict_row
 from bertsecrets.store.measurements import keep
 from bertsecrets.types import Provenance
@@ -82,7 +82,7 @@ def test_a_huge_summary_stays_below_githubs_limit():
     each = [replace(verdict, reason="é" * 5000) for verdict in of_every_outcome()]
     verdicts = each * 100 + [each[-1]] * 700
     text = summarised(verdicts)
-    assert len(text.encode()) <= LIMIT < 2**20
+    assert len(text.encode()) <= SUMMARY_BYTES < 2**20
     assert text.count("more\n") == 2
     assert text.endswith("</details>\n")
 

@@ -8,17 +8,16 @@ import pytest
 from measurements import SETTINGS, judged, made_up, of_id, scored
 
 from bertsecrets.claims.band import undecidable
-from bertsecrets.claims.judge import SEVERAL, judge
+from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict, against
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
 from bertsecrets.report.terminal import claim_table, verdict_table
 from bertsecrets.report.text import (
-    MADE_UP,
-    NEXT,
+    NEXT_STEP,
+    SYNTHETIC_NOTE,
     band_text,
-    brief,
     count_line,
     describe,
     run_lines,
@@ -80,8 +79,8 @@ def test_synthetic_data_are_reported_last(run):
     (measurement,) = run[0].measurements
     made_up = replace(measurement, provenance=replace(measurement.provenance, made_up_data=True))
     verdicts = [replace(run[0], measurements=(made_up,)), *run[1:]]
-    assert run_lines(verdicts, 0.95)[-2:] == [MADE_UP, NEXT]
-    assert MADE_UP not in run_lines(run, 0.95)
+    assert run_lines(verdicts, 0.95)[-2:] == [SYNTHETIC_NOTE, NEXT_STEP]
+    assert SYNTHETIC_NOTE not in run_lines(run, 0.95)
 
 
 def test_json_and_page_report_the_same_statistics(run):
@@ -229,8 +228,3 @@ def test_a_published_constant_answer_is_marked():
     assert verdict_row(verdict)[3] == "52.7 points (a constant answer)"
     assert verdict.as_json()["published_constant_answer"] is True
     assert "(a constant answer)" not in verdict_row(judged(of_id("D1-rte-pretrained"), scored([1], [1])))[3]
-
-
-def test_a_published_constant_answer_is_the_short_reason_if_the_model_gives_several():
-    reason = f"52.0 lies inside the prediction interval around the published figure; {SEVERAL}"
-    assert brief(reason) == "this model gives several answers"

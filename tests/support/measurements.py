@@ -58,12 +58,22 @@ def _cases() -> dict[str, Case]:
 
 def made_up(quantity="score", task_name="rte", kind="around", value=0.0, sampling="none", figure=None, **more) -> Case:
     """Return a case of an invented claim D9, which the paper does not make."""
+    rule = {"sampling": sampling} if kind == "around" else {"value": value}
     figure = {"published": 60.0} if figure is None else figure
     claim = Claim(
         id="D9", source="test", statement="A claim.", measure="scores", quantity=quantity,
-        expect={"kind": kind, "value": value, "sampling": sampling}, tasks={task_name: figure}, **more,
+        expect={"kind": kind, **rule}, tasks={task_name: figure}, **more,
     )  # fmt: skip
     return Case(claim, task_name)
+
+
+def order(interval, kind="above", value=0.0, published=None, least=None) -> tuple[str, str]:
+    """Return outcome and reason of an invented order for an interval, in a unit without a smallest effect."""
+    effect = least and {"size": least, "reason": "for a reason"}
+    figure = {"published": published}
+    case = made_up("score-difference", kind=kind, value=value, unit="u", figure=figure, smallest_effect=effect)
+    outcome, cause = case.claim.expect.compare(case, interval)
+    return outcome, str(cause)
 
 
 # ---------------------------------------------------------------------- quantities and verdicts

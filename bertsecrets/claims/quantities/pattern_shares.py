@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 import bertsecrets.patterns
-from bertsecrets.claims.estimand import FEWEST, Clusters, Estimand, Number, clusters_of, halves
+from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Clusters, Estimand, Number, clusters_of, halves
 from bertsecrets.claims.quantities.likeness import SHUFFLED, correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.models.packaged import PUBLISHED_AS
@@ -86,15 +86,15 @@ def prediction_factor(count: int) -> float:
 def new_encoder(patterns: Measurement, reading: str) -> tuple[Float[np.ndarray, "rows classes"], float] | None:
     """Return a block whose mean, 0, varies as the classifier's error on one more encoder, and `prediction_factor`.
 
-    A resample draws `FEWEST` rows, enough for a normal distribution. None if maps of this model were annotated, since
-    the held-out errors then include its own heads.
+    A resample draws `FEWEST_EXAMPLES` rows, enough for a normal distribution. None if maps of this model were
+    annotated, since the held-out errors then include its own heads.
     """
     models, errors = patterns.settings.get("annotated_models"), left_out_errors(reading)
     if not models or annotated(patterns.subject.model, models) or len(errors) < 2:
         return None
     factor = prediction_factor(len(errors))
-    off = np.sqrt(FEWEST) * factor * (errors - patterns.sample(f"{reading}_errors").mean(0))
-    return np.tile(np.concatenate([off, -off]), (FEWEST, 1)), factor
+    off = np.sqrt(FEWEST_EXAMPLES) * factor * (errors - patterns.sample(f"{reading}_errors").mean(0))
+    return np.tile(np.concatenate([off, -off]), (FEWEST_EXAMPLES, 1)), factor
 
 
 def _of_shares(
@@ -111,7 +111,7 @@ def _of_shares(
     clusters = [clusters for patterns in by_task for clusters in _clusters(patterns)]
     widened = 1.0
     if (encoder := new_encoder(by_task[0], reading)) is not None:
-        blocks, drawn, clusters = [*blocks, encoder[0]], [*drawn, FEWEST], [*clusters, None]
+        blocks, drawn, clusters = [*blocks, encoder[0]], [*drawn, FEWEST_EXAMPLES], [*clusters, None]
         notes, widened = (*notes, NEW_ENCODER), encoder[1]
 
     def of_means(*means: np.ndarray) -> Number:

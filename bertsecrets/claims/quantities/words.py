@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import (
-    FEWEST,
+    FEWEST_EXAMPLES,
     Estimand,
     both,
     clusters_of,
@@ -54,7 +54,7 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     If no kind occurs in enough inputs, all that occur are returned. The judge then reports too few examples.
     """
     inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
-    frequent = [kind for kind, count in inputs.items() if count >= FEWEST]
+    frequent = [kind for kind, count in inputs.items() if count >= FEWEST_EXAMPLES]
     if not frequent:
         return [kind for kind, count in inputs.items() if count], []
     few = ", ".join(f"{kind} (in {count} inputs)" for kind, count in inputs.items() if kind not in frequent)

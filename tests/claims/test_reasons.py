@@ -1,0 +1,136 @@
+"""Reasons are data: their texts can be reworded without any other effect, and each has its own code."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from measurements import SETTINGS, judged, made_up, measured, needed, of_id, scored
+
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.reasons import Grounds
+from bertsecrets.claims.sequential import judge_interim
+from bertsecrets.formats import VerdictData
+from bertsecrets.judging import JudgedRun
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.report.terminal import task_grid, verdict_table
+from bertsecrets.report.text import count_line
+from bertsecrets.types import Subject
+
+ROWS = 1000
+CITED = {"seed_std": 1.0, "seed_source": "five seeds"}
+
+
+def seeds(*right, rows=ROWS, task="rte", classes=(0.5, 0.5), initialisation="random"):
+    """Return the scores of seeds that answer `right` of the rows correctly; None is a constant answer."""
+    target = np.repeat([1, 0], (round(rows * classes[0]), rows - round(rows * classes[0])))
+    scores = []
+    for seed, count in enumerate(right, start=1):
+        wrong = np.random.default_rng(seed).permutation(rows)[: 0 if count is None else rows - count]
+        predicted = np.ones_like(target) if count is None else target.copy()
+        predicted[wrong] = 1 - predicted[wrong]
+        subject = Subject("m", task, initialisation, seed)
+        scores.append(replace(scored(predicted, target, task, constant=count is None), subject=subject))
+    return [needed("score", each) for each in scores]
+
+
+def shares(**heterogeneous):
+    """Return three seeds of a model with these percentages of heterogeneous maps by reading."""
+    by_seed = []
+    for seed in (1, 2, 3):
+        samples = {}
+        for reading, percent in heterogeneous.items():
+            expected = np.zeros((300, 5))
+            spread = np.random.default_rng(seed).normal(0, 0.02, 300)
+            expected[:, CLASSES.index("heterogeneous")] = np.clip(percent / 100 + spread, 0, 1)
+            expected[:, 0] = 1 - expected.sum(1)
+            samples[f"{reading}_expected"] = expected
+            samples[f"{reading}_errors"] = np.zeros((90, 5))
+            samples[f"{reading}_predicted"] = np.zeros((300, 6, 12), dtype=np.int8)
+        by_seed.append({"patterns": measured("patterns", {}, samples, seed=seed)})
+    return by_seed
+
+
+def verdicts():
+    """Yield verdicts for nearly all reasons."""
+    above = made_up(kind="above", value=50.0, figure={})
+    zero = {"kind": "above", "against": "untrained", "figure": {}}
+    half = [scored([1] * right + [0] * (ROWS - right), [1] * ROWS) for right in (500, 502, 600, 700)]
+    same, own = made_up(sampling="score"), made_up()
+    constant = made_up(sampling="score", figure={"published": 52.7, "rounding": 0.05, "constant_answer": True, **CITED})
+    rte = {"rows": 277, "classes": (146 / 277, 131 / 277)}
+    opposite = {"rows": 277, "classes": (131 / 277, 146 / 277)}
+    collapsed = seeds(None, None, None, initialisation="pretrained")
+    for case, by_seed in [
+        (above, seeds(600, 610, 590)),
+        (above, seeds(500, 510, 490)),
+        (above, seeds(400, 410, 390)),
+        (above, seeds(600)),
+        (above, seeds(600, 610)),
+        (above, seeds(20, 21, 22, rows=25)),
+        (above, seeds(600, 610) + seeds(0, 0, 20, rows=25)[2:]),
+        (above, collapsed),
+        (above, collapsed[:1]),
+        (above, [needed("score", replace(half[2], subject=Subject("m", "rte", seed=seed))) for seed in (1, 2, 3)]),
+        (same, seeds(164, 167, 170, **rte)),
+        (same, seeds(155, 167, 179, **rte)),
+        (same, seeds(900, 905, 895)),
+        (own, seeds(100, 500, 900)),
+        (made_up(figure={"published": 50.0, "doubt": 20.0, "doubt_source": "two readers"}), seeds(600)),
+        (constant, seeds(None, None, None, **rte)),
+        (constant, seeds(150, 146, 140, **rte)),
+        (constant, seeds(150, **rte)),
+        (constant, seeds(None, None, None, rows=100)),
+        (constant, seeds(None, None, None, **opposite)),
+        (constant, seeds(None, None, **rte) + seeds(None, None, None, **opposite)[2:]),
+        (of_id("A4-rte-half"), shares(special=30, stripes=10)),
+        (of_id("A4-rte-half"), shares(special=50, stripes=50)),
+        (of_id("A4-rte-half"), shares(special=60, stripes=10)),
+    ]:
+        yield judge(case, by_seed, SETTINGS)
+    yield judge_interim(same, seeds(2400, 2410, 2390, rows=4000), SETTINGS)
+    yield judge(own, seeds(600), SETTINGS, checkpoint=True)
+    for settings, other, one in [(zero, 1, 0), (zero, 0, 0), ({**zero, "figure": {"published": 90.0}}, 3, 2)]:
+        yield judged(made_up("score-difference", **settings), half[other], half[one])
+    yield judged(made_up("score-difference", existence=True, **zero), half[0], half[2])
+    few = {**zero, "smallest_effect": {"size": 5.0, "reason": "for a reason"}}
+    yield judged(made_up("score-difference", **few), half[1], half[0])
+    for other in half[:3]:
+        yield judged(made_up("score-difference", **{**zero, "kind": "equal"}), half[0], other)
+
+
+def seen():
+    """Return all that depends on verdicts except the texts of their reasons."""
+    shown = list(verdicts())
+    run = JudgedRun("m", [verdict.case for verdict in shown])
+    run.collect(shown)
+    notes = [verdict_table([verdict]) for verdict in shown if verdict.outcome == "inconclusive"]
+    data = [verdict.as_json() for verdict in shown]
+    for each in [*data, *(reading for verdict in data for reading in verdict["readings"].values())]:
+        del each["reason"]
+    return json.dumps([data, notes, count_line(shown), task_grid(shown), run.exit_code()])
+
+
+def test_rewording_every_reason_changes_nothing_else(monkeypatch):
+    before, texts = seen(), [verdict.reason for verdict in verdicts()]
+    for grounds in Grounds:
+        monkeypatch.setattr(grounds, "text", f"it is as it is ({grounds.code})")
+    assert seen() == before
+    assert all(verdict.reason != text for verdict, text in zip(verdicts(), texts, strict=True))
+
+
+def test_codes_are_unique_and_nearly_all_are_reworded_above():
+    rest = {"refuted", "between-bands", "not-computable", "other-model", "not-applicable"}
+    assert {verdict.reason_code for verdict in verdicts()} == {grounds.code for grounds in Grounds} - rest
+    assert len({grounds.code for grounds in Grounds}) == len(list(Grounds))
+
+
+@pytest.mark.parametrize("grounds", Grounds)
+def test_a_note_of_an_open_claim_is_short(grounds):
+    assert len(grounds.brief.split()) <= 8 or grounds.brief == grounds.text
+
+
+def test_files_of_earlier_versions_have_no_codes():
+    data = judged(made_up(), scored([1], [1])).as_json()
+    del data["reason_code"]
+    assert VerdictData.model_validate(data).reason_code is None
