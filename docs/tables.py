@@ -20,6 +20,7 @@ from bertsecrets.claims.prospects import prospects as all_prospects
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.ablation_gains import KINDS
 from bertsecrets.claims.quantity import Need
+from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import Case, Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
@@ -124,6 +125,11 @@ def _need(need: Need) -> str:
     several = f" on {len(need.tasks)} tasks" if need.tasks else ""
     options = "".join(f" with `{name}={value}`" for name, value in need.options.items())
     return f"`{need.measure}`{whose}{where}{several}{options}"
+
+
+def reasons() -> str:
+    """Return a row for every reason of a verdict: its code and its text."""
+    return _table(("`reason_code`", "text"), [(f"`{grounds.code}`", grounds.text) for grounds in Grounds])
 
 
 def statements(section: str) -> str:
@@ -347,6 +353,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "measures": measures,
     "quantities": quantities,
     "prospects": prospects,
+    "reasons": reasons,
     "statements": statements,
     "claims": claims,
     "options": options,

@@ -13,8 +13,7 @@ from bertsecrets.claims.eligibility import ModelFacts, NotApplicable, applicabil
 from bertsecrets.claims.error_rates import interval_at, power, smallest_rate
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand
 from bertsecrets.claims.estimate import FEWEST_SEEDS, estimate
-from bertsecrets.claims.evidence import Evidence
-from bertsecrets.claims.expectations import Decision, Figure
+from bertsecrets.claims.expectations import Decision, Evidence, Figure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
@@ -66,13 +65,14 @@ def _judge(
     claim = case.claim
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
     if isinstance(answer := applicability(case, ModelFacts.measured(every[0])), NotApplicable):
-        grounds = Grounds.UNDECIDABLE if undecidable(case) else Grounds.OTHER_MODEL
-        return Verdict.because(case, "not applicable", grounds(problem=answer.reason), measurements=every)
+        doubtful = answer.reason == undecidable(case)
+        cause = Grounds.UNDECIDABLE(doubt=answer.reason) if doubtful else Grounds.OTHER_MODEL(problem=answer.reason)
+        return Verdict.because(case, "not applicable", cause, measurements=every)
     counted = usable(by_seed)
     try:
         estimands = [quantity.read(needed, **claim.arguments) for needed in counted.by_seed or by_seed[:1]]
     except NotApplicableError as error:
-        return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(problem=str(error)), measurements=every)
+        return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error), measurements=every)
     if counted.problem:
         return Verdict.because(case, "degenerate", counted.problem, measurements=every, open=counted.more)
     estimands, ceiling = with_ceiling(estimands)

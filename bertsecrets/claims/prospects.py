@@ -20,10 +20,6 @@ FILE = "as-published.json"
 FILE_BYTES = 2**22
 DECIDED_SHARE = 0.5  # minimum fraction of worlds that are decided in a case that the task's examples can decide
 BISECTION_STEPS = 30
-ENCODER_QUANTITIES = (
-    "class-share",
-    "rarest-class",
-)  # of one task, with the pattern classifier's error
 
 
 class Prospect(Section):
@@ -101,16 +97,6 @@ def examples_text(case: Case) -> str:
         return ""
     rows, own = float(f"{examples:.2g}"), TASKS[case.task]
     return f"as published, about {rows:,.0f} examples would decide it; {own.title} has {own.dev_rows:,}"
-
-
-def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
-    """Return whether an order of class shares is rarely decided for encoders without annotated maps.
-
-    The simulated model has no annotated maps. With such maps, the interval is narrower, but may still include the
-    limit: they are necessary, not always sufficient.
-    """
-    of_order = isinstance(case.claim.expect, Order)
-    return of_order and case.claim.quantity in ENCODER_QUANTITIES and not recorded.mostly_decided
 
 
 def examples_needed(case: Case, recorded: Prospect) -> float | None:

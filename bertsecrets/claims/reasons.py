@@ -12,96 +12,89 @@ _SEVERAL = "the published figure is that of a constant answer, and this model gi
 
 
 class Grounds(Enum):
-    """The code in published verdicts, the text and, for open claims, a note of a few words for tables."""
+    """The text of each reason and, for open claims, a note of a few words for tables."""
 
-    BEYOND_LIMIT = "beyond-limit", "{interval} lies beyond the limit"
-    INCLUDES_LIMIT = "includes-limit", "{interval} includes the limit", "interval includes the limit"
+    BEYOND_LIMIT = "{interval} lies beyond the limit"
+    INCLUDES_LIMIT = "{interval} includes the limit", "interval includes the limit"
     OTHER_SIDE = (
-        "other-side",
         "{interval} lies on the other side of the limit",
         "interval lies on the limit's other side",
     )
     NEGLIGIBLE = (
-        "negligible",
         "{interval} is below the smallest effect of interest, {size} ({why})",
         "interval is below the smallest effect of interest",
     )
     LESS_THAN_HALF = (
-        "less-than-half",
         "the order holds, but {interval} is less than half of the published effect",
         "interval is below half of the published effect",
     )
-    AT_LIMIT = "at-limit", "nothing to judge: every resample equals the limit exactly", "nothing to judge"
+    AT_LIMIT = "nothing to judge: every resample equals the limit exactly", "nothing to judge"
     REFUTED = (
-        "refuted",
         "{refuted}, for any examples, so the interval is not used",
         "no examples could support the claim",
     )
-    EQUAL = "equal", "{interval} lies inside {limits}: {why}"
-    UNEQUAL = "unequal", "{interval} lies outside {limits}: {why}"
+    EQUAL = "{interval} lies inside {limits}: {why}"
+    UNEQUAL = "{interval} lies outside {limits}: {why}"
     PARTLY_EQUAL = (
-        "partly-equal",
         "{interval} lies partly outside {limits}: {why}",
         "interval lies partly outside the band",
     )
-    INSIDE = "inside", _INSIDE
-    OUTSIDE = "outside", "{observed} lies outside the prediction interval around the published figure"
+    INSIDE = _INSIDE
+    OUTSIDE = "{observed} lies outside the prediction interval around the published figure"
     BETWEEN_BANDS = (
-        "between-bands",
         "{observed} lies outside the band, but inside {widened}, the prediction interval for an "
         "encoder without annotated maps",
         "inside the band for encoders without annotated maps",
     )
-    BAND_TOO_WIDE = "band-too-wide", f"not decidable: {_INSIDE}, as almost any value would", "not decidable"
+    BAND_TOO_WIDE = f"not decidable: {_INSIDE}, as almost any value would", "not decidable"
     INCLUDES_NOTHING_LEARNED = (
-        "includes-nothing-learned",
         "{interval} also includes {nothing}, {meaning}",
         "interval includes a model that learned nothing",
     )
     SO_FAR = (
-        "so-far",
         "{now}, so far: a figure is reproduced only after {seeds} seeds",
         "a figure is reproduced only after all seeds",
     )
-    SAME_CONSTANT = "same-constant", "every seed gives the published constant answer"
-    SOME_CONSTANT = "some-constant", "only some seeds give the published constant answer"
+    SAME_CONSTANT = "every seed gives the published constant answer"
+    SOME_CONSTANT = "only some seeds give the published constant answer"
     OTHER_CONSTANT = (
-        "other-constant",
         "every seed gives a constant answer other than the published one (by chance in up to {chance:.1%} of runs)",
         "every seed gives another constant answer",
     )
-    SEVERAL_ANSWERS = ("several-answers", f"{_SEVERAL}, which cannot reproduce it", "this model gives several answers")
-    SEVERAL_INSIDE = "several-answers-inside", f"{_INSIDE}; {_SEVERAL}", "this model gives several answers"
+    SEVERAL_ANSWERS = (f"{_SEVERAL}, which cannot reproduce it", "this model gives several answers")
+    SEVERAL_ANSWERS_INSIDE = f"{_INSIDE}; {_SEVERAL}", "this model gives several answers"
     CONSTANT_ON_SAMPLE = (
-        "constant-on-sample",
         "constant answers can be compared on the whole validation set only",
         "constant answers need the whole validation set",
     )
     NOT_COMPUTABLE = (
-        "not-computable",
         "the quantity cannot be computed on some of the resamples",
         "the quantity cannot be computed on some resamples",
     )
-    ONE_SEED = "one-seed", "one seed is not enough: {needed} are needed", "one seed is not enough"
-    FEW_SEEDS = "few-seeds", "{seeds} seeds are not enough: {needed} are needed", "{seeds} seeds are not enough"
-    FEW_EXAMPLES = "few-examples", "fewer than {needed} examples are not enough"
+    ONE_SEED = "one seed is not enough: {needed} are needed", "one seed is not enough"
+    FEW_SEEDS = "{seeds} seeds are not enough: {needed} are needed", "{seeds} seeds are not enough"
+    FEW_EXAMPLES = "fewer than {needed} examples are not enough"
     UNKNOWN_SPREAD = (
-        "unknown-spread",
         "the variation between runs is unknown: judge several seeds",
         "variation between seeds is unknown",
     )
-    READINGS_AGREE = "readings-agree", "under both readings; {readings}", "{briefs}"
-    READINGS_DISAGREE = "readings-disagree", "the readings disagree: {readings}", "the readings disagree"
-    SEED_FAILED = "seed-failed", "{problems}"
-    SEEDS_FAILED = "seeds-failed", "{failed} of {seeds} seeds cannot be judged: {problems}"
-    OTHER_EXAMPLES = "other-examples", "{first} and {second} have {examples} and {others} examples"
-    COPIES = "copies", "{first} and {second} give the same numbers: the seed has no effect"
-    OTHER_MODEL = "other-model", "{problem}"
-    UNDECIDABLE = "undecidable", "{problem}"
-    NOT_APPLICABLE = "not-applicable", "{problem}"
+    READINGS_AGREE = "under both readings; {readings}", "{briefs}"
+    READINGS_DISAGREE = "the readings disagree: {readings}", "the readings disagree"
+    SEED_FAILED = "{problems}"
+    SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}"
+    OTHER_EXAMPLES = "{first} and {second} have {examples} and {others} examples"
+    COPIES = "{first} and {second} give the same numbers: the seed has no effect"
+    OTHER_MODEL = "{problem}"
+    UNDECIDABLE = "{doubt}"
+    NOT_APPLICABLE = "{message}"
 
-    def __init__(self, code: str, text: str, brief: str = "") -> None:
-        self.code, self.text, self.brief = code, text, brief or text
+    def __init__(self, text: str, brief: str = "") -> None:
+        self.text, self.brief = text, brief or text
+
+    @property
+    def code(self) -> str:
+        """The code in published verdicts."""
+        return self.name.lower().replace("_", "-")
 
     def __call__(self, **facts: Any) -> "Cause":
         """Return these grounds with the facts that its text names, such as the interval."""
@@ -126,11 +119,6 @@ class Cause:
 
     def __str__(self) -> str:
         return _Numbers().vformat(self.grounds.text, (), self.facts)
-
-    @property
-    def code(self) -> str:
-        """The code in published verdicts."""
-        return self.grounds.code
 
     @property
     def brief(self) -> str:

@@ -171,11 +171,6 @@ class Claim(Section):
         return self.source.partition(";")[0].partition(",")[0]
 
     @property
-    def source_key(self) -> str:
-        """The key that its source begins with, such as `K19`, `blog` or `ours`."""
-        return self.first_source.split(" ")[0]
-
-    @property
     def cases(self) -> list["Case"]:
         """One case for each task."""
         return [Case(self, name) for name in self.tasks]

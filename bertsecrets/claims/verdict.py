@@ -83,7 +83,7 @@ class Verdict:
     @property
     def reason_code(self) -> str | None:
         """The code of the reason (`reasons.Grounds`); None if the claim was not judged."""
-        return self.cause.code if self.cause else None
+        return self.cause.grounds.code if self.cause else None
 
     @property
     def observed_text(self) -> str:
@@ -196,14 +196,8 @@ class Verdict:
             unit=self.unit,
             published=self.case.figure.published,
             published_constant_answer=self.case.figure.constant_answer,
-            band=self.band,
-            observed=self.observed,
-            interval=self.interval,
-            verdict=self.outcome,
             error=None if self.outcome else self.reason,
             against=self.against,
-            reason=self.reason,
-            reason_code=self.reason_code,
             power=self.power,
             p_against=self.p_against,
             p_for=self.p_for,
@@ -211,19 +205,7 @@ class Verdict:
             known_deviation=self.known_deviation,
             models=self.models,
             seeds=list(self.seeds),
-            by_seed=[list(parts) for parts in self.by_seed],
-            readings={
-                name: ReadingData(
-                    verdict=verdict.outcome,  # type: ignore[arg-type]  # readings are judged
-                    observed=verdict.observed,
-                    interval=verdict.interval,
-                    band=verdict.band,
-                    reason=verdict.reason,
-                    reason_code=verdict.reason_code,
-                    by_seed=[list(parts) for parts in verdict.by_seed],
-                )
-                for name, verdict in self.readings.items()
-            },
+            readings={name: ReadingData(**verdict._result) for name, verdict in self.readings.items()},
             extreme=self.extreme,
             limits={
                 name: min(given)
@@ -234,7 +216,21 @@ class Verdict:
             data=sorted({each.data_fingerprint[:12] for each in provenances if each.data_fingerprint}),
             seconds=round(sum(provenance.seconds for provenance in provenances), 2),
             reused=self.reused,
+            **self._result,
         )
+
+    @property
+    def _result(self) -> dict[str, Any]:
+        """The fields that the data of verdicts and of readings share."""
+        return {
+            "verdict": self.outcome,
+            "observed": self.observed,
+            "interval": self.interval,
+            "band": self.band,
+            "reason": self.reason,
+            "reason_code": self.reason_code,
+            "by_seed": [list(parts) for parts in self.by_seed],
+        }
 
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as a JSON-compatible dictionary."""
@@ -272,7 +268,7 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
         models: Models that were measured.
     """
     published, second, expect = case.figure.published, case.figure.second_value, case.claim.expect
-    whose = SOURCES.get(case.claim.source_key, case.claim.first_source)
+    whose = SOURCES.get(case.claim.first_source.split()[0], case.claim.first_source)
     parts = [whose]
     if isinstance(expect, Figure) and whose == PAPER:
         parts = ["the paper's figure"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.band import smallest_effect, undecidable
+from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.expectations import Order
-from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed, needs_annotated_maps
-from bertsecrets.claims.schema import cases, find_case
+from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed
+from bertsecrets.claims.schema import Case, cases, find_case
 from bertsecrets.report import tables
 from bertsecrets.report.tables import Format
 from instruments.calibration.cells import PROCEDURES, Rates, code, least
@@ -18,6 +18,7 @@ from instruments.calibration.worlds import find_world
 MOST = 0.06  # maximum rate of false verdicts
 ENOUGH = 100  # minimum number of examples for which the bound holds
 STANDARD_ERRORS = 2.5  # tolerance for exceeding the bound by chance
+ENCODER_QUANTITIES = ("class-share", "rarest-class")  # of one task, with the error of the pattern classifier
 LETTERS = {"reproduced": "R", "deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
 HEADER = ("case", "world", "truth", "auto", "seeds", "--seeds 1", "--seeds 5", "out of bounds")
 
@@ -74,6 +75,16 @@ def false_outcomes(rates: Rates) -> list[str]:
         reproduced = [] if rates.holds else ["reproduced"]  # fractions of heads are discrete and can skip the threshold
         return reproduced if least(find_case(rates.cell.case)) != expect.value else ["deviates", *reproduced]
     return ["deviates"] if rates.holds else ["reproduced"] if rates.holds is False else []
+
+
+def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
+    """Return whether an order of class shares is rarely decided for encoders without annotated maps.
+
+    The simulated model has no annotated maps. With such maps, the interval is narrower, but may still include the
+    limit: they are necessary, not always sufficient.
+    """
+    of_order = isinstance(case.claim.expect, Order)
+    return of_order and case.claim.quantity in ENCODER_QUANTITIES and not recorded.mostly_decided
 
 
 def decidable(rates: Rates) -> bool:
