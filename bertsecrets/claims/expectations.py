@@ -23,7 +23,7 @@ from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-ENOUGH = 0.5  # fraction of a published effect; orders with significantly smaller effects are not reproduced
+MIN_EFFECT_SHARE = 0.5  # fraction of a published effect; orders with significantly smaller effects are not reproduced
 SCORE_TOLERANCE = 1e-9  # points; for equal scores
 Decision = tuple[Outcome, Cause]
 
@@ -151,7 +151,7 @@ class Order(_Expectation):
         if low <= limit:
             return "inconclusive", Grounds.INCLUDES_LIMIT(interval=interval)
         effect = self.sign * published if self.comparable and limit == 0 and published is not None else 0.0
-        if effect > 0 and high < ENOUGH * effect:
+        if effect > 0 and high < MIN_EFFECT_SHARE * effect:
             return "deviates", Grounds.LESS_THAN_HALF(interval=interval)
         return "reproduced", Grounds.BEYOND_LIMIT(interval=interval)
 

@@ -16,7 +16,7 @@ from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
-from bertsecrets.claims.expectations import ENOUGH, Figure, Order
+from bertsecrets.claims.expectations import MIN_EFFECT_SHARE, Figure, Order
 from bertsecrets.claims.judge import judge, under_readings
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
@@ -228,7 +228,7 @@ def least(case: Case) -> float:
     asked, size = expect.sign * expect.value, case.smallest_effect[0]
     effects = [asked, size if 0 <= asked <= size else asked]
     if published is not None and expect.comparable and expect.value == 0:
-        effects.append(ENOUGH * expect.sign * published)
+        effects.append(MIN_EFFECT_SHARE * expect.sign * published)
     return expect.sign * max(effects)
 
 
