@@ -4,14 +4,14 @@ import sys
 
 from bertsecrets.cli.main import Parser
 from bertsecrets.cli.main import main as run_command
-from instruments.commands import judge_and_parser, patterns, specifications
+from instruments.commands import judge_and_parser, mutants, patterns, specifications
 
 
 def build_parser() -> Parser:
     """Return the parser of all commands and their options."""
     parser = Parser(prog="python -m instruments", description="Make and check the suite's instruments.")
     parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (patterns, judge_and_parser, specifications):
+    for group in (patterns, judge_and_parser, specifications, mutants):
         group.add_parsers(parser.commands)
     return parser
 
