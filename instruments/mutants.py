@@ -25,7 +25,8 @@ SWAPPED: dict[Any, Any] = {
 }  # fmt: skip
 REDUCTIONS = ("all", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "std", "sum")
 TIMEOUT = 300  # seconds; a mutant that loops forever counts as killed
-SURVIVED, FAILED, INTERRUPTED = 0, 1, 2  # exit codes of pytest
+SURVIVED, FAILED = 0, 1  # exit codes of pytest
+UNCOMMITTED = ("git", "ls-files", "--modified", "--others", "--exclude-standard")
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,12 @@ def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mu
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=True)
-        for file in listed.stdout.rstrip("\0").split("\0"):
+        subprocess.run(["git", "clone", "--quiet", "--shared", PROJECT, folder], check=True)
+        listed = subprocess.run(UNCOMMITTED, cwd=PROJECT, capture_output=True, text=True, check=True)
+        for file in listed.stdout.splitlines():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).unlink(missing_ok=True)
             if (PROJECT / file).is_file():
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(PROJECT / file, folder / file)
         code, output = run_tests(folder, tests)
         if code != SURVIVED:
