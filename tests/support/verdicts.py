@@ -13,8 +13,10 @@ from bertsecrets.formats import VerdictsFile
 from bertsecrets.judging import JudgedRun, failed
 from bertsecrets.report.json import as_file
 from bertsecrets.settings import load_settings
+from bertsecrets.types import Measurement, Provenance
 
 LABELS = [0, 1] * 50
+LIMITED = {"limit": 48, "official_data": False}
 
 
 @dataclass
@@ -66,6 +68,17 @@ def beats(name: str, fine_tuned: int, other: int) -> Verdict:
 def answers(right: int) -> list[int]:
     """Return answers to 100 examples with two balanced classes, of which the first `right` are correct."""
     return LABELS[:right] + [1 - label for label in LABELS[right:]]
+
+
+def measurement(**provenance) -> Measurement:
+    """Return a stored measurement with this provenance."""
+    return replace(scored([1], [1]), provenance=Provenance(**provenance), reused=True)
+
+
+def verdict(name, outcome, observed=None, interval=None, reason="why", *, provenance=LIMITED, **more) -> Verdict:
+    """Return a verdict on the case with this id, by default from a limited run on unofficial data."""
+    measured = (measurement(**provenance),)
+    return Verdict(of_id(name), outcome, reason, observed, interval, measurements=measured, **more)
 
 
 def of_every_outcome() -> list[Verdict]:
