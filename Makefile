@@ -103,7 +103,7 @@ test-all: $(DEV) $(VENV)/maps
 
 # The long form of the attacks that `make test` makes in short (docs/faults.md).
 attack: $(DEV) $(VENV)/maps
-	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack
+	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack tests/instruments/test_corrupted_files.py
 
 # The tests and speed benchmarks that need a GPU (docs/gpu.md). Needs no environment of its own: there may be no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))

@@ -1,28 +1,23 @@
 """Fuzz tests: every reader of user files reads a randomly corrupted file, or explains in one line why it cannot.
 
-`READERS` lists a good input for each reader and the function that reads it. hypothesis changes and deletes bytes,
-truncates files, and inserts tokens that parsers often fail on. The only allowed results are success and a `UserError`
-with one short line. The number of inputs depends on the hypothesis profile: `make attack` tries many more.
+`READERS` lists a good input for each reader and the function that reads it; `fuzz` corrupts the input. The number of
+inputs depends on the hypothesis profile: `make attack` tries many more.
 """
 
-import copy
-import gzip
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fuzz import Reader, changed_json, check_corrupted, check_good, files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from measurements import scored
-from packed import npy, tarred, zipped
-from patterned import pattern_set
+from packed import npy
 from safetensors.numpy import save
 from tiny import save_bert
-from treebank_sample import HEADS, TREES
 
 from bertsecrets.ablation.head_sets import parse_sets
 from bertsecrets.claims.schema import load_claims
@@ -42,101 +37,6 @@ from bertsecrets.store.measurements import save as save_measurement
 from bertsecrets.texts.framenet_xml import open_frames
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
-from instruments.annotation.map_set import MapSet, read_plain_words
-from instruments.annotation.p20 import read_p20
-from instruments.annotation.writing import save_set
-from instruments.classify import GivenMaps
-from instruments.treebank import read_treebank
-
-# ---------------------------------------------------------------------- changes
-
-TOKENS = [
-    *(b"\0", b"\xff", b"\xef\xbb\xbf", b"\r", b"\n", b"\n\n", b"\t", b" ", b"\xe2\x80\xa8"),
-    *(b"\xed\xa0\x80", b"\xd9\xa3", b"\x7f", b"\x80", b"\xff" * 8, b"\0" * 512, b"PK\x03\x04", b"\x93NUMPY"),
-    *(b"-1", b"0", b"1e999", b"1_0", b"9" * 30, b"9" * 5000, b"NaN", b".nan", b".inf", b"null", b"true", b"yes"),
-    *(b"[", b"]", b"{", b"}", b'"', b"'", b"\\", b"/", b"../", b":", b": ", b"- ", b"&a ", b"*a", b"<<: *a", b"!!int "),
-    *(b"<", b">", b"&a;", b"&#0;", b"<!DOCTYPE a>", b"]]>", b"<!--", b"(", b")", b"=", b"|", b"[" * 300, b"(" * 300),
-]  # fmt: skip
-
-
-@st.composite
-def changed(draw, good: bytes) -> bytes:
-    """Good bytes with one to three changes, or occasionally random bytes."""
-    if draw(st.integers(0, 19)) == 0:
-        return draw(st.binary(max_size=200))
-    data = bytearray(good)
-    for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.integers(0, max(len(data) - 1, 0)))
-        stop = place + draw(st.integers(1, 12))
-        match draw(st.sampled_from(("byte", "insert", "replace", "remove", "cut"))):
-            case "byte":
-                data[place : place + 1] = bytes([draw(st.integers(0, 255))])
-            case "insert":
-                data[place:place] = draw(st.sampled_from(TOKENS))
-            case "replace":
-                data[place:stop] = draw(st.sampled_from(TOKENS))
-            case "remove":
-                del data[place:stop]
-            case "cut":
-                del data[place:]
-    return bytes(data)
-
-
-JSON_VALUES: st.SearchStrategy[Any] = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 3),
-    st.sampled_from([10**6, 10**12, -(10**9), 1e30, 0.5, -1.5]),
-    st.sampled_from(["", "x", "3", "gelu", "bert", "[UNK]"]),
-    st.sampled_from([[], {}, [1], ["a"], {"a": 1}, [[1, 2], [3]]]),
-)
-
-
-def places(data: Any, at: tuple = ()) -> list[tuple]:
-    """Return the path of every value in JSON data, to a depth of four."""
-    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    below = [path for name, value in list(inner)[:60] if len(at) < 4 for path in places(value, (*at, name))]
-    return [at, *below] if at else below
-
-
-@st.composite
-def changed_json(draw, good: bytes) -> bytes:
-    """Good JSON with one to three values replaced or removed, and occasionally truncated."""
-    data = json.loads(good)
-    for _ in range(draw(st.integers(1, 3))):
-        *way, last = draw(st.sampled_from(places(data) or [("new",)]))
-        inside = data
-        for step in way:
-            inside = inside[step]
-        if draw(st.booleans()) or not isinstance(inside, dict):
-            inside[last] = copy.deepcopy(draw(JSON_VALUES))
-        else:
-            del inside[last]
-    text = json.dumps(data).encode()
-    return text if draw(st.integers(0, 9)) else text[: draw(st.integers(0, len(text)))]
-
-
-# ---------------------------------------------------------------------- readers
-
-
-@dataclass(frozen=True)
-class Reader:
-    """A reader of files, and the files that it reads.
-
-    Attributes:
-        place: Path of the corrupted file, relative to the folder that is passed to `read`.
-        good: Undamaged content. If empty, it is taken from the file that `others` writes.
-        others: Writes the other files.
-        pack: Wraps the corrupted content before it is written.
-        change: Strategy that corrupts the content.
-    """
-
-    place: str
-    good: bytes
-    read: Callable[[Path], Any]
-    others: Callable[[Path], Any] = lambda folder: None
-    pack: Callable[[bytes], bytes] = lambda data: data
-    change: Callable[[bytes], st.SearchStrategy[bytes]] = changed
 
 
 def glue(name: str, text: str) -> Reader:
@@ -158,24 +58,7 @@ UNIT = (
 RECORD = b'{"sentence": "Ann was humming a song.", "target": "humming", "core_elements": ["Ann", "a song"]}\n'
 
 
-def files(*named: tuple[str, bytes]) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        for name, content in named:
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-
-    return write
-
-
 FRAMENET = (("fn/frame/Humming.xml", FRAME), ("fn/lu/lu1.xml", UNIT))
-BANK = (("treebank/a.mrg", TREES.encode()), ("dependency_treebank/a.dp", HEADS.encode()))
-SQUARE = npy(np.full((4, 4), 0.25, dtype=np.float32))
-P20 = (
-    ("d/raw/labels.txt", b"vertical = 1\nblock = rte_4_1\n"),
-    ("d/raw/0001.npy", SQUARE),
-    ("d/raw/rte_4_1.npy", SQUARE),
-)
 
 
 def settings_of(folder: Path) -> Any:
@@ -192,18 +75,6 @@ def sets_of(folder: Path) -> Any:
     return parse_sets((folder / "heads").read_bytes().decode("utf-8", "replace"), 12, 12)
 
 
-def pattern_files(folder: Path) -> None:
-    save_set(pattern_set(5), folder)
-
-
-PLAIN_WORDS = b"name\twords\treader\tclass\na\tpaper\t1\tblock\n"
-GIVEN = zipped(
-    {
-        "maps.npy": npy(np.full((2, 3, 3), 1 / 3, dtype=np.float32)),
-        "lengths.npy": npy(np.array([3, 3])),
-        "boundary.npy": npy(np.array([2, 3])),
-    }
-)
 WEIGHTS = "special.safetensors"
 
 
@@ -289,20 +160,10 @@ READERS = {
     "frames": Reader("f.jsonl", RECORD * 2, lambda folder: open_frames(folder / "f.jsonl")),
     "FrameNet's frames": Reader("fn/frame/Humming.xml", FRAME, open_frames, files(FRAMENET[1])),
     "FrameNet's units": Reader("fn/lu/lu1.xml", UNIT, open_frames, files(FRAMENET[0])),
-    "trees": Reader("treebank/a.mrg", TREES.encode(), read_treebank, files(BANK[1])),
-    "heads of words": Reader("dependency_treebank/a.dp", HEADS.encode(), read_treebank, files(BANK[0])),
-    "zipped trees": Reader("treebank.zip", zipped(dict(BANK[:1])), read_treebank, files(BANK[1])),
     "settings": Reader("params.yaml", project_path("params.yaml").read_bytes(), settings_of),
     "claims": Reader("A.yaml", claims_text(), claims_of),
     "sets of heads": Reader("heads", b"1.2 7.6 1.2+7.6 5 pairs:3 nested:1.2,7.6,2", sets_of),
-    "an array": Reader("a.npy", SQUARE, array_of),
-    "P20's labels": Reader("d/raw/labels.txt", P20[0][1], read_p20, files(*P20[1:])),
-    "P20's maps": Reader("d/raw/0001.npy", SQUARE, read_p20, files(P20[0], P20[2])),
-    "P20's archive": Reader("p", tarred(dict(P20)), lambda folder: read_p20(folder / "p"), pack=gzip.compress),
-    "annotations": Reader("annotations.tsv", b"", MapSet.load, pattern_files),
-    "maps": Reader("maps-0001.npz", b"", MapSet.load, pattern_files),
-    "labels of readers": Reader("plain-words.tsv", PLAIN_WORDS, read_plain_words),
-    "maps to classify": Reader("given.npz", GIVEN, lambda folder: GivenMaps.read(folder / "given.npz")),
+    "an array": Reader("a.npy", npy(np.eye(4, dtype=np.float32)), array_of),
     "the classifier's report": Reader(REPORT, small_report(), errors_of),
     "the classifier's weights": Reader(WEIGHTS, small_weights(), named_weights),
     "a model's configuration": model_file("config.json", classifier_of),
@@ -323,39 +184,9 @@ def room(tmp_path_factory) -> Path:
 @given(data=st.data())
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_a_reader_reads_or_says_why_in_one_line(name, room, data):
-    reader, folder = READERS[name], room / name
-    if not folder.exists():
-        folder.mkdir()
-        reader.others(folder)
-    path = folder / reader.place
-    good = reader.good or (original(folder, path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(reader.pack(data.draw(reader.change(good))))
-    said = refusal(reader, folder)
-    assert said is None or (len(said.splitlines()) == 1 and len(said) < 1500)
-
-
-def refusal(reader: Reader, folder: Path) -> str | None:
-    try:
-        reader.read(folder)
-    except UserError as error:
-        return str(error)
-    return None
-
-
-def original(folder: Path, path: Path) -> bytes:
-    backup = folder.parent / f"{folder.name} {path.name}"
-    if not backup.exists():
-        backup.write_bytes(path.read_bytes())
-    return backup.read_bytes()
+    check_corrupted(READERS[name], room / name, data)
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_the_good_input_is_read(name, tmp_path):
-    reader = READERS[name]
-    reader.others(tmp_path)
-    path = tmp_path / reader.place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if reader.good:
-        path.write_bytes(reader.pack(reader.good))
-    assert reader.read(tmp_path) is not None
+    check_good(READERS[name], tmp_path)

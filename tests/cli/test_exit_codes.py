@@ -91,16 +91,6 @@ def test_a_quantity_that_the_model_does_not_have_is_not_an_error(report, monkeyp
     )
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(report, monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(AttentionChange, "run", raising(AssertionError("measured")))
-    code, errors, verdicts = report("--claim", "C2", "--markdown", str(tmp_path / "file" / "summary.md"))
-    assert (code, verdicts) == (2, {})
-    assert errors == (
-        f"bertsecrets: cannot write {tmp_path}/file/summary.md: {tmp_path}/file is a file: choose another location\n"
-    )
-
-
 def test_an_error_that_concerns_every_claim_ends_the_run_and_keeps_verdicts(report, monkeypatch, tmp_path):
     monkeypatch.setattr(Scores, "run", raising(RunError("no space left")))
     code, errors, verdicts = report()
@@ -202,17 +192,6 @@ def test_measure_all_continues_after_a_failure(capsys, shared, monkeypatch, tmp_
     saved = {path.name.split("-own")[0] for path in (tmp_path / "kept").iterdir()}
     assert any(name.startswith("special-tokens") for name in saved)
     assert not any(name.startswith("scores") for name in saved)
-
-
-def test_arguments_that_are_not_valid_text_are_refused(capsys):
-    for word in ("a\0b", "\udcff"):
-        line = told(capsys, "measure", "scores", "--task", word)
-        assert "word 4 of the command" in line
-
-
-@pytest.mark.parametrize("path", ["x" * 300, "d/" * 3000])
-def test_a_path_that_is_too_long_is_refused(capsys, path):
-    assert "is too long for a path" in told(capsys, "report", "--glue", path)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")

@@ -55,7 +55,7 @@ class BadInput:
         says: Expected part of the error, or several parts that it must all contain.
         make: Function that corrupts the room before the command runs.
         environment: Environment variables, with the same placeholders.
-        slow: Whether the test takes seconds.
+        before_measuring: Whether the error must come before anything is trained or measured.
     """
 
     name: str
@@ -63,7 +63,7 @@ class BadInput:
     says: str | Sequence[str]
     make: Callable[[Room], Any] = lambda room: None
     environment: tuple[tuple[str, str], ...] = ()
-    slow: bool = False
+    before_measuring: bool = False
 
     def __str__(self) -> str:
         return self.name
