@@ -101,7 +101,7 @@ test: $(DEV) $(VENV)/maps
 test-all: $(DEV) $(VENV)/maps
 	$(PYTEST)
 
-# The long form of the attacks that `make test` makes in short (docs/faults.md).
+# All attacks of docs/faults.md; `make test` makes a few.
 attack: $(DEV) $(VENV)/maps
 	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack tests/instruments/test_corrupted_files.py
 

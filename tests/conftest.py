@@ -62,7 +62,6 @@ LONGEST = (
     "docs/test_adding.py",
     "compare/test_against.py",
     "cli/test_bars.py",
-    "attack/test_flips.py",
     "attack/test_kills.py",
     "jobs/test_plan.py",
 )

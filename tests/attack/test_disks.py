@@ -9,39 +9,20 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from bench import Attack, Bench, different
-from faults import LONG, Fault, contents, half, leftovers
+from bench import Bench, different
+from faults import NIGHTLY, Fault, contents, half, leftovers
 
 pytestmark = pytest.mark.slow
 FEW = ("--limit", "6")
-OUTPUTS = ("--json", "@verdicts.json", "--html", "@report.html", "--metrics", "@metrics.json", "--plots", "@plots.json")
-COMMANDS = {
-    "corpus": ([], ["corpus", "@glue"]),
-    "finetune": (
-        [["finetune", "@subject", "--output", "@model"]],
-        ["finetune", "@subject", "--seed", 3, "--output", "@model"],
-    ),
-    "measure": (
-        [["measure", "special-tokens", "@subject", *FEW, "--save", "@kept", "--json", "@values.json"]],
-        ["measure", "special-tokens", "@subject", "--save", "@kept", "--json", "@values.json"],
-    ),
-    "report": (
-        [["report", "@subject", *FEW, "--claim", "E1-rte", *OUTPUTS]],
-        ["report", "@subject", "--claim", "E1-rte", *OUTPUTS],
-    ),
-}
 
 
-@pytest.fixture(scope="module", params=COMMANDS)
-def attack(request, bench) -> Attack:
-    return Attack.prepare(bench, request.param, *COMMANDS[request.param])
-
-
+@NIGHTLY
 def test_a_file_that_may_not_grow_is_one_line(attack):
-    sizes = [3000, *((5000, 10_000, 30_000, 60_000, 90_000) if LONG else ())]
+    sizes = (3000, 5000, 10_000, 30_000, 60_000, 90_000)
     assert list(chain.from_iterable(attack.problems(Fault(largest=size)) for size in sizes)) == []
 
 
+@NIGHTLY
 def test_a_full_disk_is_one_line_and_the_same_command_succeeds_with_room_again(attack):
     bench = attack.bench
     before, full = bench.folder / attack.name, bench.folder / "full"

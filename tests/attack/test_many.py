@@ -6,12 +6,10 @@ from collections import Counter
 
 import pytest
 from bench import Bench
-from faults import LONG, Ended, Fault, content, leftovers
+from faults import NIGHTLY, Ended, Fault, content, leftovers
 
-pytestmark = pytest.mark.slow
 PROCESSES = 8
 FEW = ("--limit", "6")
-ROUNDS = 3 if LONG else 1
 
 
 @pytest.fixture
@@ -44,27 +42,20 @@ def check(bench: Bench, ended: list[Ended], outputs: list[str], checkpoints: int
     assert leftovers(bench.work / "runs") == []
 
 
-MEASURES = {
-    "grid": ["head-ablation"] * PROCESSES,
-    "several measures": ["special-tokens", "scores", "attention-change", "head-ablation"] * (PROCESSES // 4),
-}
+@pytest.mark.slow
+def test_many_processes_share_a_fresh_store(fresh):
+    measures = ["special-tokens", "scores", "attention-change", "head-ablation"] * (PROCESSES // 4)
+    names = [f"{number}.json" for number in range(PROCESSES)]
+    commands = [
+        ["measure", measure, "@subject", *FEW, "--json", f"@{name}"]
+        for measure, name in zip(measures, names, strict=True)
+    ]
+    ended = at_once(fresh, commands)
+    for first in range(4):
+        check(fresh, ended, names[first::4], checkpoints=1)
 
 
-@pytest.mark.parametrize("kind", MEASURES)
-def test_many_processes_share_a_fresh_store(fresh, kind):
-    for _ in range(ROUNDS):
-        fresh.begin(trained=False)
-        names = [f"{number}.json" for number in range(PROCESSES)]
-        commands = [
-            ["measure", measure, "@subject", *FEW, "--json", f"@{name}"]
-            for measure, name in zip(MEASURES[kind], names, strict=True)
-        ]
-        ended = at_once(fresh, commands)
-        for measure in set(MEASURES[kind]):
-            same = [name for name, other in zip(names, MEASURES[kind], strict=True) if other == measure]
-            check(fresh, ended, same, checkpoints=1)
-
-
+@NIGHTLY
 def test_many_processes_write_the_same_files(fresh):
     command = ["report", "@subject", *FEW, "--claim", "E1-rte", "--json", "@now.json", "--plots", "@plots.json"]
     ended = at_once(fresh, [command] * PROCESSES)
@@ -76,6 +67,7 @@ def test_many_processes_write_the_same_files(fresh):
     assert names == ["config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 
 
+@NIGHTLY
 def test_a_killed_lock_holder_is_followed_by_another(fresh):
     """All processes except the last are killed just before they store the checkpoint."""
     lines = fresh.done(["measure", "special-tokens", "@subject", *FEW]).operations
@@ -88,6 +80,7 @@ def test_a_killed_lock_holder_is_followed_by_another(fresh):
     assert ended[-1].code == 0
 
 
+@NIGHTLY
 def test_a_damaged_entry_is_made_again_once(fresh):
     names = [f"{number}.json" for number in range(PROCESSES)]
     fresh.done(["measure", "special-tokens", "@subject", *FEW, "--json", "@right.json"])

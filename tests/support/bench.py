@@ -1,13 +1,12 @@
 """A folder with a tiny model, a tiny corpus and settings, for injecting faults into commands and comparing results."""
 
-import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faults import LONG, UNHARMED, Ended, Fault, Running, contents, half, leftovers, run, start
+from faults import UNHARMED, Ended, Fault, Running, contents, half, leftovers, run, start
 
 
 @dataclass
@@ -41,7 +40,7 @@ class Bench:
         return [*where, "--task", "rte", "--device", "cpu", "--offline", "--allow-unofficial-data"]
 
     def start(self, command: Sequence[Any], fault: Fault = UNHARMED, **environment: str) -> Running:
-        """Start a command, in which `@name` is a path in `work`, `@bert` the model, and `@subject` its options."""
+        """Start a command, in which `@name` is a path in `work`, and `@subject` the options of the model."""
         self.started += 1
         return start(self.spelled(command), self._output(), fault, **self.environment | environment)
 
@@ -59,8 +58,6 @@ class Bench:
         for word in command:
             if word == "@subject":
                 words += self.subject
-            elif word == "@bert":
-                words.append(self.model)
             else:
                 words.append(self.work / word[1:] if str(word).startswith("@") else word)
         return words
@@ -93,11 +90,9 @@ class Attack:
     last_opened: int  # index of the last operation that opens a file for writing
 
     @classmethod
-    def prepare(
-        cls, bench: Bench, name: str, first: Sequence[Sequence[Any]], command: Sequence[Any], *, trained: bool = True
-    ) -> "Attack":
+    def prepare(cls, bench: Bench, name: str, first: Sequence[Sequence[Any]], command: Sequence[Any]) -> "Attack":
         """Run the commands in `first`, save the state, and run the command undisturbed."""
-        bench.begin(trained=trained)
+        bench.begin()
         for earlier in first:
             bench.done(earlier)
         bench.keep(name)
@@ -124,7 +119,7 @@ class Attack:
             problems.append(f"half a file: {error}")
         again = self.bench.run(self.command)
         now = contents(self.bench.work)
-        if again.code != 0 and not (again.refused and now == self.after):  # a complete set of maps is not drawn again
+        if again.code != 0:
             return [f"{fault}: {problem}" for problem in (*problems, f"run again: {again}")]
         problems += [f"{name} differs" for name in different(now, self.after)]
         if any("/measurements/" in name for name in leftovers(self.bench.work)):
@@ -140,11 +135,3 @@ def different(now: dict[str, Any], right: dict[str, Any]) -> list[str]:
     """
     wrong = {name for name in now if name not in right or now[name] != right[name]}
     return sorted(wrong | {name for name in right if name not in now and "/measurements/" not in name})
-
-
-def some(numbers: Sequence[int], short: int, seed: str) -> list[int]:
-    """Return all numbers in the long form. In the short form, return the first, the last, and a fixed random sample."""
-    if LONG or len(numbers) <= short:
-        return list(numbers)
-    inner = random.Random(seed).sample(numbers[1:-1], short - 2)
-    return sorted({numbers[0], *inner, numbers[-1]})
