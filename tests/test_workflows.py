@@ -28,12 +28,6 @@ STEPS = [
 ]
 
 
-def test_no_checkout_leaves_its_token_in_the_folder():
-    checkouts = [job_step for _, job_step in STEPS if job_step.get("uses", "").startswith("actions/checkout@")]
-    assert checkouts
-    assert all(job_step["with"]["persist-credentials"] is False for job_step in checkouts)
-
-
 def test_the_comment_waits_for_the_workflow_that_makes_the_artifact():
     names = {workflow(path)["name"] for path in WORKFLOWS}
     comment = workflow(PROJECT / ".github" / "workflows" / "verdict-comment.yml")
@@ -168,11 +162,7 @@ def test_the_documented_workflow_gives_the_action_inputs_that_it_has():
     assert judge["with"].keys() <= ACTION["inputs"].keys()
 
 
-def test_the_documented_gitlab_job_is_valid_and_calls_the_suite_with_options_that_exist(tmp_path):
-    (tmp_path / ".gitlab-ci.yml").write_text(titled("ci.md", ".gitlab-ci.yml"))
-    schema = ["--builtin-schema", "vendor.gitlab-ci", str(tmp_path / ".gitlab-ci.yml")]
-    done = subprocess.run([sys.executable, "-m", "check_jsonschema", *schema], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+def test_the_documented_gitlab_job_calls_the_suite_with_options_that_exist():
     job = yaml.safe_load(titled("ci.md", ".gitlab-ci.yml"))["judge"]
     install, judge = map(shlex.split, job["script"])
     files = {Path(word).name for word in install if word.endswith(".txt")}
