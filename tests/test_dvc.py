@@ -2,12 +2,9 @@
 
 import configparser
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -17,7 +14,7 @@ import pytest
 import yaml
 from edited_package import edited_package, forget
 from pages import DOCS, blocks
-from pipeline import PROJECT, commit, copied_checkout, in_git, run, start, tiny_checkout
+from pipeline import PROJECT, commit, copied_checkout, in_git, run
 
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.provenance import TRAINING
@@ -137,24 +134,6 @@ def test_metrics_and_plots_show_the_effect_of_a_change(lab, tmp_path):
     assert out_of_date(lab) == set()
 
 
-def test_outputs_travel_through_a_remote(lab, tmp_path):
-    weights = lab / "runs/dvc/checkpoints/rte-pretrained-1/model.safetensors"
-    before = weights.read_bytes()
-    run(lab, "remote", "add", "--default", "here", str(tmp_path / "remote"))
-    run(lab, "push")
-    shutil.rmtree(lab / ".dvc" / "cache")
-    shutil.rmtree(lab / "runs")
-    run(lab, "pull")
-    assert weights.read_bytes() == before
-    assert {path.name for path in (lab / "runs/dvc").iterdir()} >= {
-        "encoder.json",
-        "glue",
-        "metrics.json",
-        "report.html",
-    }
-    assert out_of_date(lab) == set()
-
-
 def test_sets_of_parameters_can_take_the_place_of_the_papers_and_of_each_other(tmp_path):
     from dvc.utils.hydra import apply_overrides
 
@@ -189,32 +168,6 @@ def test_documented_values_can_be_set_in_the_parameter_file(tmp_path):
             quick = params.pipeline
     assert (quick.model, quick.glue, quick.glue_files) == ("minilm", "./glue_data", "./glue_data")
     assert quick.options.measure == {"limit": 48}
-
-
-def test_an_interrupted_experiment_continues_or_is_undone_as_documented(tmp_path, tiny_bert):
-    folder = in_git(tiny_checkout(tmp_path / "checkout", tiny_bert))
-    params = folder / "params.yaml"
-    before = params.read_text()
-
-    def interrupt(seed: int) -> None:
-        process = start(folder, "exp", "run", "-S", f"pipeline.grid.seed=[{seed}]", TRAINED[:-1] + str(seed))
-        while not list(folder.glob("runs/checkpoints/[!.]*")) and process.poll() is None:
-            time.sleep(0.01)
-        assert process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        shutil.rmtree(folder / "runs/checkpoints")
-        assert params.read_text() != before
-
-    interrupt(2)
-    run(folder, "exp", "run", TRAINED[:-1] + "2")
-    assert (folder / "runs/dvc/checkpoints/rte-pretrained-2/model.safetensors").is_file()
-    interrupt(3)
-    (restore,) = _documented("git", "restore")
-    subprocess.run(restore, cwd=folder, check=True)
-    assert params.read_text() == before
-    staged = subprocess.run(["git", "diff", "--cached", "--name-only"], cwd=folder, capture_output=True, text=True)
-    assert {*staged.stdout.split()} <= {"dvc.lock"}  # neither parameters nor data are staged
 
 
 def test_frames_and_spacy_pipelines_are_parameters_and_dependencies(tmp_path):

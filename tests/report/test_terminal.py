@@ -3,11 +3,11 @@
 import io
 
 import pytest
-from verdicts import LIMITED, verdict
+from verdicts import LIMITED, beats, verdict
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.judging import JudgedRun
-from bertsecrets.report.terminal import Screen, claim_table, verdict_table
+from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_table
 from bertsecrets.report.text import SECTIONS
 
 
@@ -72,3 +72,11 @@ def test_a_known_deviation_is_marked_unless_the_run_is_limited():
         run.collect([judgement])
         exit_codes.append(run.exit_code())
     assert exit_codes == [0, 1]
+
+
+def test_a_grid_of_claims_by_tasks_needs_two_tasks():
+    verdicts = [beats("D2-rte", 100, 20), beats("D2-sst2", 20, 100)]
+    grid = task_grid(verdicts).splitlines()
+    assert grid[0].split() == ["id", "SST-2", "RTE"]
+    assert grid[2].split() == ["D2", "✗", "-80.0", "✓", "50.0"]  # above the majority class
+    assert task_grid(verdicts[:1]) == ""
