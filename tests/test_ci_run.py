@@ -29,7 +29,7 @@ def ci(folder: Path, pip: str, **variables: str) -> tuple[int, str, list[str]]:
     programs.mkdir()
     shutil.copy(PROJECT / ".ci" / "run", folder / ".ci")
     (folder / "pip").write_text(pip)
-    for name, text in {"make": MAKE, "chromium": "", "bertsecrets": "", "pytest": ""}.items():
+    for name, text in {"make": MAKE, "chromium": "", "python": "", "pytest": ""}.items():
         (programs / name).write_text(text or "#!/bin/sh\n")
         (programs / name).chmod(0o755)
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder), **variables}
