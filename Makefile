@@ -12,7 +12,7 @@ SEEDS ?= 3
 NEWEST ?=
 LOWEST ?=
 
-.PHONY: install demo notebook pipeline-demo test test-all attack gpu lint audit lock tables docs clean
+.PHONY: install demo notebook pipeline-demo test test-all expected attack gpu lint audit lock tables docs clean
 
 # Write .pyc files even if PYTHONDONTWRITEBYTECODE is set: importing torch without them takes three times as long. pip need
 # not compile everything: that takes longer than downloading it.
@@ -100,6 +100,10 @@ test: $(DEV) $(VENV)/maps
 # Every test. CI runs this on every push.
 test-all: $(DEV) $(VENV)/maps
 	$(PYTEST)
+
+# The expected outputs of the example run, after a change of the report: read the difference.
+expected: $(DEV)
+	RENEW=yes $(BIN)/python -m pytest -p no:benchmark -q tests/report/test_expected.py
 
 # All attacks of docs/faults.md; `make test` makes a few.
 attack: $(DEV) $(VENV)/maps

@@ -1,7 +1,6 @@
 """One run in every form: details as text, tables on a terminal, the Markdown summary and the page.
 
-The expected outputs are in `expected/`. `RENEW=yes pytest tests/report/test_expected.py` writes them again; read the
-difference before you commit it.
+The expected outputs are in `expected/`. `make expected` writes them again: read the difference before you commit it.
 """
 
 import os

@@ -131,12 +131,6 @@ def test_a_cell_opens_its_card_by_mouse_and_by_keyboard(visit):
     page.locator("#A2-rte .body").wait_for(state="hidden")
 
 
-def test_an_address_with_a_claim_opens_its_card(visit):
-    page = visit("#A2-rte")
-    expect(page.locator("#A2-rte .body")).to_be_visible()
-    expect(page.locator("#C1p-rte .body")).to_be_hidden()
-
-
 def test_every_chart_is_drawn_and_has_tooltips(visit):
     page = visit()
     draw_all(page)
@@ -231,16 +225,6 @@ def test_all_visible_figures_are_drawn_without_scrolling(visit):
       .filter((place) => place.checkVisibility() && !place.querySelector('svg')).length"""
     page.wait_for_function(f"({missing})() === 0")
     assert page.locator(".chart svg").count() > 0
-
-
-def test_a_card_on_a_narrow_screen_has_its_name_and_its_result_on_one_line(visit):
-    page = visit(viewport=NARROW)
-    boxes = [page.locator(f".card > summary {part}").first.bounding_box() for part in (".sign", ".name", ".result")]
-    sign, name, result = boxes
-    assert name["x"] - (sign["x"] + sign["width"]) < 20
-    assert result["x"] > name["x"]
-    statement = page.locator(".card > summary .statement").first.bounding_box()
-    assert statement["y"] >= max(box["y"] + box["height"] for box in boxes) - 1
 
 
 def test_print_unfolds_everything_and_draws_every_chart(visit):
