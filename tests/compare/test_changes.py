@@ -185,15 +185,11 @@ def test_other_files_are_refused_in_one_line(capsys, tmp_path):
     files = {
         "{": "is not valid JSON",
         "[]": "has no verdicts",
-        '{"verdicts": []}': "has no verdicts",
-        "[" * 100_000: "is not valid JSON",
         json.dumps(
             {**good, "format_version": "3.0"}
         ): "uses version 3.0 of the format, but this version of bertsecrets reads only version 2",
-        json.dumps({**good, "format_version": None}): "uses version None of the format",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "verdict": "passed"}]}): "verdicts.0.verdict: ",
         json.dumps({**good, "verdicts": good["verdicts"] * 2}): "has two verdicts on D2-rte",
-        json.dumps({**good, "model": 7}): "model: ",
         " " * (17 * 2**20): "is larger than 16 MiB",
     }
     for text, said in files.items():
