@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bertsecrets.claims.eligibility import Eligibility, Eligible, NotApplicable, Skipped, about_other_architecture
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.requirements import measure_case, measured_seeds
+from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import judge_in_sequence
 from bertsecrets.claims.verdict import Verdict
@@ -58,7 +59,7 @@ def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     except MissingError as error:
         return Skipped(str(error))
     except NotApplicableError as error:
-        return Verdict(case, "not applicable", str(error))
+        return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error))
     except UserError as error:
         return failed(case, error)
     except Exception as error:

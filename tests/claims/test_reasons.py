@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from measurements import SETTINGS, judged, made_up, measured, needed, of_id, scored
+from verdicts import run_of
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.sequential import judge_interim
 from bertsecrets.formats import VerdictData
-from bertsecrets.judging import JudgedRun
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.report.terminal import task_grid, verdict_table
 from bertsecrets.report.text import count_line
@@ -102,13 +102,11 @@ def verdicts():
 def seen():
     """Return all that depends on verdicts except the texts of their reasons."""
     shown = list(verdicts())
-    run = JudgedRun("m", [verdict.case for verdict in shown])
-    run.collect(shown)
     notes = [verdict_table([verdict]) for verdict in shown if verdict.outcome == "inconclusive"]
     data = [verdict.as_json() for verdict in shown]
     for each in [*data, *(reading for verdict in data for reading in verdict["readings"].values())]:
         del each["reason"]
-    return json.dumps([data, notes, count_line(shown), task_grid(shown), run.exit_code()])
+    return json.dumps([data, notes, count_line(shown), task_grid(shown), run_of(*shown).exit_code()])
 
 
 def test_rewording_every_reason_changes_nothing_else(monkeypatch):

@@ -3,10 +3,9 @@
 import io
 
 import pytest
-from verdicts import LIMITED, beats, verdict
+from verdicts import LIMITED, beats, run_of, verdict
 
 from bertsecrets.claims.schema import load_claims
-from bertsecrets.judging import JudgedRun
 from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_table
 from bertsecrets.report.text import SECTIONS
 
@@ -66,12 +65,7 @@ def test_a_known_deviation_is_marked_unless_the_run_is_limited():
     assert "✗ deviates (known)" in verdict_table([whole])
     assert "1 deviates (1 known)" in verdict_table([whole])
     assert "known" not in verdict_table([limited])
-    exit_codes = []
-    for judgement in (whole, limited):
-        run = JudgedRun("m", [judgement.case])
-        run.collect([judgement])
-        exit_codes.append(run.exit_code())
-    assert exit_codes == [0, 1]
+    assert [run_of(judgement).exit_code() for judgement in (whole, limited)] == [0, 1]
 
 
 def test_a_grid_of_claims_by_tasks_needs_two_tasks():
