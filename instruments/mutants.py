@@ -5,7 +5,7 @@ import os
 import random
 import shutil
 import signal
-import subprocess
+import subprocess  # nosec B404
 import sys
 import tempfile
 import traceback
@@ -124,8 +124,8 @@ def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mu
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
-        subprocess.run(["git", "clone", "--quiet", "--shared", PROJECT, folder], check=True)
-        listed = subprocess.run(UNCOMMITTED, cwd=PROJECT, capture_output=True, text=True, check=True)
+        subprocess.run(["git", "clone", "--quiet", "--shared", PROJECT, folder], check=True)  # nosec B603 B607
+        listed = subprocess.run(UNCOMMITTED, cwd=PROJECT, capture_output=True, text=True, check=True)  # nosec B603
         for file in listed.stdout.splitlines():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).unlink(missing_ok=True)
