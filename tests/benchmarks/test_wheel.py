@@ -81,7 +81,7 @@ def test_the_source_distribution_builds_the_same_wheel_and_contains_no_tests(whe
     (source,) = tmp_path.glob("bertsecrets-*")
     parts = {path.name for path in source.iterdir()}
     assert parts - {".gitignore", "PKG-INFO", "pyproject.toml", "README.md", "LICENSE"} == {
-        "bertsecrets", "expected", "docs", "params.yaml"
+        "bertsecrets", "expected", "params.yaml"
     }  # fmt: skip
     with zipfile.ZipFile(wheel) as ours, zipfile.ZipFile(built("wheel", source, tmp_path / "wheel")) as theirs:
         assert {name: ours.read(name) for name in ours.namelist()} == {

@@ -69,7 +69,7 @@ def test_several_processes_share_the_seeds_and_the_summary_is_shown_once(judged,
     assert "1 passed" in output
     assert output.count("from " + str(pin)) == 1
     assert " drift ===" in output
-    assert len(list((tmp_path / "store" / "checkpoints").glob("*pretrained*"))) == 2
+    assert len(list((tmp_path / "store" / "checkpoints").glob("[!.]*pretrained*"))) == 2
 
 
 def test_a_damaged_model_fails_with_its_heads_and_exit_code_1(judged, model, pin, rest, tmp_path):

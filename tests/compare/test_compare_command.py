@@ -63,7 +63,7 @@ def test_stored_measurements_are_compared_without_model_or_data(capsys, models, 
 
 def test_the_change_of_attention_needs_the_model_that_was_trained(capsys, models, rest):
     words = ["compare", models[1], models[1], "--measure", "attention-change", *rest]
-    assert "name it with the option model" in told(capsys, *words)
+    assert "name it with --model" in told(capsys, *words)
     run(capsys, *words, "--model", models[0])
 
 
