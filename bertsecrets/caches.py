@@ -179,7 +179,7 @@ class MeasurementCache:
         self.checkpoints, self.store, self.resources = checkpoints, checkpoints.store, checkpoints.resources
         self.made: set[Request] = set()
         self.failed: dict[Request, Exception] = {}
-        self._checks: dict[str, ModelChecks] = {}  # by model
+        self._checks: dict[str, ModelChecks] = {}  # by the identity of the model
 
     def key(self, request: Request) -> Key:
         """Return the cache key of a measurement without reading or making it.
@@ -265,7 +265,8 @@ class MeasurementCache:
             ref = run.base if run.folder is None else ModelRef.in_folder(run.folder)
             return opening.open_classifier(ref, TASKS["rte"], "untrained", attention=kernel)
 
-        refusal = self._checks.setdefault(str(checkpoint or run.base.name), ModelChecks()).refusal(measure, open_with)
+        checked = run.base if checkpoint is None else ModelRef.in_folder(checkpoint)
+        refusal = self._checks.setdefault(checked.identity(), ModelChecks()).refusal(measure, open_with)
         if refusal is not None:
             raise type(refusal)(str(refusal))
 

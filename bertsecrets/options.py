@@ -3,6 +3,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -41,6 +42,15 @@ LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on all common file systems
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
 MOST_SEEDS = 100  # every checkpoint is trained once per seed
+PLACES = ("model", "glue", "store", "frames", "checkpoint")
+# What Python code may give; the command line parses its own.
+TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
+    "a whole number": ((int,), (*LIMITS, "threads")),
+    "a whole number or auto": ((int, str), ("seeds",)),
+    "a name or a path": ((str, os.PathLike), PLACES),
+    "text": ((str,), ("budget", "precision", "spacy", "device", "keep_checkpoints", "checkpoint_task")),
+    "true or false": ((bool,), ("offline", "allow_unofficial_data")),
+}
 
 
 def path(text: str) -> Path:
@@ -56,11 +66,22 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def whole_number(text: str) -> int:
+    """Parse a whole number in ASCII digits; `int` also accepts other scripts, underscores and thousands of digits.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is something else.
+    """
+    if not re.fullmatch("[+-]?[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"{shortened(text, 60)!r} is not a whole number")
+    return int(text)
+
+
 def _seeds(text: str) -> int | str:
     """Parse a number of seeds; other strings are returned unchanged for `RunOptions` to check."""
     try:
-        return int(text)
-    except ValueError:
+        return whole_number(text)
+    except argparse.ArgumentTypeError:
         return text
 
 
@@ -69,7 +90,7 @@ def _option(help: str, default: Any = None, **parsing: Any) -> Any:
     return field(default=default, metadata={"help": help, **parsing})
 
 
-NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
+NUMBER: dict[str, Any] = {"type": whole_number, "metavar": "N"}
 FOLDER: dict[str, Any] = {"type": path, "metavar": "DIR"}
 INITIALISATION: dict[str, Any] = {
     "choices": INITIALISATIONS,
@@ -146,7 +167,14 @@ class RunOptions:
     checkpoint_task: str | None = None
 
     def __post_init__(self) -> None:
+        for expected, (types, names) in TYPES.items():
+            for name in names:
+                value = getattr(self, name)
+                for each in value if name == "glue" and isinstance(value, list | tuple) else [value]:
+                    if each is not None:
+                        check_type(name, each, types, expected)
         if self.model is not None:
+            object.__setattr__(self, "model", os.fspath(self.model))  # Python code may give a Path
             if not self.model.strip():
                 raise UserError("the model's name is empty: give a name on the hub, a folder, minilm or mpnet")
             if self.model.endswith("@") and not os.path.isdir(self.model):
@@ -276,7 +304,7 @@ def configured() -> dict[str, Any]:
             raise UserError(f"pyproject.toml, [tool.bertsecrets]: unknown option {name!r}: {hint}")
         if value in ("", []):
             raise UserError(f"pyproject.toml, [tool.bertsecrets]: {name} is empty: give a value, or delete the line")
-        flagged, whole = PARSING[name].get("action") == "store_true", PARSING[name].get("type") is int
+        flagged, whole = PARSING[name].get("action") == "store_true", PARSING[name].get("type") is whole_number
         usual = (bool,) if flagged else (int,) if whole else (str,)
         kinds: tuple[type, ...] = {"seeds": (int, str), "glue": (str, list)}.get(name, usual)
         if type(value) not in kinds or (type(value) is list and not all(isinstance(part, str) for part in value)):
@@ -305,6 +333,7 @@ def seed_range(count: int) -> range:
     >>> list(seed_range(3))
     [1, 2, 3]
     """
+    check_type("seeds", count)
     if count < 1:
         raise UserError(f"seeds {count} leaves no seeds to run: give 1 or more")
     if count > MOST_SEEDS:
@@ -318,17 +347,29 @@ def check_initialisation(name: str) -> InitialisationName:
     Raises:
         UserError: If the name is unknown.
     """
+    check_type("init", name, (str,), "a name")
     if name not in INITIALISATIONS:
         raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")
     return cast(InitialisationName, name)
+
+
+def check_type(name: str, value: object, types: tuple[type, ...] = (int,), expected: str = "a whole number") -> None:
+    """Check the type of an option, where True is no number.
+
+    Raises:
+        UserError: If the type is another.
+    """
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise UserError(f"{flag(name)} must be {expected}, not {shortened(repr(value), 60)}")
 
 
 def check_seed(seed: int) -> None:
     """Check that a seed is in range.
 
     Raises:
-        UserError: If the seed is out of range.
+        UserError: If the seed is out of range, or not a whole number.
     """
+    check_type("seed", seed)
     if not 0 <= seed < SEEDS:
         raise UserError(f"seed {seed} is out of range: give 0 to {SEEDS - 1}")
 

@@ -86,6 +86,19 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of a JSON object as a dictionary; for `object_pairs_hook`.
+
+    Raises:
+        ValueError: If a key occurs twice.
+    """
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        twice = next(key for key in data if sum(key == other for other, _ in pairs) > 1)
+        raise ValueError(f"duplicate key {excerpt(twice, 60)!r}")
+    return data
+
+
 class YamlError(ValueError):
     """An error in a YAML document, with its line number from 1."""
 

@@ -71,7 +71,7 @@ def _parse_item(item: str, layers: int, heads: int) -> list[HeadSet]:
         return [frozenset(head for part in item.split("+") for head in _parse(part, layers, heads))]
     if kind == "nested":
         return nested(list(dict.fromkeys(head for part in rest.split(",") for head in _parse(part, layers, heads))))
-    if kind == "pairs" and rest.isdecimal():
+    if kind == "pairs" and rest.isascii() and rest.isdecimal():
         pairs = head_pairs(_parse(rest, layers, heads)[0][0], heads)
         if pairs:
             return pairs

@@ -48,7 +48,7 @@ from bertsecrets.cli.console import (
 )
 from bertsecrets.cli.outputs import EXAMPLES
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
-from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path
+from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path, whole_number
 from bertsecrets.progress import shown_by
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
@@ -63,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of a run."""
     add = parser.getgroup("bertsecrets").addoption
     add_options(add)
-    add("--jobs", type=int, metavar="N", help="run the measurements in N parallel processes before judging")
+    add("--jobs", type=whole_number, metavar="N", help="run the measurements in N parallel processes before judging")
     add("--checkpoint", **CHECKPOINT)
     add("--task", metavar="NAME", help="the task that --checkpoint was fine-tuned on")
     add("--strict-verdicts", action="store_true", help="fail undecided claims instead of skipping them")

@@ -49,19 +49,28 @@ def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
 class ModelFacts:
     """What claims may require of a model: its architecture, the identity of its weights, and its layers and heads.
 
-    A fact is None if it is unknown or not required.
+    A fact is None if it is unknown or not required. `measured` facts are all that is known.
     """
 
     architecture: str | None = None
     weights: str | None = None
-    shape: tuple[int, ...] | None = None
+    shape: tuple[int | None, ...] | None = None
+    measured: bool = False
 
     @classmethod
-    def measured(cls, measurement: Measurement) -> "ModelFacts":
+    def of_measurement(cls, measurement: Measurement) -> "ModelFacts":
         """Return the facts that a measurement shows."""
         recorded = measurement.provenance
-        shapes = (np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2)
-        return cls(recorded.architecture, recorded.weights, next(shapes, None))
+        shapes: list[tuple[int | None, ...]] = [np.shape(each) for each in measurement.values.values() if np.ndim(each) == 2]
+        if measurement.measure == "layer-ablation":  # one value per layer
+            shapes = [(int(np.size(measurement.value("score"))), None)]
+        return cls(recorded.architecture, recorded.weights, shapes[0] if shapes else None, measured=True)
+
+    def fits(self, wanted: tuple[int, int]) -> bool:
+        """Return whether the model has these numbers of layers and heads per layer, as far as they can be known."""
+        if self.shape is None:
+            return not self.measured
+        return all(size in (None, number) for size, number in zip(self.shape, wanted, strict=True))
 
 
 def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
@@ -75,11 +84,12 @@ def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
     if claim.needs_weights and model.weights not in (None, *published_identities(claim.needs_weights)):
         instead = instead and f"{instead}model"
         return NotApplicable(f"is about the published weights of {claim.needs_weights}; this model has others{instead}")
-    if claim.needs_shape and model.shape not in (None, claim.needs_shape):
+    if claim.needs_shape and not model.fits(claim.needs_shape):
         layers, heads = claim.needs_shape
-        has = " x ".join(map(str, model.shape or ()))
+        has = "the model has " + " x ".join("?" if size is None else str(size) for size in model.shape or ())
+        has = has if model.shape else "the model's are unknown"
         instead = instead and f"{instead}shape"
-        return NotApplicable(f"needs {layers} layers x {heads} heads; the model has {has}{instead}")
+        return NotApplicable(f"needs {layers} layers x {heads} heads; {has}{instead}")
     return Eligible()
 
 

@@ -23,6 +23,7 @@ from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import PUBLISHED, full_name
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.settings import Section, first_problem, project_path
+from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import InitialisationName
 
@@ -89,6 +90,9 @@ class Claim(Section):
             raise ValueError(f"unknown measure {self.measure!r}: {near_matches(self.measure, measure_names())}")
         if self.quantity not in QUANTITIES:
             raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
+        needed = sorted({need.measure for need in QUANTITIES[self.quantity].needs.values()})
+        if self.measure not in needed:
+            raise ValueError(f"quantity {self.quantity} is computed from {' and '.join(needed)}, not {self.measure}")
         try:
             QUANTITIES[self.quantity].check_arguments(self.arguments)
         except TypeError as error:
@@ -249,9 +253,8 @@ def claims_folder() -> Path:
     return Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
 
 
-@functools.cache
 def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
-    """Return all claims, in the order of file names and entries.
+    """Return all claims, in the order of file names and entries. They are read again if a file changes.
 
     Args:
         folder: Defaults to `claims_folder()`.
@@ -263,8 +266,13 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     files = sorted(folder.glob("*.yaml"))
     if not files:
         raise UserError(f"no claims in {folder}: expected YAML files such as C-change.yaml")
+    return _load_claims(tuple((file, file_sha256(file)) for file in files))
+
+
+@functools.cache
+def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
     claims: dict[str, tuple[str, Claim]] = {}
-    for file in files:
+    for file, _ in files:
         for line, claim in _read(file):
             place = f"{file}, line {line}"
             if claim.name in claims:
@@ -333,6 +341,8 @@ def find_cases(wanted: str) -> list[Case]:
     Raises:
         UserError: The name is unknown.
     """
+    if not isinstance(wanted, str):
+        raise UserError(f"claim must be the name of a claim, not {wanted!r:.60}")
     name = wanted.lower()
     for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
         name = f"{name}-".replace(f"-{task_name.title.lower()}-", f"-{task_name.name}-")[:-1]

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from jaxtyping import Int
 
 from bertsecrets.claims.estimate import FEWEST_SEEDS
 from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
+from bertsecrets.texts.metrics import if_shuffled
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
@@ -122,7 +122,7 @@ def not_learned(measurement: Measurement) -> str:
         varied = np.ptp(predicted) > 0
         learned = varied and np.corrcoef(predicted, target)[0, 1] > LEARNED_ERRORS / np.sqrt(len(target))
     else:
-        expected, error = right_if_shuffled(predicted, target)
+        expected, error = if_shuffled(np.eye(TASKS[measurement.subject.task].outputs), predicted, target)
         learned = (predicted == target).sum() - 0.5 > expected + LEARNED_ERRORS * error
     return "" if learned else "has learned nothing: its predictions are no better than chance"
 
@@ -130,19 +130,6 @@ def not_learned(measurement: Measurement) -> str:
 def has_modified_inputs(measurement: Measurement) -> bool:
     """Return whether the model was measured on modified inputs or with heads disabled."""
     return any(measurement.options.get(name) for name in ("cased", "shuffle", "heads"))
-
-
-def right_if_shuffled(predicted: Int[np.ndarray, " rows"], target: Int[np.ndarray, " rows"]) -> tuple[float, float]:
-    """Return the exact mean and standard deviation of the number of correct answers after shuffling the predictions.
-
-    >>> right_if_shuffled(np.array([0, 1]), np.array([0, 1]))  # both or none
-    (1.0, 1.0)
-    """
-    rows, classes = len(target), np.union1d(predicted, target)
-    said, true = ((answers[:, None] == classes).sum(0) for answers in (predicted, target))
-    expected = float((said * true).sum() / rows)
-    off = np.eye(len(classes)) - true[:, None] / rows - said / rows + expected / rows  # Hoeffding 1951
-    return expected, float(np.sqrt((said[:, None] * true * off**2).sum() / (rows - 1)))
 
 
 def is_copy(measurement: Measurement, other: Measurement) -> bool:

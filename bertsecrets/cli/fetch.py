@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import INITIALISATION, RunOptions, add_command, add_run_options, path
+from bertsecrets.options import INITIALISATION, RunOptions, add_command, add_run_options, path, whole_number
 from bertsecrets.texts.tasks import TASKS, task
 
 if TYPE_CHECKING:
@@ -25,8 +25,12 @@ def add_parsers(commands) -> None:
         corpus,
     )
     writing.add_argument("folder", type=path, metavar="DIR", help="new folder")
-    writing.add_argument("--train-rows", type=int, metavar="N", help="training pairs (default: from params.yaml)")
-    writing.add_argument("--dev-rows", type=int, metavar="N", help="validation pairs (default: from params.yaml)")
+    writing.add_argument(
+        "--train-rows", type=whole_number, metavar="N", help="training pairs (default: from params.yaml)"
+    )
+    writing.add_argument(
+        "--dev-rows", type=whole_number, metavar="N", help="validation pairs (default: from params.yaml)"
+    )
 
     fetching = add_command(
         commands, "fetch", "download a model and GLUE tasks, and check them", "fetch --task rte", fetch
@@ -58,7 +62,7 @@ def add_parsers(commands) -> None:
     )
     training.add_argument("--task", required=True, help="GLUE task")
     training.add_argument("--init", default="pretrained", **INITIALISATION)
-    training.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
+    training.add_argument("--seed", type=whole_number, default=1, metavar="N", help="default: 1")
     training.add_argument("--output", type=path, metavar="DIR", help="also write the checkpoint to this folder")
     add_run_options(training)
 

@@ -14,7 +14,9 @@ from bertsecrets.options import (
     add_command,
     add_run_options,
     path,
+    whole_number,
 )
+from bertsecrets.progress import log
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base import Measure
@@ -38,7 +40,9 @@ def add_parsers(commands) -> None:
     parser.add_argument("measure", metavar="MEASURE", help="scores, attention-change, special-tokens, ... or all")
     parser.add_argument("--task", help="GLUE task; required for measures that run on a task")
     parser.add_argument("--init", default="pretrained", **INITIALISATION)
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the fine-tuning (default: 1)")
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N", help="seed of the fine-tuning (default: 1)"
+    )
     parser.add_argument(
         "--checkpoint", type=path, metavar="DIR", help="measure this sequence classifier instead of fine-tuning one"
     )
@@ -120,6 +124,9 @@ def _run(
     from bertsecrets.store.measurements import keep
 
     measurement = session.measurement(measure.name, subject, options.checkpoint, **values)
+    problem = measure.degenerate(measurement)
+    for remark in [*([problem] if problem else []), *measure.remarks(measurement)]:
+        log.warning(f"{measure.name} of {subject}: {remark}")
     if options.save:
         keep(measurement, options.save, options.checkpoint if measure.reads_model else None)
     if options.json:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.errors import UserError, check_extra, shortened
-from bertsecrets.options import flag, path
+from bertsecrets.errors import UserError, check_extra
+from bertsecrets.options import flag, path, whole_number
 from bertsecrets.store.files import check_writable
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ CHOOSING = ("--task", "--claim", *map(flag, FILES), "--examples", *SWITCHES)
 
 def _examples(text: str) -> int:
     """Parse a number of examples."""
-    if not text.isdecimal() or int(text) > MOST_EXAMPLES:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is out of range: give 0 to {MOST_EXAMPLES}")
-    return int(text)
+    number = whole_number(text)
+    if not 0 <= number <= MOST_EXAMPLES:
+        raise argparse.ArgumentTypeError(f"{number} is out of range: give 0 to {MOST_EXAMPLES}")
+    return number
 
 
 EXAMPLES: dict[str, Any] = {

@@ -18,7 +18,7 @@ from bertsecrets.cli.judge_run import (
 )
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
-from bertsecrets.options import RunOptions, add_command
+from bertsecrets.options import RunOptions, add_command, whole_number
 from bertsecrets.progress import log
 from bertsecrets.types import Request
 
@@ -48,7 +48,7 @@ def add_parsers(commands) -> None:
     add_selection(run_parser)
     for parser in (plan_parser, run_parser):
         parser.add_argument(
-            "--jobs", type=int, default=1, metavar="N", help="parallel jobs on this machine (default: 1)"
+            "--jobs", type=whole_number, default=1, metavar="N", help="parallel jobs on this machine (default: 1)"
         )
     form = plan_parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")

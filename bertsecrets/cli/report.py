@@ -9,7 +9,7 @@ from bertsecrets.cli.judge_run import SELECTION, add_examples, add_selection, op
 from bertsecrets.cli.outputs import FILES, add_outputs, check_outputs, conclude, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
-from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_command, path, seed_range
+from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_command, path, seed_range, whole_number
 from bertsecrets.types import AUTO, INITIALISATIONS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def add_parsers(commands) -> None:
     saved.add_argument(
         "--init", action="append", choices=INITIALISATIONS, metavar="NAME", help=only.format("initialisation")
     )
-    saved.add_argument("--seed", action="append", type=int, metavar="N", help=only.format("seed"))
+    saved.add_argument("--seed", action="append", type=whole_number, metavar="N", help=only.format("seed"))
     add_outputs(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json and exit")
 

@@ -18,6 +18,7 @@ from bertsecrets.errors import UserError, excerpt
 from bertsecrets.formats import ERROR, FORMAT, MAJOR, VerdictData, VerdictsFile
 from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
+from bertsecrets.store.entries import finite
 
 LIMIT = 16 * 2**20  # maximum file size in bytes, several times that of a file with all claims
 EQUAL = 1e-9  # relative tolerance for equal observed values
@@ -182,6 +183,8 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
         data = data["bertsecrets"]
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"{path} has no verdicts: give a file written by bertsecrets report --json")
+    if finite(data) != data:
+        raise UserError(f"{path} holds NaN or an infinite number, which JSON does not have: write the file again")
     version = data.get("format_version")
     if not isinstance(version, str) or version.partition(".")[0] != MAJOR:
         raise UserError(

@@ -20,9 +20,11 @@ from bertsecrets.measures.base.observers import SampleObserver, heads_without_nu
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
+from bertsecrets.models.layers import weight_cosine
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
+STRANGERS = 0.5  # cosine of weights; about 0 for independent models, and above 0.9 after usual fine-tuning
 SAME = 1 - 1e-7  # larger cosines are indistinguishable from 1 in float32: weights differ by less than about 0.04 %
 
 
@@ -47,18 +49,26 @@ class CosineObserver(SampleObserver):
     pairs = True
     counts = False
 
-    def __init__(self, examples: int, layers: int, heads: int):
+    def __init__(self, examples: int, layers: int, heads: int, weights_cosine: float = 1.0):
         super().__init__(examples, layers, heads, ["cosine"])
+        self.weights_cosine = weights_cosine
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Process one layer of one batch of both models."""
         assert other is not None
         self.keep("cosine", batch, layer, map_cosine(maps, other))
 
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return the mean over examples and the cosine of the weights, and the samples."""
+        values, samples = super().compute()
+        return values | {"weights_cosine": np.asarray(self.weights_cosine)}, samples
+
 
 @measure("attention-change", title="cosine of pretrained and fine-tuned maps", source="K19 4.3")
 class AttentionChange(AttentionMeasure):
-    """Values: `cosine` [layer, head], the mean over examples. Samples: `cosine` [example, layer, head]."""
+    """Values: `cosine` [layer, head], the mean over examples, and `weights_cosine`, the mean cosine of both models'
+    weight matrices. Samples: `cosine` [example, layer, head].
+    """
 
     class Options(AttentionMeasure.Options):
         """`padded_to`: pad every input to this many tokens and include padding rows, as in K19's notebook (200)."""
@@ -99,7 +109,16 @@ class AttentionChange(AttentionMeasure):
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer that compares both models' maps."""
-        return CosineObserver(*view.shape)
+        assert view.twin is not None
+        return CosineObserver(*view.shape, weight_cosine(view.tuned.model, view.twin.model))
+
+    def remarks(self, measurement: Measurement) -> list[str]:
+        """Return a remark if the checkpoint was probably trained from another model."""
+        cosine = float(measurement.values.get("weights_cosine", 1.0))
+        if measurement.subject.initialisation != "pretrained" or cosine >= STRANGERS:
+            return []
+        name = measurement.subject.model
+        return [f"probably not trained from {name}: the mean cosine of their weight matrices is {cosine:.2f}"]
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield the maps of similarities."""

@@ -60,6 +60,8 @@ def get_measure(name: str) -> "Measure":
     Raises:
         UserError: the measure does not exist.
     """
+    if not isinstance(name, str):
+        raise UserError(f"measure must be the name of a measure, not {name!r:.60}")
     if name not in _REGISTERED:
         if name not in measure_names():
             raise UserError(f"unknown measure {name!r}: {near_matches(name, measure_names())}")

@@ -16,10 +16,10 @@ from bertsecrets.measures.base.measure import Result
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.consistency import CHECKED, check_alone
 from bertsecrets.models.encoding import cased, encode, lower_cases, predict
-from bertsecrets.texts.metrics import decide, is_constant
+from bertsecrets.texts.metrics import decide, is_constant, order_problem
 from bertsecrets.texts.metrics import scores as all_scores
 from bertsecrets.texts.rows import shuffled
-from bertsecrets.texts.tasks import Task
+from bertsecrets.texts.tasks import Task, task
 from bertsecrets.types import Measurement
 
 
@@ -63,15 +63,21 @@ class Scores(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Report that a fine-tuned model predicts a constant, or that a prediction is not finite.
+        """Report that a fine-tuned model predicts a constant or does worse than chance, or that a logit is not finite.
 
-        Constant predictions are a valid result for frozen, untrained and random encoders.
+        Constant predictions and chance are valid results for frozen, untrained and random encoders.
         """
         predicted = measurement.sample("predicted")
         if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
             return "some predictions are not finite"
-        collapsed = measurement.subject.initialisation == "pretrained" and measurement.values.get("constant")
-        return "gives every example the same answer" if collapsed else None
+        if measurement.subject.initialisation != "pretrained":
+            return None
+        if measurement.values.get("constant"):
+            return "gives every example the same answer"
+        modified = measurement.options.get("cased") or measurement.options.get("shuffle")
+        return (
+            None if modified else order_problem(task(measurement.subject.task), predicted, measurement.sample("target"))
+        )
 
 
 def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: Sequence[float]) -> Result:

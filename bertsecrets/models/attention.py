@@ -243,10 +243,3 @@ def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
             if torch.is_tensor(item) and item.dtype.is_floating_point and tuple(item.shape) == shape:
                 return item
     return None
-
-
-def same_shape(one: OpenModel, other: OpenModel) -> str | None:
-    """Return why two models' attention maps cannot be compared head by head; None if they can."""
-    if (one.layers, one.heads) != (other.layers, other.heads):
-        return f"{one.layers} layers x {one.heads} heads and {other.layers} x {other.heads}"
-    return None

@@ -25,6 +25,29 @@ def architecture(config: Any) -> str:
     return type(config).__name__.removesuffix("Config")
 
 
+SIZES = ("model_type", "num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
+
+
+def size_difference(config: Any, base: Any) -> str | None:
+    """Return how a model's architecture or size differs from that of its supposed base; None if they are the same."""
+    for name in SIZES:
+        own, other = getattr(config, name, None), getattr(base, name, None)
+        if own != other:
+            return f"its {name} is {own}, not {other}"
+    return None
+
+
+def weight_cosine(model: Any, base: Any) -> float:
+    """Return the mean cosine similarity of two models' weight matrices, layer by layer (embeddings are left out).
+
+    Independently trained models have about 0. Fine-tuning hardly turns a matrix.
+    """
+    theirs = dict(base.base_model.named_parameters())
+    matrices = [(weight, theirs[name]) for name, weight in model.base_model.named_parameters() if layer_of(name)]
+    pairs = [(own.flatten().double(), other.flatten().double()) for own, other in matrices if own.ndim == 2]
+    return float(torch.stack([torch.cosine_similarity(*pair, dim=0) for pair in pairs]).mean()) if pairs else 1.0
+
+
 def unreadable(config: Any, why: str) -> NotApplicableError:
     """Return the error for an architecture whose attention maps cannot be read."""
     return NotApplicableError(f"the attention of {architecture(config)} cannot be read: {why}")

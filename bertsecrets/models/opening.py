@@ -1,8 +1,7 @@
 """Open models as a bare encoder, with a new classifier, or as a fine-tuned checkpoint."""
 
 import os
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from torch import nn
 
 from bertsecrets.errors import NotApplicableError, RunError, UserError
+from bertsecrets.models.class_names import classes_in_order
 from bertsecrets.models.configuration import load, open_config, open_tokenizer
 from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, why_no_maps
 from bertsecrets.models.initialisations import get_initialisation
@@ -23,6 +23,7 @@ from bertsecrets.models.layers import (
     attention_shape,
     layer_of,
     read_last_token,
+    size_difference,
     unreadable,
 )
 from bertsecrets.models.locations import ModelRef, check_folder
@@ -93,8 +94,7 @@ def open_classifier(
     config.num_labels = task.outputs
     config.problem_type = "regression" if task.regression else "single_label_classification"
     if not task.regression:
-        config.id2label = dict(enumerate(task.labels))
-        config.label2id = {label: i for i, label in enumerate(task.labels)}
+        _name_classes(config, task.labels)
     tokenizer = open_tokenizer(ref)
     _prepare_to_classify(config, tokenizer)
 
@@ -250,7 +250,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
             "name it with the option model instead of checkpoint"
         )
     _refuse_drawn(ref.path, sorted(drawn))
-    _order_classes(model, task, folder)
+    _order_classes(model, task)
     if getattr(config, SETTING, None) == LAST:
         read_last_token(model, tokenizer)
     return OpenModel(model.eval(), tokenizer, ref.identity())
@@ -266,13 +266,35 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
         raise UserError(f"no checkpoint folder at {folder}: give a folder that save_pretrained has written")
     check_folder(folder)
     config = open_config(ModelRef.in_folder(folder))
-    if config.num_labels != task.outputs:
+    classes = None
+    if not task.regression and config.num_labels <= task.outputs:
+        classes = classes_in_order(folder, task)
+    if classes is None and config.num_labels != task.outputs:
         kind = "one score" if task.regression else f"{task.outputs} classes"
         raise UserError(
             f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}: "
             f"give one that was trained on {task.title}"
         )
+    if not task.regression:
+        _name_classes(config, classes or task.labels)
     return config
+
+
+def check_base(folder: Path, task: Task, base: ModelRef) -> None:
+    """Check that a checkpoint can have been trained from a base model: their architecture and size are the same.
+
+    Raises:
+        UserError: If not.
+    """
+    if problem := size_difference(open_checkpoint_config(folder, task), open_config(base)):
+        raise UserError(
+            f"checkpoint {folder} was not trained from {base.name}: {problem}: name its own base model with --model"
+        )
+
+
+def _name_classes(config: Any, classes: Sequence[str]) -> None:
+    config.id2label = dict(enumerate(classes))
+    config.label2id = {label: i for i, label in enumerate(classes)}
 
 
 def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> Any:
@@ -295,18 +317,13 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
     return tokenizer
 
 
-def _order_classes(model: Any, task: Task, folder: Path) -> None:
+def _order_classes(model: Any, task: Task) -> None:
     """Reorder the classifier's outputs if the checkpoint's classes are in a different order from the task's."""
     if task.regression:
         return
-    names = [str(model.config.id2label[i]).lower().replace("-", "_") for i in range(task.outputs)]
-    if all(re.fullmatch(r"label_\d+", name) for name in names) or names == list(task.labels):
+    names = list(model.config.id2label.values())
+    if names == list(task.labels):
         return
-    if set(names) != set(task.labels):
-        raise UserError(
-            f"checkpoint {folder} has the classes {names}, but {task.title} has {list(task.labels)}: "
-            f"give one that was trained on {task.title}"
-        )
     last: Any = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == task.outputs][-1]
     order = torch.tensor([names.index(label) for label in task.labels])
     with torch.no_grad():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertsecrets.errors import UserError, excerpt
-from bertsecrets.reading import lines_of, read_text
+from bertsecrets.reading import lines_of, read_text, unique_keys
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import MADE_UP
 from bertsecrets.types import Span
@@ -167,7 +167,7 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
 def _record(line: str, where: str) -> FrameSentence:
     form = 'expected {"sentence": text, "target": text, "core_elements": [text, ...]}'
     try:
-        record: Any = json.loads(line)
+        record: Any = json.loads(line, object_pairs_hook=unique_keys)
         json.dumps(record, ensure_ascii=False).encode()  # "\ud800", an unpaired surrogate, is valid JSON but not text
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not valid JSON ({excerpt(error, 100)}): {form}") from error

@@ -20,6 +20,7 @@ import numpy as np
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.hub import Repository
 from bertsecrets.reading import lines_of, read_text
+from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.tasks import Task
 
 GLUE_HUB = "nyu-mll/glue"
@@ -27,6 +28,7 @@ GLUE_REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 SPLITS = ("train", "dev")
 MADE_UP = "made_up"  # a column of the suite's own corpus that no GLUE data set has
 FETCHED = "fetched.json"  # record of the splits in a GLUE folder written by `fetch --output`
+LONGEST_TEXT = 100_000  # characters, about 20 times GLUE's longest text
 SCORE = re.compile(r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")  # float() also accepts 1_0 and non-ASCII digits
 
 # The sha256 of the hub's files at this revision, from their LFS pointers. Several public projects pin those of MRPC,
@@ -50,6 +52,7 @@ PUBLISHED = {
 }  # fmt: skip
 
 # Fingerprints of splits in GLUE's original TSV files, where known. Splits from the hub are identified by their files.
+# MNLI's is that of a copy with single spaces, which has the same tokens in WordPiece; TEXT_BYTES knows the original.
 FINGERPRINTS = {
     ("mnli", "dev"): "a839954d38e597fecc4bf122164c681e5088074d2178c4a527e2e51787bc8187",
     ("mrpc", "train"): "4f6ef28ed4bcbcf924dffa66e6f0dd6ed6a51a750286e576f85bc1a29bd99884",
@@ -61,6 +64,15 @@ FINGERPRINTS = {
     ("sst2", "dev"): "7022319467fb6d4b482c9f35f391046d66eaee1f5ac6e499d88d73b5bc2c5b4e",
     ("stsb", "train"): "65bfdc1b762a6232679ba6d70eac92ae737a3f55f8dfd73f029e0270c890f73b",
     ("stsb", "dev"): "4a71a3b067722ff47d153bbde6a449d3aba14a6f7405b3a72acf8659fa1b52a3",
+}
+# UTF-8 bytes of all texts of the other splits: `num_bytes` in the hub's dataset card, minus 20 per row (two 4-byte
+# offsets, a label of 8 bytes and an index of 4). The texts of RTE and of QNLI's dev split have exactly this size.
+TEXT_BYTES = {
+    ("mnli", "train"): 66765606,
+    ("mnli", "dev"): 1637483,
+    ("qnli", "train"): 23517583,
+    ("qqp", "train"): 43623900,
+    ("qqp", "dev"): 4845154,
 }
 
 
@@ -160,6 +172,18 @@ class Source:
             raise UserError(f"{split.origin}: {problem}; the option allow_unofficial_data uses them, marked as such")
         return replace(split, official=not problem)
 
+    def state(self, task: Task, name: str) -> tuple[str, ...]:
+        """Return the digests of the local files that a split is read from; empty if the hub is the source.
+
+        Raises:
+            UserError: If a file does not exist or cannot be read.
+        """
+        if self.glue is None:
+            return ()
+        folder, file = self._find(task, name)
+        record = folder / FETCHED
+        return (str(file), file_sha256(file), file_sha256(record) if record.is_file() else "")
+
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
         """Return why the local folders cannot provide these splits, or None if they can or the hub is the source."""
         try:
@@ -246,6 +270,10 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
                 f"{lacking or 'is there a tab inside a text?'}"
             )
         first, second, code = (fields[place] for place in places)
+        if max(len(first), len(second)) > LONGEST_TEXT:
+            raise UserError(
+                f"{path}, line {number}: a text of more than {LONGEST_TEXT} characters: is a line end missing?"
+            )
         rows.append((first, second, _label(task, code, f"{path}, line {number}, column {task.label!r}")))
     if not rows:
         raise UserError(f"{path} has no rows under its header: it should hold {task.title}'s {name} split")
@@ -368,7 +396,18 @@ def other_content(split: Split, fetched: str | None = None) -> str | None:
     Args:
         fetched: Recorded fingerprint of the official split (see `as_fetched`).
     """
-    known = fetched or FINGERPRINTS.get((split.task.name, split.name))
+    key = (split.task.name, split.name)
+    known = fetched or FINGERPRINTS.get(key)
+    if fetched is None and key in TEXT_BYTES and known != split.fingerprint:
+        size = sum(len(text.encode()) for texts in (split.sentence1, split.sentence2 or ()) for text in texts)
+        return (
+            None
+            if size == TEXT_BYTES[key]
+            else (
+                f"its texts have {size} bytes where those of {split.task.title}'s official {split.name} split have "
+                f"{TEXT_BYTES[key]}, though their numbers agree: was the file cleaned, or written again with quotes?"
+            )
+        )
     if known in (None, split.fingerprint):
         return None
     return (

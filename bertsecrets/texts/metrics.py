@@ -5,14 +5,17 @@ are fractions. Pure numpy.
 """
 
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from bertsecrets.texts.tasks import Task
 
 Number = np.ndarray | np.floating
 Metric = Callable[[np.ndarray], Number]
+
+MISORDERED = 3.3  # standard errors below chance that are not a coincidence (0.05 %, one-sided)
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
@@ -114,3 +117,49 @@ def scores(task: Task, predicted: np.ndarray, target: np.ndarray) -> dict[str, f
 
     ranks = rankdata(predicted), rankdata(target)
     return {"pearson": score("pearson", predicted, target), "spearman": score("pearson", *ranks)}
+
+
+def if_shuffled(
+    points: Float[np.ndarray, "classes classes"], predicted: Int[np.ndarray, " rows"], target: Int[np.ndarray, " rows"]
+) -> tuple[float, float]:
+    """Return the exact mean and standard deviation of a sum over rows after shuffling the predictions (Hoeffding 1951).
+
+    Args:
+        points: What a row adds to the sum, by predicted and true class.
+
+    >>> if_shuffled(np.eye(2), np.array([0, 1]), np.array([0, 1]))  # both right or none
+    (1.0, 1.0)
+    """
+    rows = len(target)
+    said, true = (np.bincount(answers, minlength=len(points)) for answers in (predicted, target))
+    by_said, by_true = points @ true / rows, said @ points / rows
+    mean = float(said @ by_said)
+    off = points - by_said[:, None] - by_true + mean / rows
+    return mean, float(np.sqrt((said[:, None] * true * off**2).sum() / max(rows - 1, 1)))
+
+
+def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str | None:
+    """Return a message if predictions are worse than chance, or much worse than with renamed classes; otherwise None.
+
+    Classes in the wrong order are the usual cause. With renamed classes, predictions must gain `MISORDERED` standard
+    errors, and be at least twice as far above chance.
+    """
+    if task.regression:
+        varied = len(target) > 1 and np.ptp(predicted) > 0 and np.ptp(target) > 0
+        correlation = float(np.corrcoef(predicted, target)[0, 1]) if varied else 0.0
+        if correlation * np.sqrt(len(target)) > -MISORDERED:
+            return None
+        return f"worse than chance: its scores correlate with the targets at {correlation:.2f}: are they reversed?"
+    predicted, classes = predicted.astype(np.int64), np.arange(task.outputs)
+    right = {order: int((np.array(order)[predicted] == target).sum()) for order in permutations(classes.tolist())}
+    own, (best, most) = right[tuple(classes.tolist())], max(right.items(), key=lambda item: item[1])
+    identity = np.eye(task.outputs)
+    chance, _ = if_shuffled(identity, predicted, target)
+    expected, error = if_shuffled(identity[list(best)] - identity, predicted, target)
+    if most - own - expected <= max(MISORDERED * error, own - chance):
+        return None
+    names = [", ".join(task.labels[index] for index in order) for order in (classes, best)]
+    renamed = "the classes are swapped" if task.outputs == 2 else f"the classes {names[0]} are really {names[1]}"
+    worse = "worse than chance" if own < chance else "classes in the wrong order"
+    shares = [f"{100 * count / len(target):.1f} %" for count in (own, most)]
+    return f"{worse}: {shares[0]} right, {shares[1]} if {renamed}; name them in config.json (id2label)"

@@ -4,10 +4,19 @@ Task details are defined only in this module. Labels are stored by name. The ord
 a model's output and on the hub (`nyu-mll/glue`).
 """
 
+import re
 from dataclasses import dataclass
 
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.types import ALL_TASKS as ALL_TASKS
+
+# Other common names of classes, without their negation and in lower-case letters only.
+SYNONYMS = {
+    "entail": "entailment", "entails": "entailment", "entailed": "entailment",
+    "contradict": "contradiction", "contradicts": "contradiction", "contradictory": "contradiction",
+    "neg": "negative", "pos": "positive",
+}  # fmt: skip
+PARAPHRASE = {"equivalent", "duplicate", "duplicates", "paraphrase", "paraphrases"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,23 @@ class Task:
     def outputs(self) -> int:
         """The number of logits of a classifier for this task."""
         return len(self.labels) or 1
+
+    def class_named(self, name: str) -> str | None:
+        """Return the class that a name stands for, whatever its case, separators and form; None if unknown.
+
+        >>> task("rte").class_named("Non-Entailment"), task("mnli").class_named("CONTRADICTORY")
+        ('not_entailment', 'contradiction')
+        """
+        negation, word = _folded(name)
+        named = {_folded(label): label for label in self.labels}
+        return named.get((negation, SYNONYMS.get(word, word)))
+
+
+def _folded(name: str) -> tuple[str, str]:
+    """Return the negation of a class name (`not` or nothing) and the rest of its letters, in lower case."""
+    letters = re.sub(r"[^a-z]", "", name.lower())
+    negation, word = re.fullmatch(r"(not?n?(?=entail|equiv|dupl|paraphr)|)(.*)", letters).groups()  # type: ignore[union-attr]
+    return "not" if negation else "", "equivalent" if word in PARAPHRASE else word
 
 
 def _same(*labels: str) -> dict[str, str]:
@@ -109,6 +135,8 @@ def task(name: str) -> Task:
     >>> task("MNLI-m").title, task("sst_2").metric
     ('MNLI-m', 'accuracy')
     """
+    if not isinstance(name, str):
+        raise UserError(f"task must be the name of a task, not {name!r:.60}")
     folded = name.lower().replace("-", "").replace("_", "")
     folded = {"mnlim": "mnli", "mnlimatched": "mnli", "sts": "stsb", "sst": "sst2"}.get(folded, folded)
     if folded not in TASKS:

@@ -268,13 +268,13 @@ def test_a_remark_on_the_pattern_classifier_names_none_of_the_annotated_models()
 def test_a_claim_on_single_heads_fits_only_the_papers_shape():
     grid = made_up("heads-little-changed", needs_shape=(12, 12))
     fits, small = (measured("attention-change", {"cosine": np.ones(shape)}) for shape in ((12, 12), (6, 12)))
-    assert applicability(grid, ModelFacts.measured(fits)) == Eligible()
+    assert applicability(grid, ModelFacts.of_measurement(fits)) == Eligible()
     problem = NotApplicable("needs 12 layers x 12 heads; the model has 6 x 12")
-    assert applicability(grid, ModelFacts.measured(small)) == problem
+    assert applicability(grid, ModelFacts.of_measurement(small)) == problem
     named = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
-    reason = applicability(named, ModelFacts.measured(small)).reason
+    reason = applicability(named, ModelFacts.of_measurement(small)).reason
     assert reason.endswith("the model has 6 x 12; B4-own is the same claim for any shape")
-    assert applicability(made_up(), ModelFacts.measured(small)) == Eligible()
+    assert applicability(made_up(), ModelFacts.of_measurement(small)) == Eligible()
     verdict = judged(grid, small)
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
 
@@ -283,13 +283,13 @@ def test_a_claim_about_an_architecture_is_judged_of_no_other():
     of_gpt2 = made_up("heads-little-changed", architectures=("gpt2",))
     seen = measured("attention-change", {"cosine": np.ones((2, 2))})
     bert, gpt2 = (replace(seen, provenance=replace(seen.provenance, architecture=name)) for name in ("bert", "gpt2"))
-    answers = [applicability(of_gpt2, ModelFacts.measured(measurement)) for measurement in (bert, seen, gpt2)]
+    answers = [applicability(of_gpt2, ModelFacts.of_measurement(measurement)) for measurement in (bert, seen, gpt2)]
     assert answers == [
         NotApplicable("is about gpt2; the model is bert", other_architecture=True),
         NotApplicable("is about gpt2; the model is unknown", other_architecture=True),
         Eligible(),
     ]
-    assert applicability(made_up("heads-little-changed"), ModelFacts.measured(gpt2)) == Eligible()
+    assert applicability(made_up("heads-little-changed"), ModelFacts.of_measurement(gpt2)) == Eligible()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ def made_up(quantity="score", task_name="rte", kind="around", value=0.0, samplin
     rule = {"sampling": sampling} if kind == "around" else {"value": value}
     figure = {"published": 60.0} if figure is None else figure
     claim = Claim(
-        id="D9", source="test", statement="A claim.", measure="scores", quantity=quantity,
+        id="D9", source="test", statement="A claim.", quantity=quantity,
+        measure=next(iter(QUANTITIES[quantity].needs.values())).measure,
         expect={"kind": kind, **rule}, tasks={task_name: figure}, **more,
     )  # fmt: skip
     return Case(claim, task_name)

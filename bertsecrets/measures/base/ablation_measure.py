@@ -30,7 +30,7 @@ from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.metrics import decide, is_constant, score
+from bertsecrets.texts.metrics import decide, is_constant, order_problem, score
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
@@ -140,8 +140,11 @@ def collapsed(measurement: Measurement) -> str | None:
         return "some predictions are not finite"
     if len(baseline) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
         return None
-    constant = is_constant(TASKS[measurement.subject.task], baseline)
-    return "gives every example the same answer" if constant else None
+    task = TASKS[measurement.subject.task]
+    if is_constant(task, baseline):
+        return "gives every example the same answer"
+    fine_tuned = measurement.subject.initialisation == "pretrained"
+    return order_problem(task, baseline, measurement.sample("target")) if fine_tuned else None
 
 
 def kind_text(measurement: Measurement) -> str:

@@ -17,11 +17,12 @@ from bertsecrets.measures.base.needs import Resources
 from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.base.probe import check_attention
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models import attention, opening
+from bertsecrets.models import opening
 from bertsecrets.models.alignment import Alignment, encode_words
 from bertsecrets.models.attention import Observer, Pass
 from bertsecrets.models.encoding import Encoded, cased, encode, special_ids
 from bertsecrets.models.initialisations import get_initialisation
+from bertsecrets.models.layers import size_difference
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
@@ -182,7 +183,7 @@ class AttentionMeasure(Measure):
         if not self.compares and not get_initialisation(run.subject.initialisation).trains:
             return None
         twin = opening.open_classifier(run.base, run.task, "untrained", run.subject.seed)
-        problem = attention.same_shape(tuned, twin)
+        problem = size_difference(tuned.model.config, twin.model.config)
         if problem is None:
             return twin.to(run.resources.device)
         if self.compares:

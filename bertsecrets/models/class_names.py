@@ -1,0 +1,54 @@
+"""The classes of a fine-tuned checkpoint, as named in its `config.json`."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.texts.tasks import Task
+
+NUMBERED = re.compile(r"(?:label|class)?[ _-]?([0-9]{1,9})", re.IGNORECASE)
+
+
+def classes_in_order(folder: Path, task: Task) -> list[str] | None:
+    """Return the task's class for each of a checkpoint's outputs; None if they have numbers instead of names.
+
+    Names are read from both `id2label` and `label2id`, because some checkpoints have them in only one.
+
+    Raises:
+        UserError: If an output has no name, an unknown one or several, or two outputs have the same.
+    """
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    pairs = _pairs(config.get("id2label")) + [(number, name) for name, number in _pairs(config.get("label2id"))]
+    names: list[set[str]] = [set() for _ in range(task.outputs)]
+    is_named = False
+    for number, name in pairs:
+        if not re.fullmatch("[0-9]{1,9}", number) or int(number) >= task.outputs:
+            raise _misnamed(folder, task, f"numbers class {excerpt(name, 60)!r} as {excerpt(number, 20)}")
+        in_name = NUMBERED.fullmatch(name.strip())
+        if in_name is None or int(in_name[1]) != int(number):
+            is_named = True
+            names[int(number)] |= set() if name == "None" else {name}
+    if not is_named:
+        return None
+    classes: list[str] = []
+    for index, given in enumerate(names):
+        known = {task.class_named(name) for name in given}
+        if len(known) != 1 or None in known or known <= set(classes):
+            called = f"calls output {index} {excerpt(' and '.join(sorted(given)), 60)!r}"
+            raise _misnamed(folder, task, called if given else f"has no name for output {index}")
+        classes += [label for label in known if label is not None]
+    return classes
+
+
+def _pairs(names: Any) -> list[tuple[str, str]]:
+    return [(str(key), str(value)) for key, value in names.items()] if isinstance(names, dict) else []
+
+
+def _misnamed(folder: Path, task: Task, problem: str) -> UserError:
+    outputs = ", ".join(f'"{index}": "{label}"' for index, label in enumerate(task.labels))
+    return UserError(
+        f"checkpoint {folder}: config.json {problem}; if it was trained on {task.title}, name the class of each output "
+        f"in id2label, such as {{{outputs}}}"
+    )
