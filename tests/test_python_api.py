@@ -1,12 +1,15 @@
 """The Python API: `import bertsecrets as bs`."""
 
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import HEADS, LAYERS
+from tiny import HEADS, LAYERS, save_bert
 
 import bertsecrets as bs
+from bertsecrets.measures.registry import get_measure
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -101,11 +104,68 @@ def test_missing_inputs_are_reported_before_training(session, runs, tiny_bert, t
         ({"glue": "nowhere"}, "no GLUE folder at nowhere"),
         ({"frames": "nowhere"}, "nowhere does not exist"),
         ({"device": "tpu"}, "device 'tpu' is not available"),
+        ({"limit": "5"}, "^limit must be a whole number, not '5'"),
+        ({"train_limit": True}, "^train_limit must be a whole number, not True"),
+        ({"seeds": 1.5}, "^seeds must be a whole number or auto, not 1.5"),
+        ({"model": 3}, "^model must be a name or a path, not 3"),
+        ({"glue": [None, 3]}, "^glue must be a name or a path, not 3"),
+        ({"precision": 32}, "^precision must be text, not 32"),
+        ({"offline": "no"}, "^offline must be true or false, not 'no'"),
     ],
 )
 def test_impossible_options_are_refused_at_once(option, message):
     with pytest.raises(bs.UserError, match=message):
         bs.Session(**option)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda session: session.measure(None, "rte"), "^measure must be the name of a measure, not None"),
+        (lambda session: session.measure("scores", 3), "^task must be the name of a task, not 3"),
+        (lambda session: session.measure("scores", "rte", seed=True), "^seed must be a whole number, not True"),
+        (lambda session: session.measure("scores", "rte", init=None), "^init must be a name, not None"),
+        (lambda session: session.judge(3), "^claim must be the name of a claim, not 3"),
+        (lambda session: session.judge("C1", "rte", seeds="3"), "^seeds must be a whole number, not '3'"),
+    ],
+)
+def test_arguments_of_another_type_are_one_line(session, call, message):
+    with pytest.raises(bs.UserError, match=message):
+        call(session)
+
+
+def test_a_model_may_be_a_path(tiny_bert, tiny_glue, runs):
+    assert bs.Session(model=tiny_bert, glue=tiny_glue, store=runs).model == str(tiny_bert)
+
+
+def test_an_edit_of_the_data_is_noticed_within_a_session(tiny_bert, tiny_glue, tmp_path):
+    glue = Path(shutil.copytree(tiny_glue, tmp_path / "glue"))
+    session = bs.Session(model=tiny_bert, glue=glue, store=tmp_path / "store", allow_unofficial_data=True)
+    before = session.measure("scores", task="rte", init="untrained")
+    file = glue / "RTE" / "dev.tsv"
+    file.write_text("\n".join(file.read_text().splitlines()[:-1]) + "\n")
+    after = session.measure("scores", task="rte", init="untrained")
+    assert (after.examples, after.reused) == (before.examples - 1, False)
+    fresh = bs.Session(model=tiny_bert, glue=glue, store=tmp_path / "new", allow_unofficial_data=True)
+    assert after.values == fresh.measure("scores", task="rte", init="untrained").values
+
+
+def test_a_checkpoint_is_compared_with_a_base_of_its_own_size_only(session, tmp_path, trained, tiny_bert, tiny_glue):
+    small = save_bert(tmp_path / "small", hidden_size=16, intermediate_size=24)
+    message = "its hidden_size is 16, not 32"
+    with pytest.raises(bs.UserError, match=message):
+        session.measure("attention-change", "rte", checkpoint=small)
+    judging = bs.Session(model=tiny_bert, checkpoint=small, checkpoint_task="rte", glue=tiny_glue, store=trained)
+    with pytest.raises(bs.UserError, match=message):
+        judging.check_model()
+
+
+def test_a_checkpoint_of_another_origin_is_remarked_on(session, tmp_path):
+    own = session.measure("attention-change", "rte")
+    other = session.measure("attention-change", "rte", checkpoint=save_bert(tmp_path / "other", seed=5))
+    remarks = get_measure("attention-change").remarks
+    assert remarks(own) == []
+    assert remarks(other)[0].startswith(f"probably not trained from {session.model}: the mean cosine of their weight")
 
 
 def test_options_that_are_not_given_come_from_the_environment(monkeypatch, tmp_path, tiny_glue):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import correlated, made_up, measured, needed, order, read, scored
+from measurements import correlated, made_up, measured, needed, of_id, order, read, scored
 from scipy import stats
 
 from bertsecrets.claims.band import format_interval, format_number
@@ -277,6 +277,16 @@ def test_a_claim_on_single_heads_fits_only_the_papers_shape():
     assert applicability(made_up(), ModelFacts.of_measurement(small)) == Eligible()
     verdict = judged(grid, small)
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
+
+
+def test_figure_9_is_of_twelve_layers_only():
+    answers = {"predicted": np.ones((6, 50)), "baseline_predicted": np.ones(50), "target": np.ones(50)}
+    small = measured("layer-ablation", {"baseline": 0.5, "score": np.full(6, 0.5)}, answers)
+    verdict = judged(of_id("G10-rte"), small)
+    assert (verdict.outcome, verdict.reason[:38]) == ("not applicable", "needs 12 layers x 12 heads; the model ")
+    assert model_problem(of_id("G10-rte"), replace(small, values={"score": np.full(12, 0.5)})) is None
+    unknown = measured("head-ablation", {"score": np.full(3, 0.5)})
+    assert model_problem(of_id("G7-rte"), unknown) == "needs 12 layers x 12 heads; the model's are unknown"
 
 
 def test_a_claim_about_an_architecture_is_judged_of_no_other():

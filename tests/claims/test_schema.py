@@ -294,3 +294,16 @@ def test_seeds_make_no_difference_to_the_encoder_of_an_untrained_model():
     bare = {claim.name for claim in load_claims() if claim.seedless}
     assert {"I2", "I2-rises", "B1"} <= bare
     assert not {"I2-after", "C3", "D1-untrained"} & bare
+
+
+def test_a_measure_that_the_quantity_does_not_use_is_refused_with_its_line(tmp_path):
+    text = GOOD.replace("measure: attention-change", "measure: special-tokens")
+    with pytest.raises(
+        UserError, match=r"C\.yaml, line [0-9]+: .*quantity last-two-layers is computed from attention-change"
+    ):
+        load_claims(expected(tmp_path, text))
+
+
+def test_claims_are_read_again_if_a_file_changes(tmp_path):
+    assert load_claims(expected(tmp_path, GOOD))[0].statement == "s"
+    assert load_claims(expected(tmp_path, GOOD.replace("statement: s", "statement: t")))[0].statement == "t"

@@ -1,6 +1,7 @@
 """Changes between two runs' verdicts: the most harmful come first, and no text from a file is active in a comment."""
 
 import json
+import math
 
 import pytest
 from calls import run, told
@@ -190,6 +191,7 @@ def test_other_files_are_refused_in_one_line(capsys, tmp_path):
         ): "uses version 3.0 of the format, but this version of bertsecrets reads only version 2",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "verdict": "passed"}]}): "verdicts.0.verdict: ",
         json.dumps({**good, "verdicts": good["verdicts"] * 2}): "has two verdicts on D2-rte",
+        json.dumps({**good, "verdicts": [{**good["verdicts"][0], "observed": math.inf}]}): "holds NaN or an infinite",
         " " * (17 * 2**20): "is larger than 16 MiB",
     }
     for text, said in files.items():

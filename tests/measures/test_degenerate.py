@@ -1,5 +1,6 @@
 """Collapsed models and non-finite answers are refused or reported as degenerate."""
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from ablation_models import tiny, tokens
-from measurements import gridded, measured, verdict
+from measurements import correlated, gridded, measured, scored, verdict
 from safetensors.torch import load_file, save_file
 from tiny import CONFIGS, family, save_bert, some_inputs
 from transformers import BertModel
@@ -88,6 +89,70 @@ def test_a_model_with_one_answer_that_is_nan_is_refused():
         predict(classifier.model, encoded)
     with pytest.raises(UserError, match="the model answers with nan"):
         set_ablation(classifier, encoded, task("mnli"), [0, 1, 2, 0, 1], [])
+
+
+# ---------------------------------------------------------------------- classes in another order
+
+
+def answers(task_name, share, rows, order=None, seed=1):
+    """Return predictions that are right on a share of the rows, in another order of the classes, and targets."""
+    draw, classes = np.random.default_rng(seed), len(task(task_name).labels)
+    target = np.arange(rows) % classes
+    wrong = (target + draw.integers(1, classes, rows)) % classes
+    predicted = np.where(draw.random(rows) < share, target, wrong)
+    return (predicted if order is None else np.array(order)[predicted]), target
+
+
+@pytest.mark.parametrize(
+    ("task_name", "share", "rows", "order", "says"),
+    [
+        ("sst2", 0.9, 60, (1, 0), "worse than chance: .* if the classes are swapped; name them in config.json"),
+        ("rte", 0.665, 277, (1, 0), "worse than chance: .* if the classes are swapped; name them in config.json"),
+        (
+            "mnli",
+            0.84,
+            300,
+            (1, 2, 0),
+            "chance: .* entailment, neutral, contradiction are really contradiction, entail",
+        ),
+        ("mnli", 0.84, 300, (2, 1, 0), "right, .* are really contradiction, neutral, entailment; name them"),
+        ("mnli", 0.6, 3000, (0, 2, 1), "right, .* are really entailment, contradiction, neutral; name them"),
+    ],
+)
+def test_classes_in_another_order_are_named_as_the_reason(task_name, share, rows, order, says):
+    predicted, target = answers(task_name, share, rows, order)
+    scores = scored(predicted, target, task_name)
+    assert re.search(says, problem(scores))
+    on_claim = verdict(f"D1-{task_name}-pretrained", scores)
+    assert on_claim.outcome == "degenerate"
+    assert re.search(says, on_claim.reason)
+    assert "learned nothing" not in on_claim.reason
+    samples = {"predicted": predicted[None], "baseline_predicted": predicted, "target": target}
+    assert re.search(says, problem(measured("head-ablation", {"baseline": 0.1}, samples, task_name)))
+    assert problem(replace(scores, options={"shuffle": 1})) is None
+    assert problem(replace(scores, subject=replace(scores.subject, initialisation="untrained"))) is None
+
+
+@pytest.mark.parametrize(("task_name", "share", "rows"), [("rte", 0.35, 8), ("rte", 0.45, 277), ("mnli", 0.3, 300)])
+def test_a_score_near_chance_says_nothing_about_the_order_of_classes(task_name, share, rows):
+    predicted, target = answers(task_name, share, rows)
+    assert problem(scored(predicted, target, task_name)) is None
+
+
+def test_confusing_two_classes_is_not_another_order():
+    """A model that says neutral for most contradictions has learned the rest, so its order of classes is right."""
+    target = np.arange(3000) % 3
+    tenth = np.arange(3000) // 3 % 10
+    predicted = np.select([target == 0, target == 1], [0, np.where(tenth < 5, 0, 1)], np.where(tenth < 7, 1, 2))
+    assert problem(scored(predicted, target, "mnli")) is None
+
+
+def test_reversed_scores_are_worse_than_chance():
+    target = np.linspace(0, 5, 100)
+    assert problem(correlated(target, target)) is None
+    assert problem(correlated(5 - target, target)).startswith(
+        "worse than chance: its scores correlate with the targets"
+    )
 
 
 # ---------------------------------------------------------------------- maps

@@ -259,3 +259,24 @@ def test_a_second_folder_provides_only_missing_files(tmp_path):
     assert source.split(task("rte"), "dev").origin == str(here)
     assert source.split(task("rte"), "train").origin == str(there)
     assert str(one) in source.missing(task("mrpc"))
+
+
+def test_a_split_without_a_known_fingerprint_has_the_official_size(tmp_path, monkeypatch):
+    def written(text: str, count: int = 3) -> None:
+        write(tmp_path, "qqp", [f"{n}\t1\t2\t{text}\tb\t1" for n in range(count)])
+
+    monkeypatch.setattr(glue, "official_problem", lambda split: None)
+    monkeypatch.setitem(glue.TEXT_BYTES, ("qqp", "dev"), 3 * 10)
+    written('say "é" ')
+    assert Source(tmp_path).split(task("qqp"), "dev").official
+    for changed in ('"say ""é"" "', "say &quot;é&quot; ", 'say "é"', 'say "e" '):
+        written(changed)
+        with pytest.raises(UserError, match="bytes where those of QQP's official dev split have"):
+            Source(tmp_path).split(task("qqp"), "dev")
+        assert not Source(tmp_path, allow_unofficial=True).split(task("qqp"), "dev").official
+
+
+def test_a_text_as_long_as_a_file_is_refused(tmp_path):
+    file = write(tmp_path, "rte", [*ROWS["rte"], f"0\t{'a ' * 60_000}\tb\tentailment"])
+    with pytest.raises(UserError, match=f"^{file}, line {len(ROWS['rte']) + 2}: a text of more than 100000 characters"):
+        Source(tmp_path, allow_unofficial=True).split(task("rte"), "dev")

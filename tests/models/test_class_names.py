@@ -1,0 +1,94 @@
+"""Names of classes in config.json: in either map, in any order and spelling, and refused if they are unclear."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from tiny import save_bert
+
+from bertsecrets.errors import UserError
+from bertsecrets.models.opening import open_checkpoint
+from bertsecrets.texts.tasks import TASKS, task
+
+
+def renamed(base, folder, **maps):
+    """Copy a checkpoint with other `id2label` and `label2id` in its config.json."""
+    shutil.copytree(base, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config.pop("id2label", None), config.pop("label2id", None)
+    (folder / "config.json").write_text(json.dumps(config | maps))
+    return folder
+
+
+def weights(folder, name="rte"):
+    return open_checkpoint(folder, task(name)).model.classifier.weight.detach()
+
+
+SWAPPED = [
+    {"id2label": {"0": "not_entailment", "1": "entailment"}},
+    {"label2id": {"not_entailment": 0, "entailment": 1}},
+    {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"not_entailment": 0, "entailment": 1}},
+    {"id2label": {"0": None, "1": "entailment"}, "label2id": {"Not Entailment": 0}},
+    {"id2label": {"1": "ENTAILMENT", "0": "NotEntailment"}},
+    {"id2label": {"0": "non-entailment", "1": "entails"}},
+]
+
+
+@pytest.mark.parametrize("maps", SWAPPED)
+def test_outputs_follow_the_names_in_either_map(tiny_bert, tmp_path, maps):
+    plain = weights(renamed(tiny_bert, tmp_path / "plain"))
+    assert torch.equal(weights(renamed(tiny_bert, tmp_path / "swapped", **maps)), plain.flip(0))
+
+
+@pytest.mark.parametrize(
+    "maps", [{}, {"id2label": None}, {"id2label": {"0": "0", "1": "1"}}, {"label2id": {"label 0": 0, "Class_1": 1}}]
+)
+def test_numbers_are_taken_in_the_tasks_order(tiny_bert, tmp_path, maps):
+    plain = renamed(tiny_bert, tmp_path / "plain", id2label={"0": "entailment", "1": "not_entailment"})
+    assert torch.equal(weights(renamed(tiny_bert, tmp_path / "numbers", **maps)), weights(plain))
+
+
+def test_names_of_three_classes_may_be_in_label2id_alone(tmp_path):
+    base = save_bert(tmp_path / "base", num_labels=3)
+    plain = weights(
+        renamed(base, tmp_path / "plain", id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}), "mnli"
+    )
+    names = {"contradictory": 0, "Entailment": 1, "NEUTRAL": 2}
+    assert torch.equal(weights(renamed(base, tmp_path / "named", label2id=names), "mnli"), plain[[1, 2, 0]])
+
+
+REFUSED = [
+    ({"id2label": {"1": "entailment", "2": "not_entailment"}}, "numbers class 'not_entailment' as 2"),
+    ({"id2label": {"0": "LABEL_1", "1": "LABEL_0"}}, "calls output 0 'LABEL_1'"),
+    ({"id2label": {"0": None, "1": None}}, "has no name for output 0"),
+    ({"id2label": {"0": "entailment"}}, "has no name for output 1"),
+    ({"id2label": {"0": "entailment", "1": "Entails"}}, "calls output 1 'Entails'"),
+    ({"id2label": {"0": "yes", "1": "no"}}, "calls output 0 'yes'"),
+    ({"label2id": {"entailment": True, "not_entailment": False}}, "numbers class 'entailment' as True"),
+    (
+        SWAPPED[0] | {"label2id": {"entailment": 0, "not_entailment": 1}},
+        "calls output 0 'entailment and not_entailment'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("maps", "problem"), REFUSED)
+def test_unclear_names_are_refused_with_those_of_the_task(tiny_bert, tmp_path, maps, problem):
+    with pytest.raises(UserError, match=problem) as error:
+        open_checkpoint(renamed(tiny_bert, tmp_path / "unclear", **maps), task("rte"))
+    assert str(error.value).endswith('in id2label, such as {"0": "entailment", "1": "not_entailment"}')
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_class_is_known_by_its_own_name_only(name):
+    labels = TASKS[name].labels
+    assert [TASKS[name].class_named(label.replace("_", " ").upper()) for label in labels] == list(labels)
+    assert TASKS[name].class_named("acceptable") is None
+
+
+def test_synonyms_of_classes():
+    assert [task("sst2").class_named(name) for name in ("NEG", "pos")] == ["negative", "positive"]
+    assert [task("qqp").class_named(name) for name in ("duplicates", "no-duplicate")] == ["duplicate", "not_duplicate"]
+    assert task("mrpc").class_named("not paraphrase") == "not_equivalent"
+    assert task("mnli").class_named("not_entailment") is None
