@@ -158,6 +158,7 @@ class Session:
         """
         checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
         if checkpoint is not None and of_task is not None and model is None:
+            opening.open_checkpoint_config(Path(checkpoint), task(of_task))
             opening.check_base(Path(checkpoint), task(of_task), self.ref(self.model))
             opening.open_checkpoint(Path(checkpoint), task(of_task), self.ref(self.model))  # reads all weights
             return
