@@ -188,7 +188,7 @@ def test_an_exported_checkpoint_without_manifest_gives_the_same_values(bench, su
 
 def test_a_checkpoint_of_another_shape_is_refused(bench, subject, tmp_path, tiny_bert):
     deep = save_bert(tmp_path / "deep", num_hidden_layers=5)
-    with pytest.raises(UserError, match="5 layers x 4 heads and 3 x 4"):
+    with pytest.raises(UserError, match="cannot be compared with .*: its num_hidden_layers is 5, not 3"):
         bench.measurement("attention-change", subject, deep)
 
 

@@ -42,10 +42,13 @@ def weight_cosine(model: Any, base: Any) -> float:
 
     Independently trained models have about 0. Fine-tuning hardly turns a matrix.
     """
-    theirs = dict(base.base_model.named_parameters())
-    matrices = [(weight, theirs[name]) for name, weight in model.base_model.named_parameters() if layer_of(name)]
-    pairs = [(own.flatten().double(), other.flatten().double()) for own, other in matrices if own.ndim == 2]
-    return float(torch.stack([torch.cosine_similarity(*pair, dim=0) for pair in pairs]).mean()) if pairs else 1.0
+    others = dict(base.base_model.named_parameters())
+    cosines = [
+        torch.cosine_similarity(weight.detach().flatten(), others[name].detach().flatten(), dim=0)
+        for name, weight in model.base_model.named_parameters()
+        if layer_of(name) and weight.ndim == 2
+    ]
+    return float(torch.stack(cosines).mean()) if cosines else 1.0
 
 
 def unreadable(config: Any, why: str) -> NotApplicableError:

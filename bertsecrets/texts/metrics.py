@@ -150,7 +150,8 @@ def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str 
         if correlation * np.sqrt(len(target)) > -MISORDERED:
             return None
         return f"worse than chance: its scores correlate with the targets at {correlation:.2f}: are they reversed?"
-    predicted, classes = predicted.astype(np.int64), np.arange(task.outputs)
+    predicted, target = predicted.astype(np.int64), target.astype(np.int64)
+    classes = np.arange(task.outputs)
     right = {order: int((np.array(order)[predicted] == target).sum()) for order in permutations(classes.tolist())}
     own, (best, most) = right[tuple(classes.tolist())], max(right.items(), key=lambda item: item[1])
     identity = np.eye(task.outputs)

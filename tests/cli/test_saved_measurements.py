@@ -47,6 +47,16 @@ def test_measuring_options_are_refused_for_saved_measurements(capsys, shelf, opt
     assert f"{option[0]} has no effect on --measurements" in line
 
 
+def test_classes_in_another_order_fail_the_run_with_their_reason(capsys, tmp_path):
+    swapped = scored([0] * 80 + [1] * 20 + [1] * 80 + [0] * 20, [1] * 100 + [0] * 100)
+    keep(swapped, tmp_path / "kept")
+    call = ["report", "--model", "m", "--claim", "D1-rte-pretrained", "--measurements", tmp_path / "kept"]
+    run(capsys, *call, "--json", tmp_path / "v.json", code=1)
+    (verdict,) = json.loads((tmp_path / "v.json").read_text())["verdicts"]
+    assert verdict["verdict"] == "degenerate"
+    assert "worse than chance: 20.0 % right, 80.0 % if the classes are swapped" in verdict["reason"]
+
+
 def unsampled(entry: Path) -> None:
     samples = dict(load(entry).samples)
     del samples["target"]
