@@ -153,8 +153,10 @@ def kept_scores(folder, right, rows=90):
             keep(replace(scored(answers, target), subject=Subject("m", "rte", init, seed)), folder)
 
 
-@pytest.mark.parametrize(("right", "code", "said"), [(0.9, 0, "1 reproduced"), (0.1, 1, "1 deviates")])
-def test_a_deviating_claim_gives_exit_code_1(capsys, tmp_path, right, code, said):
+@pytest.mark.parametrize(
+    ("right", "code", "said"), [(0.9, 0, "1 reproduced"), (0.35, 1, "1 deviates"), (0.1, 1, "1 degenerate")]
+)
+def test_a_claim_that_does_not_hold_gives_exit_code_1(capsys, tmp_path, right, code, said):
     kept_scores(tmp_path, right)
     assert said in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path, code=code)
 
