@@ -54,23 +54,23 @@ class ModelFacts:
 
     architecture: str | None = None
     weights: str | None = None
-    shape: tuple[int | None, ...] | None = None
+    shape: tuple[int, ...] | None = None  # without heads if only layers are known
     measured: bool = False
 
     @classmethod
     def of_measurement(cls, measurement: Measurement) -> "ModelFacts":
         """Return the facts that a measurement shows."""
         recorded = measurement.provenance
-        shapes: list[tuple[int | None, ...]] = [np.shape(each) for each in measurement.values.values() if np.ndim(each) == 2]
+        shape = next((np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2), None)
         if measurement.measure == "layer-ablation":  # one value per layer
-            shapes = [(int(np.size(measurement.value("score"))), None)]
-        return cls(recorded.architecture, recorded.weights, shapes[0] if shapes else None, measured=True)
+            shape = (int(np.size(measurement.value("score"))),)
+        return cls(recorded.architecture, recorded.weights, shape, measured=True)
 
     def fits(self, wanted: tuple[int, int]) -> bool:
         """Return whether the model has these numbers of layers and heads per layer, as far as they can be known."""
         if self.shape is None:
             return not self.measured
-        return all(size in (None, number) for size, number in zip(self.shape, wanted, strict=True))
+        return self.shape == wanted[: len(self.shape)]
 
 
 def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
@@ -86,8 +86,8 @@ def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
         return NotApplicable(f"is about the published weights of {claim.needs_weights}; this model has others{instead}")
     if claim.needs_shape and not model.fits(claim.needs_shape):
         layers, heads = claim.needs_shape
-        has = "the model has " + " x ".join("?" if size is None else str(size) for size in model.shape or ())
-        has = has if model.shape else "the model's are unknown"
+        has = "the model has " + " x ".join(map(str, model.shape)) if model.shape else "the model's are unknown"
+        has += " layers" if model.shape and len(model.shape) == 1 else ""
         instead = instead and f"{instead}shape"
         return NotApplicable(f"needs {layers} layers x {heads} heads; {has}{instead}")
     return Eligible()

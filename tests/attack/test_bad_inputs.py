@@ -193,6 +193,8 @@ TEXTS = [
     BadInput("GLUE: no such task in it", ("measure", "scores", "--task", "sst2", *COMMON), "SST-2/"),
     frames("empty", "f.jsonl", ("{room}/f.jsonl", "contains no sentences"), written("f.jsonl", "")),
     frames("a line cut off", "f.jsonl", "line 1: not valid JSON", written("f.jsonl", '{"sentence": "Ann"')),
+    frames("a key given twice", "f.jsonl", "line 1: not valid JSON (duplicate key 'sentence')",
+           written("f.jsonl", '{"sentence": "Ann", "sentence": "Bob", "target": "Ann", "core_elements": ["Ann"]}')),
     frames("an empty folder", "fn", "no FrameNet in", lambda room: (room.folder / "fn").mkdir()),
     frames("an archive", "fn.tar.gz", "{room}/fn.tar.gz is neither a JSONL", written("fn.tar.gz", "x")),
 ]  # fmt: skip
@@ -225,6 +227,8 @@ OPTIONS = [
     option("an unknown claim", ("report", "--claim", "Z9", *COMMON), "unknown claim 'Z9'"),
     option("no task", ("measure", "scores", *COMMON), "needs a task"),
     option("no rows", (*MEASURE, "--limit", "0"), "limit 0 leaves"),
+    option("wide digits of a limit", (*MEASURE, "--limit", "\u0663"), "is not a whole number"),
+    option("a very long seed", (*MEASURE, "--seed", "9" * 5000), "is not a whole number"),
     option("no training rows", (*MEASURE, "--train-limit", "0"), "train_limit 0"),
     option("a seed out of range", (*FINETUNE, "--seed", str(2**32)), f"seed {2**32} is out of range"),
     option("a negative seed", (*MEASURE, "--seed", "-1"), "seed -1 is out of range"),

@@ -283,10 +283,13 @@ def test_figure_9_is_of_twelve_layers_only():
     answers = {"predicted": np.ones((6, 50)), "baseline_predicted": np.ones(50), "target": np.ones(50)}
     small = measured("layer-ablation", {"baseline": 0.5, "score": np.full(6, 0.5)}, answers)
     verdict = judged(of_id("G10-rte"), small)
-    assert (verdict.outcome, verdict.reason[:38]) == ("not applicable", "needs 12 layers x 12 heads; the model ")
-    assert model_problem(of_id("G10-rte"), replace(small, values={"score": np.full(12, 0.5)})) is None
-    unknown = measured("head-ablation", {"score": np.full(3, 0.5)})
-    assert model_problem(of_id("G7-rte"), unknown) == "needs 12 layers x 12 heads; the model's are unknown"
+    assert (verdict.outcome, verdict.reason) == ("not applicable", "needs 12 layers x 12 heads; the model has 6 layers")
+    twelve = replace(small, values={"score": np.full(12, 0.5)})
+    assert applicability(of_id("G10-rte"), ModelFacts.of_measurement(twelve)) == Eligible()
+    unknown = ModelFacts.of_measurement(measured("head-ablation", {"score": np.full(3, 0.5)}))
+    assert applicability(of_id("G7-rte"), unknown) == NotApplicable(
+        "needs 12 layers x 12 heads; the model's are unknown"
+    )
 
 
 def test_a_claim_about_an_architecture_is_judged_of_no_other():
