@@ -1,13 +1,15 @@
 """Load a model's configuration and tokenizer. This module does not import torch."""
 
 import os
+import re
+import warnings
 from typing import Any
 
 from tokenizers.processors import Sequence, TemplateProcessing
 
 from bertsecrets.errors import RunError, UserError, first_line, shortened
 from bertsecrets.models.families import own_family
-from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.locations import ModelRef, read_settings, refuse_adapter
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are rejected, never silently converted
 
@@ -25,6 +27,10 @@ LARGEST = {
 UNBOUNDED, NONE = ("max_position_embeddings", "type_vocab_size"), (0, -1)  # absent in some architectures
 
 
+class ModelWarning(UserWarning):
+    """A model or tokenizer may not be what its files say."""
+
+
 def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
     """Call `cls.from_pretrained` without remote code, using only local files.
 
@@ -34,6 +40,7 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
     from safetensors import SafetensorError
 
     folder = ref.folder(weights=cls.__name__ not in ("AutoConfig", "AutoTokenizer"))
+    refuse_adapter(folder)
     try:
         return cls.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except SafetensorError as error:
@@ -44,9 +51,13 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
         raise UserError(f"{ref.path} cannot be opened as a model: transformers does not know {error}") from error
     except Exception as error:  # tokenizers raises bare ones, transformers those of its arithmetic
         if "trust_remote_code" in str(error):
-            way = "register its classes as a Family, or name another model"
-            raise UserError(f"{ref.path} needs code from its repository, which this suite never runs: {way}") from error
+            raise _needs_code(ref) from error
         raise UserError(f"{ref.path} cannot be opened as a model: {first_line(error)}") from error
+
+
+def _needs_code(ref: ModelRef, why: str = "") -> UserError:
+    way = "register its classes as a Family, or name another model"
+    return UserError(f"{ref.path} needs code from its repository{why}, which this suite never runs: {way}")
 
 
 def open_config(ref: ModelRef) -> Any:
@@ -64,12 +75,43 @@ def open_config(ref: ModelRef) -> Any:
     own_family(ref.model_type())
     config = load(ref, AutoConfig)
     _check_sizes(config, ref)
+    if own_family(config.model_type) is None:
+        _check_class(config, ref)
     config.return_dict = True
     if getattr(config, "chunk_size_feed_forward", 0):
         config.chunk_size_feed_forward = 0  # saves memory without changing results, but rejects most lengths
     if getattr(config, "attention_type", None) == "block_sparse":
         config.attention_type = "original_full"  # BigBird sets this at its first short input, permanently
     return config
+
+
+def _check_class(config: Any, ref: ModelRef) -> None:
+    """Check that transformers' class is the model's, since transformers ignores settings that name another."""
+    import transformers
+
+    if getattr(config, "auto_map", None):
+        raise _needs_code(ref, " (auto_map in config.json)")
+    if getattr(config, "pruned_heads", None):
+        raise UserError(
+            f"{ref.path}: some of its heads were removed (pruned_heads in config.json), which transformers 5 cannot "
+            "open: use the model before pruning"
+        )
+    positions = getattr(config, "position_embedding_type", None) or "absolute"
+    if positions != "absolute" and not hasattr(type(config)(), "position_embedding_type"):
+        raise UserError(
+            f"{ref.path}: position_embedding_type in config.json is {shortened(repr(positions), 50)}, which "
+            f"{config.model_type} of transformers {transformers.__version__} does not have: use another model"
+        )
+    known = {*dir(transformers)}
+    names = getattr(config, "architectures", None) or ()
+    unknown = next((name for name in names if re.sub("^(TF|Flax)", "", str(name)) not in known), None)
+    if unknown is not None:
+        warnings.warn(
+            f"{ref.path}: transformers does not know the class {unknown} in config.json, so the model is opened as "
+            f"{config.model_type}",
+            ModelWarning,
+            stacklevel=2,
+        )
 
 
 def _check_sizes(config: Any, ref: ModelRef) -> None:
@@ -95,7 +137,14 @@ def open_tokenizer(ref: ModelRef) -> Any:
 
     if ref.local and ref.tokenizer() is None:  # transformers would create an empty one
         raise UserError(f"{ref.path} holds no tokenizer: save one next to the weights")
-    tokenizer = load(ref, AutoTokenizer)
+    _check_tokenizer_class(ref)
+    try:
+        tokenizer = load(ref, AutoTokenizer)
+    except UserError as error:
+        if (ref.folder(weights=False) / "tokenizer.json").is_file():
+            raise
+        way = "save a fast tokenizer with the model"
+        raise UserError(f"{ref.path} holds no tokenizer.json, and its other files do not suffice: {way}") from error
     longest = tokenizer.model_max_length
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
         raise UserError(
@@ -117,6 +166,19 @@ def open_tokenizer(ref: ModelRef) -> Any:
     if not tokenizer.is_fast:
         raise UserError(f"{ref.name} has no fast tokenizer, which is needed to align words: save one as tokenizer.json")
     return tokenizer
+
+
+def _check_tokenizer_class(ref: ModelRef) -> None:
+    """Refuse a tokenizer with code of its own, since transformers opens its files as another class."""
+    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+
+    for file in ("tokenizer_config.json", "config.json"):
+        settings = read_settings(ref.folder(weights=False) / file)
+        if "AutoTokenizer" in (settings.get("auto_map") or ()):
+            raise _needs_code(ref, f" (auto_map in {file})")
+        name = settings.get("tokenizer_class")
+        if name is not None and not any(map(tokenizer_class_from_name, (str(name), f"{name}Fast"))):
+            raise _needs_code(ref, f" (tokenizer_class {name} in {file})")
 
 
 def _separate_texts(tokenizer: Any) -> None:

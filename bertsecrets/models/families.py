@@ -120,6 +120,9 @@ POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 # the ends of an unpadded input.
 READS_NEIGHBOURS = ("mobilebert",)
 
+# Numbers of segments of model types without type_vocab_size in their configuration.
+SEGMENTS = {"funnel": 3}  # 2 is that of [CLS]
+
 # Modifications of the query-key product in some families, by argument name in transformers.
 LOGIT_TERMS = ("position_bias", "s_aux", "alibi", "softcap")
 
@@ -143,6 +146,20 @@ NO_ANSWERS = {
     "fnet": "it mixes an input's tokens with the padding behind them, by Fourier transforms instead of attention",
     "xlnet": "it answers from the last token, where this suite pads shorter inputs",
 }
+
+# Patterns for the names of weights that may be left unused. Every other weight that the opened model does not use is
+# refused. Constants, and attention to another text, anywhere in a model:
+UNUSED = r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias)$|(^|\.)(crossattention|ln_cross_attn)\."
+POOLER = "pooler"  # also inside an encoder that is opened without it, like the decoders of these families
+DECODERS = ("funnel", "perceiver")
+# Heads of other tasks, next to the encoder: language models, pretraining, answers, spans.
+OTHER_HEADS = (
+    r"cls|\w*predictions|\w*lm_(head|loss)|mlm\w*|nsp\w*|sop_classifier|vocab_\w+|pred_layer|\w*decoder|final_logits_bias"
+    r"|qa_\w+|output_\w+|column_output_\w+|start_logits|end_logits|answer_class|multiple_choice_head|seq_relationship"
+    rf"|{POOLER}"
+)
+# Parts of classifiers, which are left unused only if a new classifier replaces them.
+CLASSIFIERS = r"\w*classifi\w*|score|head|dense|sequence_summary|logits_proj"
 
 
 def why_no_maps(config: Any) -> str | None:

@@ -6,6 +6,7 @@
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +17,10 @@ from bertsecrets.hub import Repository
 from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED, full_name, own_family
 from bertsecrets.models.packaged import NAMES, packaged_folder
 from bertsecrets.store.entries import checked_manifest, read_own_manifest
-from bertsecrets.store.files import digest, file_sha256, read_json
+from bertsecrets.store.files import digest, file_sha256
 
 # Files that determine the encoder, and files that transformers reads for its tokenizers.
-ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "adapter_config.json")
+ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
 TOKENIZER_FILES = (
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "*vocab*.txt", "*vocab*.json", "*.vocab"),
     *("merges.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.tiktoken", "dict*.txt", "tekken.json"),
@@ -71,22 +72,24 @@ class ModelRef:
     def identity(self) -> str:
         """Return the identity of the encoder: a digest of its file names and contents, or hub name and commit.
 
-        For a custom architecture, the identity also depends on its code.
+        The identity also depends on the code of a custom architecture, and on the activation function of a
+        cross-encoder.
 
         Raises:
             UserError: If the model is not available.
         """
         contents = self._contents(ENCODER_FILES) or ""
         own = own_family(self.model_type())
-        return digest([contents, own.source]) if own else contents
+        more = [own.source if own else None, self.activation()]
+        return digest([contents, *filter(None, more)]) if any(more) else contents
+
+    def activation(self) -> str | None:
+        """Return the function that sentence-transformers applies to a cross-encoder's logits, if it recorded one."""
+        return read_settings(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
 
     def model_type(self) -> str | None:
         """Return the model type in config.json, or None if the file is missing or unreadable."""
-        try:
-            config = read_json(Path(self.path) / "config.json")
-        except UserError:
-            return None
-        name = config.get("model_type") if isinstance(config, dict) else None
+        name = read_settings(Path(self.path) / "config.json").get("model_type")
         return name if isinstance(name, str) else None
 
     def tokenizer(self) -> str | None:
@@ -127,6 +130,23 @@ class ModelRef:
             essential.append(HUB_WEIGHTS)
         return _repository(self).folder(commit, patterns, essential)
 
+    def tensors(self) -> dict[str, str]:
+        """Return the types of the tensors in the weight files, by name, as safetensors writes them (F32, I8).
+
+        Raises:
+            UserError: If a file is not available.
+        """
+        from safetensors import safe_open
+
+        folder = self.folder()
+        single, index = (folder / file for file in WEIGHT_FILES)
+        shards = {single.name} if single.is_file() else {*json.loads(index.read_bytes())["weight_map"].values()}
+        types: dict[str, str] = {}
+        for shard in shards:
+            with safe_open(folder / shard, "numpy") as file:
+                types |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+        return types
+
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of a checkpoint made by this suite; empty for other models.
 
@@ -134,6 +154,15 @@ class ModelRef:
             UserError: If it cannot be read as JSON, or is not an object.
         """
         return read_own_manifest(Path(self.path))
+
+
+def read_settings(file: Path) -> dict[str, Any]:
+    """Return the content of a JSON file, empty if it is missing, unreadable or not an object."""
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def published_identities(name: str) -> set[str]:
@@ -176,6 +205,8 @@ def locate(name: str, offline: bool = False) -> ModelRef:
     if os.path.isdir(name):
         check_folder(Path(name))
         return ModelRef(name, name, offline=offline)
+    if (page := re.match(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)", name)) is not None:
+        raise UserError(f"{name} is the address of a page: give the model's name, {page[1]}")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"no model folder at {name}: {WAYS_ON}")
     repository, _, revision = name.partition("@")
@@ -191,6 +222,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         UserError: If there is no such model, or a file does not match the manifest.
     """
+    refuse_adapter(folder)
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
     if not any((folder / weights).is_file() for weights in WEIGHT_FILES):
@@ -199,6 +231,20 @@ def check_folder(folder: Path) -> None:
         raise RunError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
     _check_shards(folder)
     checked_manifest(folder)
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Refuse adapter files, such as LoRA's, which transformers uses or ignores depending on the installed packages.
+
+    Raises:
+        UserError: If there are any.
+    """
+    adapter = next((path.name for path in sorted(folder.glob("*adapter*")) if path.is_file()), None)
+    if adapter is not None:
+        raise RunError(
+            f"{folder} holds an adapter ({adapter}), which is not a model of its own: merge it into its base model "
+            "(merge_and_unload in peft) and save the result in another folder"
+        )
 
 
 def _check_shards(folder: Path) -> None:
@@ -210,6 +256,8 @@ def _check_shards(folder: Path) -> None:
     index = folder / WEIGHT_FILES[1]
     if not index.is_file():
         return
+    if (folder / WEIGHT_FILES[0]).is_file():
+        raise RunError(f"{folder} holds both {WEIGHT_FILES[0]} and {WEIGHT_FILES[1]}: delete the outdated one")
     try:
         shards = set(json.loads(index.read_bytes())["weight_map"].values())
         foreign = next((shard for shard in shards if not (folder / shard).is_file() or Path(shard).name != shard), None)

@@ -1,7 +1,7 @@
 """Open models as a bare encoder, with a new classifier, or as a fine-tuned checkpoint."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +21,19 @@ from bertsecrets.models.layers import (
     SETTING,
     architecture,
     attention_shape,
-    layer_of,
     read_last_token,
     size_difference,
     unreadable,
 )
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_memory
+from bertsecrets.models.tokenization import match_tokenizer
+from bertsecrets.models.unused_weights import check_weights
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import InitialisationName
+
+# Settings of sentence-transformers in config.json: the present one, and that of its versions before 4.
+ACTIVATIONS = ("sentence_transformers", "sbert_ce_default_activation_function")
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,10 @@ def open_classifier(
     config.problem_type = "regression" if task.regression else "single_label_classification"
     if not task.regression:
         _name_classes(config, task.labels)
+    for recorded in ACTIVATIONS:  # of the answers of a cross-encoder's own classifier
+        vars(config).pop(recorded, None)
     tokenizer = open_tokenizer(ref)
+    match_tokenizer(tokenizer, config, ref.path)
     _prepare_to_classify(config, tokenizer)
 
     def new_model() -> Any:
@@ -112,7 +119,7 @@ def open_classifier(
         encoder = f"{model.base_model_prefix}."
         _refuse_drawn(ref.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
         head = [key for key in model.state_dict() if not key.startswith(encoder)]
-        if not drawn.issuperset(head):  # the folder includes a classifier, which the new one replaces
+        if not drawn.keys() >= {*head}:  # the folder includes a classifier, which the new one replaces
             weights = new_model().state_dict()
             model.load_state_dict({key: weights[key] for key in head}, strict=False)
     else:
@@ -135,29 +142,28 @@ def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
         raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
     if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = tokenizer.pad_token_id
-    segments, last = getattr(config, "type_vocab_size", None), max(tokenizer("A", "B").get("token_type_ids") or [0])
-    if segments and last >= segments:
-        raise UserError(
-            f"the tokenizer numbers the segments of a pair 0 to {last}, but type_vocab_size in config.json is "
-            f"{segments}: remove token_type_ids from model_input_names in tokenizer_config.json"
-        )
 
 
-def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, set[str]]:
-    """Load a classifier, and return it with the names of the weights that transformers initialised randomly."""
+def _load_classifier(
+    ref: ModelRef, config: Any, attention: str, *, trained: bool = False
+) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
+    """Load a classifier as `_load_weights` does; `trained` says whether its head is used."""
     from transformers import AutoModelForSequenceClassification
 
     return _load_weights(
         ref,
         AutoModelForSequenceClassification,
+        trained=trained,
         config=config,
         attn_implementation=_kernel(config, attention),
         dtype=torch.float32,
     )
 
 
-def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str]]:
-    """Load a model, and return it with the names of weights whose shape is wrong or that are missing."""
+def _load_weights(
+    ref: ModelRef, cls: Any, *, trained: bool = False, **options: Any
+) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
+    """Load a model, and return it with the weights that are missing (None) or have another shape (that one)."""
     needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
     what = f"opening {ref.name}"
     check_memory(what, needed or 0, torch.device("cpu"), MORE_MEMORY)
@@ -170,8 +176,8 @@ def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str
             ignore_mismatched_sizes=True,  # the caller rejects them by name
             **options,
         )
-    drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
-    _refuse_more_layers(ref.path, model, info["unexpected_keys"])
+    drawn = dict.fromkeys(info["missing_keys"]) | {key: tuple(shape) for key, shape, *_ in info["mismatched_keys"]}
+    check_weights(ref.path, model, info["unexpected_keys"], ref.tensors(), trained=trained)
     infinite = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if infinite:
         raise UserError(
@@ -182,24 +188,6 @@ def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str
         with torch.no_grad():
             model.get_input_embeddings().weight[model.config.pad_token_id] = 0
     return model, drawn
-
-
-def _refuse_more_layers(path: str, model: Any, unexpected: Iterable[str]) -> None:
-    """Reject weights with more layers than in config.json, since transformers silently drops the extra ones.
-
-    Other unused weights, such as pretraining heads, are allowed.
-    """
-    held: dict[str, int] = {}
-    for place, index in filter(None, map(layer_of, model.base_model.state_dict())):
-        held[place] = max(index, held.get(place, 0))
-    prefix = f"{model.base_model_prefix}."
-    others = filter(None, (layer_of(name.removeprefix(prefix)) for name in unexpected))
-    more = max(((index, place) for place, index in others if index > held.get(place, index)), default=None)
-    if more is not None:
-        raise UserError(
-            f"{path}: config.json says {held[more[1]] + 1} layers, but the weights hold {more[0] + 1}: "
-            "correct num_hidden_layers, or save the model again"
-        )
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
@@ -227,7 +215,9 @@ def open_encoder(ref: ModelRef) -> OpenModel:
         raise unreadable(config, why)
     model, drawn = _load_weights(ref, AutoModel, config=config, attn_implementation="eager")
     _refuse_drawn(ref.path, [key for key in drawn if not key.startswith("pooler.")])
-    return OpenModel(model.eval(), open_tokenizer(ref), ref.identity())
+    tokenizer = open_tokenizer(ref)
+    match_tokenizer(tokenizer, config, ref.path)
+    return OpenModel(model.eval(), tokenizer, ref.identity())
 
 
 def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
@@ -242,15 +232,24 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
     tokenizer = _checkpoint_tokenizer(ref, base, config)
+    match_tokenizer(tokenizer, config, ref.path)
     _prepare_to_classify(config, tokenizer)
-    model, drawn = _load_classifier(ref, config, attention)
+    model, drawn = _load_classifier(ref, config, attention, trained=True)
     if drawn and not any(name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name for name in drawn):
+        other = next(((name, shape) for name, shape in sorted(drawn.items()) if shape is not None), None)
+        if other is not None:
+            raise UserError(
+                f"{folder}: {other[0]} has the shape {other[1]}, but config.json says {task.outputs} outputs: "
+                "correct num_labels or id2label there"
+            )
         raise UserError(
             f"{folder} is an encoder without a trained classifier ({sorted(drawn)[0]} is not among its weights): "
             "name it with the option model instead of checkpoint"
         )
     _refuse_drawn(ref.path, sorted(drawn))
     _order_classes(model, task)
+    if task.regression and (name := ref.activation() or _activation(config)) is not None:
+        _activate(model, name, folder)
     if getattr(config, SETTING, None) == LAST:
         read_last_token(model, tokenizer)
     return OpenModel(model.eval(), tokenizer, ref.identity())
@@ -263,7 +262,8 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
         UserError: If the folder does not exist, or has pickled weights or the wrong number of classes.
     """
     if not folder.is_dir():
-        raise UserError(f"no checkpoint folder at {folder}: give a folder that save_pretrained has written")
+        way = "give a folder that save_pretrained has written, or download a hub model into one first"
+        raise UserError(f"no checkpoint folder at {folder}: {way}")
     check_folder(folder)
     config = open_config(ModelRef.in_folder(folder))
     classes = None
@@ -308,13 +308,23 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
             f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "
             f"({len(of_base)}): name the model that it was trained from with the option model"
         )
-    tokenizer: Any = own if own is not None else of_base
-    if max(tokenizer.get_vocab().values()) >= config.vocab_size:
-        raise UserError(
-            f"checkpoint {folder} embeds {config.vocab_size} tokens, but the vocabulary has {len(tokenizer)}: "
-            "name the model that it was trained from with the option model"
-        )
-    return tokenizer
+    return own if own is not None else of_base
+
+
+def _activation(config: Any) -> str | None:
+    """Return the name of the function that sentence-transformers applies to the answers, from config.json."""
+    own, former = (getattr(config, name, None) for name in ACTIVATIONS)
+    return (own or {}).get("activation_fn") or former
+
+
+def _activate(model: Any, name: str, folder: Path) -> None:
+    """Make the last linear part of a cross-encoder apply the activation function that its answers include."""
+    function = getattr(nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
+    if function is None:
+        raise UserError(f"{folder} needs code from its repository, which this suite never runs: its answers use {name}")
+    last = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == 1][-1]
+    activation = function()
+    last.register_forward_hook(lambda _module, _inputs, output: activation(output))
 
 
 def _order_classes(model: Any, task: Task) -> None:

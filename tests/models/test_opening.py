@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny import CONFIGS, LAYERS, SPECIAL, family, save_bert
+from tiny import CONFIGS, LAYERS, SPECIAL, family, openers, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from bertsecrets.errors import UserError
@@ -210,19 +210,12 @@ def test_special_tokens_by_role():
     assert special_ids(Bare) == {"cls": None, "sep": None}
 
 
-def openers(folder):
-    ref = ModelRef.in_folder(folder)
-    return (
-        lambda: open_classifier(ref, task("rte")),
-        lambda: open_checkpoint(folder, task("rte")),
-        lambda: open_encoder(ref),
-    )
-
-
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra", "distilbert", "gpt2", "modernbert", "mpnet"])
 def test_weights_of_more_layers_than_the_config_says_are_refused(tiny_bert, tmp_path, name):
     folder = shutil.copytree(tiny_bert, tmp_path / name)
-    family(name).save_pretrained(folder)
+    model = family(name)
+    model.resize_token_embeddings(len(AutoTokenizer.from_pretrained(folder)))
+    model.save_pretrained(folder)
     layers = {"distilbert": "n_layers", "gpt2": "n_layer"}.get(name, "num_hidden_layers")
     config = json.loads((folder / "config.json").read_text())
     cut = {

@@ -1,8 +1,9 @@
 """Tiny models and tokenizers of real families for tests, and a reference computation of attention maps."""
 
+import json
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from transformers import (
 )
 
 from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.opening import OpenModel
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.opening import OpenModel, open_checkpoint, open_classifier, open_encoder
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts import corpus
+from bertsecrets.texts.tasks import task
 
 LAYERS, HEADS = 3, 4
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -59,6 +62,23 @@ def save_bert(folder: Path, seed: int = 0, words: list[str] | None = None, **cha
     torch.manual_seed(seed)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     return folder
+
+
+def settings(folder: Path, file: str, **changes: Any) -> None:
+    """Change settings in a JSON file of a folder; None deletes one."""
+    path = folder / file
+    content = {**json.loads(path.read_text(encoding="utf-8")), **changes}
+    path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}), encoding="utf-8")
+
+
+def openers(folder: Path) -> tuple[Callable[[], OpenModel], ...]:
+    """Return the ways to open a folder: with a new classifier, as a checkpoint, and as an encoder."""
+    ref = ModelRef.in_folder(folder)
+    return (
+        lambda: open_classifier(ref, task("rte")),
+        lambda: open_checkpoint(folder, task("rte")),
+        lambda: open_encoder(ref),
+    )
 
 
 def fast_tier(names: Iterable[str], *chosen: str) -> list[Any]:

@@ -1,0 +1,109 @@
+"""Refuse weights that the opened model does not use, because transformers drops them without an error."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from bertsecrets.errors import UserError
+from bertsecrets.models.families import CLASSIFIERS, DECODERS, OTHER_HEADS, POOLER, UNUSED
+from bertsecrets.models.layers import architecture, layer_of
+
+NUMBERS = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types that need no scale to be read
+
+
+def check_weights(
+    path: str, model: Any, unexpected: Iterable[str], stored: Mapping[str, str], *, trained: bool = False
+) -> None:
+    """Check that a model uses all weights that were stored for it, and that they are not quantised.
+
+    Args:
+        path: Folder or hub name, for the messages.
+        unexpected: Names of the weights that transformers reports as unused.
+        stored: Types of the tensors in the files, by name.
+        trained: Whether the classifier is the trained one; otherwise a new one replaces any stored classifier.
+
+    Raises:
+        UserError: If a weight is quantised, or is not used and is not part of another head.
+    """
+    names = _Names(model)
+    _refuse_quantised(path, names, stored)
+    dropped = sorted({*unexpected, *names.ignored(stored)})
+    _refuse_more_layers(path, names, dropped)
+    refused = [name for name in dropped if not names.is_harmless(name, trained)]
+    if not refused:
+        return
+    first = refused[0]
+    if (own := names.behind_prefix(first)) is not None:
+        raise UserError(
+            f"{path}: the names of its weights begin with {first.removesuffix(own)!r}, as in {first}: "
+            "save the model itself instead of its wrapper"
+        )
+    name, release = architecture(model.config), version("transformers")
+    raise UserError(
+        f"{path}: {name} of transformers {release} does not use the weight {first} ({len(refused)} tensors in all), so "
+        "this is another model, or a quantised one without its settings: register its classes as a Family, or save it "
+        "in float32"
+    )
+
+
+class _Names:
+    """The names of an opened model's weights and modules, for comparison with those in its files."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.encoder = model, model.base_model
+        self.prefix = f"{model.base_model_prefix}."
+        self.own = {name.removeprefix(self.prefix): weight for name, weight in model.state_dict().items()}
+
+    def ignored(self, stored: Iterable[str]) -> Iterator[str]:
+        """Yield the weights in the files that transformers does not report, because it never uses their names."""
+        patterns = getattr(self.model, "_keys_to_ignore_on_load_unexpected", None) or ()
+        modules = {name.removeprefix(self.prefix) for name, _ in self.model.named_modules()}
+        for name in stored:
+            part = name.removeprefix(self.prefix)
+            inside = part not in self.own and part.rpartition(".")[0] in modules
+            if inside and any(re.search(pattern, name) for pattern in patterns):
+                yield name
+
+    def is_harmless(self, name: str, trained: bool) -> bool:
+        """Return whether a weight without use is known to change nothing: constants, and heads of other tasks."""
+        part = name.removeprefix(self.prefix)
+        root = part.split(".")[0]
+        if re.search(UNUSED, part):
+            return True
+        if getattr(self.encoder, root, None) is not None:
+            return False
+        if part != name:
+            return root == POOLER or (root == "decoder" and self.model.config.model_type in DECODERS)
+        if re.fullmatch(CLASSIFIERS, root):
+            return not trained
+        return re.fullmatch(OTHER_HEADS, root) is not None and not (trained and hasattr(self.model, root))
+
+    def behind_prefix(self, name: str) -> str | None:
+        """Return the end of a name that is the name of a weight of the model, or None."""
+        parts = name.split(".")
+        ends = (".".join(parts[start:]) for start in range(1, len(parts) - 1))
+        return next((end for end in ends if end.removeprefix(self.prefix) in self.own), None)
+
+
+def _refuse_quantised(path: str, names: _Names, stored: Mapping[str, str]) -> None:
+    for name, kind in stored.items():
+        own = names.own.get(name.removeprefix(names.prefix))
+        if kind not in NUMBERS and (kind.startswith(("F", "I8")) or (own is not None and own.is_floating_point())):
+            raise UserError(
+                f"{path}: {name} is quantised ({kind}), and config.json does not say how to read it: save the model in "
+                "float32 or bfloat16"
+            )
+
+
+def _refuse_more_layers(path: str, names: _Names, dropped: Iterable[str]) -> None:
+    held: dict[str, int] = {}
+    for place, index in filter(None, map(layer_of, names.encoder.state_dict())):
+        held[place] = max(index, held.get(place, 0))
+    others = filter(None, (layer_of(name.removeprefix(names.prefix)) for name in dropped))
+    more = max(((index, place) for place, index in others if index > held.get(place, index)), default=None)
+    if more is not None:
+        raise UserError(
+            f"{path}: config.json says {held[more[1]] + 1} layers, but the weights hold {more[0] + 1}: "
+            "correct num_hidden_layers, or save the model again"
+        )

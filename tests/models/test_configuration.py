@@ -1,0 +1,109 @@
+"""Settings in a model's folder that transformers ignores, although they name another model."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from tiny import openers, save_bert, settings
+
+from bertsecrets.errors import UserError
+from bertsecrets.models.configuration import ModelWarning
+from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.opening import open_checkpoint, open_classifier
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.tasks import task
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "said"),
+    [
+        ("config.json", {"auto_map": {"AutoModel": "own.Model"}}, r"\(auto_map in config.json\)"),
+        ("config.json", {"auto_map": {"AutoModelForSequenceClassification": "own.M"}}, "auto_map in config"),
+        ("config.json", {"tokenizer_class": "OwnTokenizer"}, r"\(tokenizer_class OwnTokenizer in config.json\)"),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["own.T", None]}}, "auto_map in tokenizer_config"),
+        ("tokenizer_config.json", {"tokenizer_class": "OwnTokenizerFast"}, "tokenizer_class OwnTokenizerFast in tok"),
+    ],
+)
+def test_code_of_a_repository_is_refused_for_a_known_model_type(own_bert, file, changes, said):
+    settings(own_bert, file, **changes)
+    for opened in openers(own_bert):
+        with pytest.raises(
+            UserError, match=f"needs code from its repository .*{said}.*, which this suite never runs: reg"
+        ):
+            opened()
+
+
+@pytest.mark.parametrize("positions", ["relative_key", "relative_key_query", "rotary"])
+def test_positions_that_the_architecture_does_not_have_are_refused(own_bert, positions):
+    settings(own_bert, "config.json", position_embedding_type=positions)
+    with pytest.raises(UserError, match=f"position_embedding_type in config.json is '{positions}', which bert of"):
+        open_classifier(ModelRef.in_folder(own_bert), task("rte"), "random")
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"), [("BertMeanPoolClassifier", 1), ("TFBertModel", 0), ("BertForMaskedLM", 0)]
+)
+def test_an_unknown_class_is_a_warning(own_bert, name, warned):
+    settings(own_bert, "config.json", architectures=[name])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        open_checkpoint(own_bert, task("rte"))
+    said = [str(warning.message) for warning in caught if warning.category is ModelWarning]
+    assert len(said) == warned
+    assert all(
+        f"does not know the class {name} in config.json, so the model is opened as bert" in text for text in said
+    )
+
+
+def test_pruned_heads_and_a_lost_number_of_classes_are_named(own_bert, tmp_path):
+    other = save_bert(tmp_path / "three", num_labels=3)
+    settings(other, "config.json", id2label=None, label2id=None)
+    with pytest.raises(
+        UserError, match=r"classifier.bias has the shape \(3,\), but config.json says 2 outputs: correct"
+    ):
+        open_checkpoint(other, task("rte"))
+    settings(own_bert, "config.json", pruned_heads={"0": [1]})
+    for opened in openers(own_bert):
+        with pytest.raises(UserError, match=r"heads were removed \(pruned_heads in config.json\)"):
+            opened()
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "pytorch_adapter.bin"])
+def test_an_adapter_is_refused_with_and_without_its_base_model(own_bert, name):
+    (own_bert / name).write_text("{}")
+    for opened in openers(own_bert):
+        with pytest.raises(UserError, match=f"holds an adapter .{name}., .* merge it into its base model"):
+            opened()
+    (own_bert / "config.json").unlink()
+    with pytest.raises(UserError, match="holds an adapter"):
+        open_checkpoint(own_bert, task("rte"))
+
+
+@pytest.mark.parametrize(
+    ("file", "recorded"),
+    [
+        ("config.json", {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}),
+        ("config.json", {"sbert_ce_default_activation_function": "torch.nn.modules.activation.Sigmoid"}),
+        ("config_sentence_transformers.json", {"activation_fn": "torch.nn.modules.activation.Sigmoid"}),
+        ("config.json", {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}}),
+    ],
+)
+def test_a_cross_encoder_answers_with_its_activation_function(tmp_path, tiny_glue, file, recorded):
+    folder = save_bert(tmp_path / "cross-encoder", num_labels=1)
+    rows = load_folder(tiny_glue, task("rte"), "dev")
+    plain, ref = open_checkpoint(folder, task("stsb")), ModelRef.in_folder(folder)
+    logits, before = predict(plain.model, encode(rows, plain.tokenizer, 64)), ref.identity()
+    (folder / file).touch()
+    (folder / file).write_text(json.dumps({**json.loads((folder / file).read_text() or "{}"), **recorded}))
+    opened = open_checkpoint(folder, task("stsb"))
+    expected = np.tanh(logits) if "Tanh" in str(recorded) else 1 / (1 + np.exp(-logits))
+    np.testing.assert_allclose(predict(opened.model, encode(rows, opened.tokenizer, 64)), expected, atol=1e-6)
+    assert ref.identity() != before
+    trained = open_classifier(ref, task("stsb"))
+    assert not {"sentence_transformers", "sbert_ce_default_activation_function"} & trained.model.config.to_dict().keys()
+    settings(folder, "config.json", sentence_transformers={"activation_fn": "own.Activation"})
+    if file == "config.json":
+        with pytest.raises(UserError, match=r"needs code from its repository, .* its answers use own\.Activation"):
+            open_checkpoint(folder, task("stsb"))

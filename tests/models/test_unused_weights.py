@@ -1,0 +1,194 @@
+"""Weights that the opened model does not use: refused by name, unless they are known to change nothing."""
+
+import functools
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import fast_tier
+from transformers import AutoConfig
+from transformers.models.auto import modeling_auto
+from zoo import FAMILIES, FURTHER, save_family
+
+from bertsecrets.errors import UserError
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.opening import open_checkpoint, open_classifier, open_encoder
+from bertsecrets.texts.tasks import task
+
+TASKS = ("PRETRAINING", "CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "NEXT_SENTENCE_PREDICTION", "MULTIPLE_CHOICE")
+TASKS += ("QUESTION_ANSWERING", "TOKEN_CLASSIFICATION", "SEQUENCE_CLASSIFICATION")
+NOT_WHOLE = {"BartForCausalLM", "T5ForTokenClassification", "ReformerModelWithLMHead"}  # without encoder or decoder
+CANNOT_ANSWER = ("xlnet", "fnet", "convbert")
+EACH_FAMILY = pytest.mark.parametrize(
+    "family",
+    fast_tier(
+        [family for family in [*FAMILIES, *FURTHER] if family not in CANNOT_ANSWER],
+        *("bert", "roberta", "distilbert", "deberta-v2", "modernbert", "gpt2", "mixtral"),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("zoo")
+    return functools.cache(lambda family: save_family(family, root / family))
+
+
+def change(folder, added=None, changed=lambda name, tensor: {name: tensor}):
+    """Rewrite a folder's weights with others added, and each of its own replaced."""
+    file = folder / "model.safetensors"
+    tensors = {new: value for name, tensor in load_file(file).items() for new, value in changed(name, tensor).items()}
+    save_file({**tensors, **(added or {})}, file, {"format": "pt"})
+
+
+def open_new(folder):
+    return open_classifier(ModelRef.in_folder(folder), task("rte"))
+
+
+def open_trained(folder):
+    return open_checkpoint(folder, task("rte"))
+
+
+def open_bare(folder):
+    return open_encoder(ModelRef.in_folder(folder))
+
+
+@EACH_FAMILY
+def test_a_weight_in_any_module_of_an_encoder_is_refused(folders, family, tmp_path):
+    folder = shutil.copytree(folders(family), tmp_path / family)
+    encoder = open_new(folder).model.base_model
+    prefix = encoder.base_model_prefix
+    modules = [name for name, _ in encoder.named_modules()]
+    change(folder, {".".join(filter(None, (prefix, name, "unheard_of"))): torch.ones(2) for name in modules})
+    for opened in (open_new, open_trained) if encoder.config.num_labels == 2 else (open_new,):
+        with pytest.raises(UserError, match=rf"unheard_of \({len(modules)} tensors in all\), so this is another model"):
+            opened(folder)
+
+
+@EACH_FAMILY
+def test_heads_of_other_tasks_are_left_out(folders, family, tmp_path):
+    config = AutoConfig.from_pretrained(folders(family))
+    mappings = [getattr(modeling_auto, f"MODEL_FOR_{name}_MAPPING") for name in TASKS]
+    prefix = open_new(folders(family)).model.base_model_prefix  # another one cannot be read as a classifier
+    classes = {mapping[type(config)] for mapping in mappings if type(config) in mapping}
+    classes = {cls for cls in classes if cls.base_model_prefix == prefix and cls.__name__ not in NOT_WHOLE}
+    assert classes
+    for cls in classes:
+        folder = shutil.copytree(folders(family), tmp_path / cls.__name__)
+        cls(config).save_pretrained(folder)
+        assert open_new(folder).model.config.model_type == config.model_type
+
+
+LAYER = "bert.encoder.layer.1"
+QUERY = f"{LAYER}.attention.self.query"
+ANOTHER_MODEL = {  # weights that BERT does not use, and the first by name
+    "relative positions": [f"{LAYER}.attention.self.distance_embedding.weight"],
+    "LoRA": [f"{QUERY}.lora_A", f"{QUERY}.lora_B"],
+    "a last norm": ["bert.encoder.LayerNorm.weight", "bert.encoder.LayerNorm.bias"],
+    "a bottleneck": [f"{LAYER}.output.adapters.task.adapter_down.0.weight"],
+    "an IA3 scale": [f"{QUERY}.ia3_l"],
+    "a scale of quantised numbers": [f"{QUERY}.weight_scale"],
+    "further embeddings": ["bert.embeddings.entity_embeddings.weight"],
+    "a deeper pooler": ["bert.pooler.dense_1.weight"],
+    "without prefix": ["encoder.layer.1.attention.self.query.mask"],
+    "a prompt": ["prefix_encoder.embedding.weight"],
+}
+
+
+@pytest.mark.parametrize("names", ANOTHER_MODEL.values(), ids=ANOTHER_MODEL)
+def test_weights_of_another_model_are_refused(own_bert, names):
+    change(own_bert, {name: torch.ones(2, 2) for name in names})
+    for opened in (open_new, open_trained, open_bare):
+        with pytest.raises(
+            UserError, match=rf"does not use the weight {names[0][:-8]}.* \({len(names)} tensors in all\)"
+        ):
+            opened(own_bert)
+
+
+@pytest.mark.parametrize(
+    "name", ["classifier.norm.weight", "pre_classifier.weight", "lstm.weight_ih_l0", "dense.weight"]
+)
+def test_weights_between_an_encoder_and_its_trained_classifier_are_refused(own_bert, name):
+    change(own_bert, {name: torch.ones(2, 2)})
+    with pytest.raises(UserError, match=f"does not use the weight {name}"):
+        open_trained(own_bert)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bert.embeddings.position_ids", "cls.predictions.bias", "cls.seq_relationship.weight", "lm_head.bias"),
+        *("qa_outputs.weight", f"{LAYER}.crossattention.self.query.weight", f"{LAYER}.attn.masked_bias"),
+    ],
+)
+def test_weights_that_change_nothing_are_left_out(own_bert, name):
+    before = open_trained(own_bert).model.state_dict()
+    change(own_bert, {name: torch.ones(2, 2)})
+    for opened in (open_new, open_bare):
+        opened(own_bert)
+    after = open_trained(own_bert).model.state_dict()
+    assert all(torch.equal(before[name], tensor) for name, tensor in after.items())
+
+
+def eighths(name, tensor):
+    """Return a matrix as float8 without its scale."""
+    return {name: tensor.to(torch.float8_e4m3fn) if QUERY in name and tensor.dim() == 2 else tensor}
+
+
+def integers(name, tensor):
+    """Return a matrix of the classifier as int8 with its scale, as bitsandbytes does."""
+    if name != "classifier.weight":
+        return {name: tensor}
+    return {name: (tensor * 127).to(torch.int8), "classifier.SCB": torch.ones(len(tensor))}
+
+
+def packed(name, tensor):
+    """Return a matrix as GPTQ does, with four numbers in one."""
+    if name != f"{QUERY}.weight":
+        return {name: tensor}
+    root = name.removesuffix("weight")
+    return {f"{root}qweight": torch.ones(4, 32, dtype=torch.int32), f"{root}scales": torch.ones(1, 32)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (eighths, rf"{QUERY}.weight is quantised \(F8_E4M3\), and config.json does not say how to read it"),
+        (integers, r"classifier.weight is quantised \(I8\)"),
+        (packed, rf"does not use the weight {QUERY}.qweight \(2 tensors in all\)"),
+    ],
+)
+def test_quantised_weights_without_their_settings_are_refused(own_bert, changed, said):
+    change(own_bert, changed=changed)
+    with pytest.raises(UserError, match=said):
+        open_trained(own_bert)
+
+
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "base_model.model."])
+def test_weights_of_a_wrapped_model_are_refused_with_the_prefix(own_bert, wrapper):
+    change(own_bert, changed=lambda name, tensor: {wrapper + name: tensor})
+    for opened in (open_new, open_trained, open_bare):
+        with pytest.raises(
+            UserError, match=f"the names of its weights begin with '{wrapper}', as in .*: save the model"
+        ):
+            opened(own_bert)
+
+
+def test_a_single_file_and_shards_in_one_folder_are_refused(own_bert):
+    open_new(own_bert).model.save_pretrained(own_bert, max_shard_size="20KB")
+    assert (own_bert / "model.safetensors").is_file()
+    with pytest.raises(
+        UserError, match=r"both model.safetensors and model.safetensors.index.json: delete the outdated"
+    ):
+        open_trained(own_bert)
+    (own_bert / "model.safetensors").unlink()
+    open_trained(own_bert)
+
+
+def test_shards_without_an_index_are_not_read(own_bert):
+    before = open_trained(own_bert).model.state_dict()
+    save_file(
+        {"bert.pooler.dense.bias": torch.ones(32)}, own_bert / "model-00001-of-00002.safetensors", {"format": "pt"}
+    )
+    assert all(torch.equal(before[name], tensor) for name, tensor in open_trained(own_bert).model.state_dict().items())
