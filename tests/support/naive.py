@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from tokenizers import Tokenizer
+from transformers import AutoModelForSequenceClassification
+from zoo import ENCODERS, FURTHER_ENCODERS, WITHOUT_SEGMENTS
 
 KINDS = ("cls", "sep")
 
@@ -18,19 +20,32 @@ class Naive:
 
     def __init__(self, folder: Path, rows: list[tuple[str, str, int]], max_length: int):
         self.model: Any = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        one = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
-        two = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
-        self.special = {"cls": one, "sep": two}
-        self.inputs = [
-            tokenizer(first, second, truncation="longest_first", max_length=max_length, return_tensors="pt")
-            for first, second, _ in rows
-        ]
+        words = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.inputs = [self._joined(words, first, second) for first, second, _ in rows]
+        assert max(inputs["input_ids"].shape[1] for inputs in self.inputs) <= max_length
         self.labels = [torch.tensor([label]) for *_, label in rows]
         with torch.no_grad():
             self.model(**self.inputs[0])  # if inputs are short, BigBird now switches to full attention
         sizes = ("num_hidden_layers", "num_attention_heads")
         self.layers, self.heads = (getattr(self.model.config, size, None) for size in sizes)
+
+    def _joined(self, words: Tokenizer, first: str, second: str) -> dict[str, torch.Tensor]:
+        """Return a pair as the tokenizers of its family join it, written out here instead of read from the folder."""
+        family = self.model.config.model_type
+        one, two = (words.encode(text, add_special_tokens=False).ids for text in (first, second))
+        if family in {**ENCODERS, **FURTHER_ENCODERS}:
+            roles = ("[CLS]", "[SEP]")
+        else:
+            roles = ("<s>", "</s>") if family == "llama" else ("<|endoftext|>",) * 2
+        cls, sep = map(words.token_to_id, roles)
+        self.special = {"cls": None if roles[0] == roles[1] else cls, "sep": sep}
+        if roles[0] != "[CLS]":
+            ids, segments = [cls, *one, cls, *two], None
+        else:
+            ids = [cls, *one, sep, *two, sep]
+            segments = None if family in WITHOUT_SEGMENTS else [0] * (len(one) + 2) + [1] * (len(two) + 1)
+        inputs = {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)}
+        return inputs if segments is None else {**inputs, "token_type_ids": torch.tensor([segments])}
 
     def places(self, i: int) -> dict[str, torch.Tensor]:
         ids = self.inputs[i]["input_ids"][0]

@@ -32,6 +32,7 @@ MEASURES = (
 )
 TRAININGS = ("pretrained", "frozen")
 ROWS, STEPS, RATE, LENGTH = 6, 2, 1e-3, 32
+CLASSES = ("entailment", "not_entailment")  # in GLUE's order
 SIGNS = {"exact": "=", "refused": "-", "wrong": "WRONG", "crash": "CRASH"}
 PAGE = DOCS / "families.md"
 COUNTS = "| families | exact | refused | crash | wrong |"
@@ -82,7 +83,7 @@ def _outcome(compared: Callable[[], None]) -> tuple[str, str]:
 def _rows(session: Session, split: str) -> list[tuple[str, str, int]]:
     rows = session.resources.rows.split("rte", split)
     assert rows.sentence2 is not None
-    return [*zip(rows.sentence1, rows.sentence2, map(int, rows.targets()), strict=True)]
+    return [*zip(rows.sentence1, rows.sentence2, map(CLASSES.index, rows.labels), strict=True)]
 
 
 def _training(session: Session, initialisation: str) -> None:
