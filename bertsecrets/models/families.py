@@ -155,11 +155,11 @@ DECODERS = ("funnel", "perceiver")
 # Heads of other tasks, next to the encoder: language models, pretraining, answers, spans.
 OTHER_HEADS = (
     r"cls|\w*predictions|\w*lm_(head|loss)|mlm\w*|nsp\w*|sop_classifier|vocab_\w+|pred_layer|\w*decoder|final_logits_bias"
-    r"|qa_\w+|output_\w+|column_output_\w+|start_logits|end_logits|answer_class|multiple_choice_head|seq_relationship"
+    r"|qa_\w+|output_\w+|column_output_\w+|start_logits|end_logits|answer_class|seq_relationship"
     rf"|{POOLER}"
 )
 # Parts of classifiers, which are left unused only if a new classifier replaces them.
-CLASSIFIERS = r"\w*classifi\w*|score|head|dense|sequence_summary|logits_proj"
+CLASSIFIERS = r"\w*(classifi|head|regress|score|logit)\w*|dense|linear|sequence_summary"
 
 
 def why_no_maps(config: Any) -> str | None:

@@ -75,9 +75,9 @@ class _Names:
             return False
         if part != name:
             return root == POOLER or (root == "decoder" and self.model.config.model_type in DECODERS)
-        if re.fullmatch(CLASSIFIERS, root):
-            return not trained
-        return re.fullmatch(OTHER_HEADS, root) is not None and not (trained and hasattr(self.model, root))
+        if re.fullmatch(OTHER_HEADS, root) and not (trained and hasattr(self.model, root)):
+            return True
+        return not trained and re.fullmatch(CLASSIFIERS, root) is not None
 
     def behind_prefix(self, name: str) -> str | None:
         """Return the end of a name that is the name of a weight of the model, or None."""

@@ -153,6 +153,14 @@ def test_a_missing_folder_is_not_looked_up_on_the_hub(name):
         locate(name)
 
 
+@pytest.mark.parametrize("rest", ["", "/", "/tree/main", "?library=transformers"])
+def test_the_address_of_a_page_is_refused_with_the_models_name(rest):
+    with pytest.raises(
+        UserError, match="is the address of a page: give the model's name, google-bert/bert-base-cased$"
+    ):
+        locate(f"https://huggingface.co/google-bert/bert-base-cased{rest}")
+
+
 def test_a_revision_is_part_of_the_name():
     assert locate("some/model@abc123") == ModelRef("some/model@abc123", "some/model", "abc123")
     assert locate("bert-base-uncased").revision == PINNED["google-bert/bert-base-uncased"]
