@@ -150,8 +150,7 @@ NO_ANSWERS = {
 # Patterns for the names of weights that may be left unused. Every other weight that the opened model does not use is
 # refused. Constants, and attention to another text, anywhere in a model:
 UNUSED = r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias)$|(^|\.)(crossattention|ln_cross_attn)\."
-POOLER = "pooler"  # also inside an encoder that is opened without it, like the decoders of these families
-DECODERS = ("funnel", "perceiver")
+POOLER = "pooler"  # also inside an encoder that is opened without it, like Funnel's decoder
 # Heads of other tasks, next to the encoder: language models, pretraining, answers, spans.
 OTHER_HEADS = (
     r"cls|\w*predictions|\w*lm_(head|loss)|mlm\w*|nsp\w*|sop_classifier|vocab_\w+|pred_layer|\w*decoder|final_logits_bias"

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.models.families import CLASSIFIERS, DECODERS, OTHER_HEADS, POOLER, UNUSED
+from bertsecrets.models.families import CLASSIFIERS, OTHER_HEADS, POOLER, UNUSED
 from bertsecrets.models.layers import architecture, layer_of
 
 NUMBERS = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types that need no scale to be read
@@ -74,7 +74,7 @@ class _Names:
         if getattr(self.encoder, root, None) is not None:
             return False
         if part != name:
-            return root == POOLER or (root == "decoder" and self.model.config.model_type in DECODERS)
+            return root == POOLER or (self.model.config.model_type, root) == ("funnel", "decoder")
         if re.fullmatch(OTHER_HEADS, root) and not (trained and hasattr(self.model, root)):
             return True
         return not trained and re.fullmatch(CLASSIFIERS, root) is not None

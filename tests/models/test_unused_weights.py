@@ -18,7 +18,8 @@ from bertsecrets.texts.tasks import task
 
 TASKS = ("PRETRAINING", "CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "NEXT_SENTENCE_PREDICTION", "MULTIPLE_CHOICE")
 TASKS += ("QUESTION_ANSWERING", "TOKEN_CLASSIFICATION", "SEQUENCE_CLASSIFICATION")
-NOT_WHOLE = {"BartForCausalLM", "T5ForTokenClassification", "ReformerModelWithLMHead"}  # without encoder or decoder
+# Classes without an encoder or a decoder, or with another decoder.
+NOT_WHOLE = {"BartForCausalLM", "T5ForTokenClassification", "ReformerModelWithLMHead", "PerceiverForMaskedLM"}
 CANNOT_ANSWER = ("xlnet", "fnet", "convbert")
 EACH_FAMILY = pytest.mark.parametrize(
     "family",
