@@ -28,6 +28,7 @@ def check_weights(
     """
     names = _Names(model)
     _refuse_quantised(path, names, stored)
+    _refuse_duplicates(path, names, stored)
     dropped = sorted({*unexpected, *names.ignored(stored)})
     _refuse_more_layers(path, names, dropped)
     refused = [name for name in dropped if not names.is_harmless(name, trained)]
@@ -94,6 +95,15 @@ def _refuse_quantised(path: str, names: _Names, stored: Mapping[str, str]) -> No
                 f"{path}: {name} is quantised ({kind}), and config.json does not say how to read it: save the model in "
                 "float32 or bfloat16"
             )
+
+
+def _refuse_duplicates(path: str, names: _Names, stored: Iterable[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in sorted(stored):
+        part = re.sub("gamma$", "weight", re.sub("beta$", "bias", name.removeprefix(names.prefix)))  # former names
+        if part in seen and part in names.own:
+            raise UserError(f"{path}: {seen[part]} and {name} are the same weight of the model: save the model again")
+        seen[part] = name
 
 
 def _refuse_more_layers(path: str, names: _Names, dropped: Iterable[str]) -> None:
