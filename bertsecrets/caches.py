@@ -49,11 +49,7 @@ class CheckpointCache:
     _needed: set[Subject] = field(default_factory=set)
 
     def key(self, subject: Subject) -> Key:
-        """Return the key of a subject's checkpoint.
-
-        Raises:
-            UserError: If the model or the data are not available.
-        """
+        """Return the key of a subject's checkpoint."""
         trained, ref = get_initialisation(subject.initialisation).trains, self.ref(subject.model)
         device = self.resources.device if trained else torch.device("cpu")
         inputs = {
@@ -81,9 +77,6 @@ class CheckpointCache:
 
         Args:
             verify: Whether to check all files, as in `Store.find`.
-
-        Raises:
-            UserError: If the model or the data are not available.
         """
         return self.store.find(CHECKPOINTS, self.key(subject), verify=verify)
 
@@ -182,11 +175,7 @@ class MeasurementCache:
         self._checks: dict[str, ModelChecks] = {}  # by the identity of the model
 
     def key(self, request: Request) -> Key:
-        """Return the cache key of a measurement without reading or making it.
-
-        Raises:
-            UserError: If the model or the data are not available.
-        """
+        """Return the cache key of a measurement without reading or making it."""
         measure = get_measure(request.measure or "")
         return measure.key(self._run(measure, request, None))
 
@@ -198,11 +187,7 @@ class MeasurementCache:
             self.made.add(request)
 
     def stored(self, request: Request) -> Path | None:
-        """Return the entry of a measurement, or None, without verifying its files.
-
-        Raises:
-            UserError: If the model or the data are not available.
-        """
+        """Return the entry of a measurement, or None, without verifying its files."""
         return self.store.find(MEASUREMENTS, self.key(request), verify=False)
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
@@ -210,9 +195,6 @@ class MeasurementCache:
 
         Args:
             checkpoint: Folder to measure instead of the subject's checkpoint.
-
-        Raises:
-            UserError: If the measure or an option is unknown, or data, a model or a tool is missing.
         """
         own, measure = canonical(request), get_measure(request.measure or "")
         try:
@@ -246,11 +228,7 @@ class MeasurementCache:
         return Run(subject, options, self.resources, ref, checkpoint)
 
     def check(self, request: Request) -> None:
-        """Check that the rows of a measurement on a task can be read and that it supports the model, before training.
-
-        Raises:
-            UserError: If not.
-        """
+        """Check before training that the rows of a measurement can be read and that it supports the model."""
         measure, ref = get_measure(request.measure or ""), self.checkpoints.ref(request.subject.model)
         run = Run(request.subject, measure.check_options(dict(request.options)), self.resources, ref)
         measure.fingerprint(run)

@@ -32,9 +32,6 @@ def best_device(wanted: str | None = None) -> "torch.device":
     If it is a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, it would otherwise choose
     cuDNN's, which builds a plan for every new shape, and almost every batch has a new one. Flash attention is excluded
     because its gradients are not reproducible.
-
-    Raises:
-        UserError: If the named device is not available or does not work.
     """
     import torch  # slow to import, and not needed to show verdicts
 

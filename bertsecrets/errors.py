@@ -140,11 +140,7 @@ def in_short(error: BaseException) -> str:
 
 @contextmanager
 def from_extra(package: str) -> Iterator[None]:
-    """Allow importing an optional package inside the block: `with from_extra("scikit-learn"): import sklearn`.
-
-    Raises:
-        MissingError: If the package is not installed.
-    """
+    """Allow importing an optional package inside the block: `with from_extra("scikit-learn"): import sklearn`."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -159,11 +155,7 @@ def extra_problem(package: str) -> str | None:
 
 
 def check_extra(extra: str) -> None:
-    """Check that all packages of an extra are installed, without importing them.
-
-    Raises:
-        MissingError: If a package is missing.
-    """
+    """Check that all packages of an extra are installed, without importing them."""
     packages = (package for package, (_, own, _) in PACKAGES.items() if own == extra)
     if problem := next(filter(None, map(extra_problem, packages)), None):
         raise MissingError(problem)

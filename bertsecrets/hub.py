@@ -41,11 +41,7 @@ class Repository:
     pins: Mapping[str, str] = field(default_factory=dict)
 
     def commit(self, marker: str) -> str:
-        """Return the revision's commit: the cached one, or the current one, found by downloading `marker`.
-
-        Raises:
-            RunError: If the commit is neither cached nor available from the hub.
-        """
+        """Return the revision's commit: the cached one, or the current one, found by downloading `marker`."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
         if self.revision and COMMIT.fullmatch(self.revision):
@@ -62,9 +58,6 @@ class Repository:
 
         Args:
             essential: Groups of patterns; at least one file per group is required.
-
-        Raises:
-            RunError: If a file cannot be downloaded, or differs from the published one.
         """
         from huggingface_hub import HfApi
 

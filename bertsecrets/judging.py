@@ -48,9 +48,6 @@ def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
 
     If the model does not have the quantity, the outcome is "not applicable". Any other error, including a bug, results
     in a verdict without an outcome (see `Verdict.error`).
-
-    Raises:
-        RunError: If the error affects every case.
     """
     try:
         return judge()
@@ -82,11 +79,7 @@ class Verdicts(list[Verdict]):
         return f"<Verdicts: {outcomes}>"
 
     def plot(self) -> Any:
-        """Return an Altair chart of the outcomes, by claim and task, with the observed values on hover.
-
-        Raises:
-            MissingError: The extra `report` is not installed.
-        """
+        """Return an Altair chart of the outcomes, by claim and task, with the observed values on hover."""
         return as_chart(self)
 
     def to_frame(self) -> "pd.DataFrame":
@@ -242,9 +235,6 @@ class JudgedRun:
         """Judge the cases, and yield the result of each case in each analysis.
 
         As long as cases are open and the budget allows it, the next seed is added for all of them at once.
-
-        Raises:
-            UserError: If an error affects every case.
         """
         cases, took, interims = self.possible(), 0.0, self.session.interims
         self._began = start = self._began or time.monotonic()
@@ -296,11 +286,7 @@ class JudgedRun:
         return False
 
     def result(self, case: Case) -> Verdict | Skipped:
-        """Return the final result of a case, judging others first if `results` does so.
-
-        Raises:
-            UserError: If an error affects every case.
-        """
+        """Return the final result of a case, judging others first if `results` does so."""
         if not isinstance(answer := self.answers[str(case)], Eligible):
             return answer if isinstance(answer, Skipped) else Verdict(case, "not applicable", answer.reason)
         while str(case) not in self._final:
@@ -355,10 +341,6 @@ class JudgedRun:
 
         Args:
             strict: Also return 1 if a requested claim is undecided.
-
-        Raises:
-            BaseException: If an error ended the run early, or a case failed because of a bug.
-            UserError: If a claim could not be measured.
         """
         errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
         bugs = [verdict.error for verdict in errors if not isinstance(verdict.error, UserError)]

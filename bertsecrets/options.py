@@ -54,11 +54,7 @@ TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
 
 
 def path(text: str) -> Path:
-    """Parse a path.
-
-    Raises:
-        argparse.ArgumentTypeError: If the path is empty (for example, an unset shell variable) or too long.
-    """
+    """Parse a path."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
     if len(text.encode()) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in text.split("/")):
@@ -67,11 +63,7 @@ def path(text: str) -> Path:
 
 
 def whole_number(text: str) -> int:
-    """Parse a whole number in ASCII digits; `int` also accepts other scripts, underscores and thousands of digits.
-
-    Raises:
-        argparse.ArgumentTypeError: If the text is something else.
-    """
+    """Parse a whole number in ASCII digits; `int` also accepts other scripts, underscores and thousands of digits."""
     if not re.fullmatch("[+-]?[0-9]{1,18}", text):
         raise argparse.ArgumentTypeError(f"{shortened(text, 60)!r} is not a whole number")
     return int(text)
@@ -292,9 +284,6 @@ def configured() -> dict[str, Any]:
     """Return the defaults of options in `[tool.bertsecrets]` of the working directory's `pyproject.toml`.
 
     Defaults from the environment take precedence.
-
-    Raises:
-        UserError: If the file is malformed, or an option is unknown or has a value of the wrong type.
     """
     given = project_options()
     known = [name for name in PARSING if name not in ("budget", "keep_checkpoints")]
@@ -327,9 +316,6 @@ def flag(name: str) -> str:
 def seed_range(count: int) -> range:
     """Return seeds 1 to `count`.
 
-    Raises:
-        UserError: If the count is out of range.
-
     >>> list(seed_range(3))
     [1, 2, 3]
     """
@@ -342,11 +328,7 @@ def seed_range(count: int) -> range:
 
 
 def check_initialisation(name: str) -> InitialisationName:
-    """Return the name of an initialisation after checking it.
-
-    Raises:
-        UserError: If the name is unknown.
-    """
+    """Return the name of an initialisation after checking it."""
     check_type("init", name, (str,), "a name")
     if name not in INITIALISATIONS:
         raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")
@@ -354,32 +336,20 @@ def check_initialisation(name: str) -> InitialisationName:
 
 
 def check_type(name: str, value: object, types: tuple[type, ...] = (int,), expected: str = "a whole number") -> None:
-    """Check the type of an option, where True is no number.
-
-    Raises:
-        UserError: If the type is another.
-    """
+    """Check the type of an option, where True is no number."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise UserError(f"{flag(name)} must be {expected}, not {shortened(repr(value), 60)}")
 
 
 def check_seed(seed: int) -> None:
-    """Check that a seed is in range.
-
-    Raises:
-        UserError: If the seed is out of range, or not a whole number.
-    """
+    """Check that a seed is in range."""
     check_type("seed", seed)
     if not 0 <= seed < SEEDS:
         raise UserError(f"seed {seed} is out of range: give 0 to {SEEDS - 1}")
 
 
 def check_threads(threads: int | None) -> None:
-    """Check the number of CPU threads: the given one or, without it, OMP_NUM_THREADS.
-
-    Raises:
-        UserError: If the number is out of range, or the variable is not a number.
-    """
+    """Check the number of CPU threads: the given one or, without it, OMP_NUM_THREADS."""
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise UserError(f"threads {threads} is out of range: give 1 to {MOST_THREADS}")
     variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""

@@ -20,9 +20,6 @@ MERGE = "tag:yaml.org,2002:merge"
 def seconds(text: str) -> float:
     """Parse a duration and return it in seconds.
 
-    Raises:
-        ValueError: If the text is not a duration, or is 0.
-
     >>> seconds("20min"), seconds("1.5 h"), seconds("90s")
     (1200.0, 5400.0, 90.0)
     """
@@ -37,9 +34,6 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
 
     Args:
         failing: Beginning of the error message, such as `cannot read the settings`.
-
-    Raises:
-        UserError: If the file is missing, unreadable or too large.
     """
     try:
         with path.open("rb") as file:
@@ -54,20 +48,12 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
 
 
 def read_text(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> str:
-    """Return the text of a UTF-8 file, without a byte order mark and with line endings unchanged.
-
-    Raises:
-        UserError: If the file is missing, unreadable, too large or not UTF-8. The message names the line.
-    """
+    """Return the text of a UTF-8 file, without a byte order mark and with line endings unchanged."""
     return decoded(read_bytes(path, limit, failing), str(path))
 
 
 def decoded(data: bytes, name: str) -> str:
-    """Decode UTF-8 bytes, without a byte order mark.
-
-    Raises:
-        UserError: If the data are not UTF-8. The message names the file and line.
-    """
+    """Decode UTF-8 bytes, without a byte order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -87,11 +73,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON object as a dictionary; for `object_pairs_hook`.
-
-    Raises:
-        ValueError: If a key occurs twice.
-    """
+    """Return the pairs of a JSON object as a dictionary; for `object_pairs_hook`."""
     data = dict(pairs)
     if len(data) < len(pairs):
         twice = next(key for key in data if sum(key == other for other, _ in pairs) > 1)
@@ -121,11 +103,7 @@ else:
 
 
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """Parse a YAML document into nodes, which have line numbers, and data.
-
-    Raises:
-        YamlError: If the text is not YAML, or a mapping has a duplicate key.
-    """
+    """Parse a YAML document into nodes, which have line numbers, and data."""
     loader = Loader(text)
     try:
         node = loader.get_single_node()
@@ -164,11 +142,7 @@ def _check_keys(node: yaml.Node, visited: set[int]) -> None:
 
 
 def read_npy(data: bytes) -> np.ndarray:
-    """Return the array of numbers or strings in an .npy file.
-
-    Raises:
-        ValueError: If the file is not an .npy file, is truncated, or contains Python objects.
-    """
+    """Return the array of numbers or strings in an .npy file."""
     try:
         array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     except Exception as error:  # numpy parses the header as Python, which can fail in many ways

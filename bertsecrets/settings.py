@@ -162,11 +162,7 @@ def project_path(name: str) -> Path:
 
 
 def project_options() -> dict[str, Any]:
-    """Return `[tool.bertsecrets]` of the working directory's `pyproject.toml`, or an empty table.
-
-    Raises:
-        UserError: If the file is malformed.
-    """
+    """Return `[tool.bertsecrets]` of the working directory's `pyproject.toml`, or an empty table."""
     file = Path("pyproject.toml")
     if not file.is_file():
         return {}
@@ -181,11 +177,7 @@ def project_options() -> dict[str, Any]:
 
 
 def load_settings() -> Params:
-    """Return the settings.
-
-    Raises:
-        UserError: If the file is missing or is not valid.
-    """
+    """Return the settings."""
     path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
     try:
         _, data = read_yaml(read_text(path, YAML_LIMIT, "cannot read the settings"))

@@ -57,10 +57,6 @@ class Engine:
             ablation: Kind of ablation.
             path: Path to use. With `auto`, the fast path is used if it agrees with the general path.
             budget: Memory budget for batches. Defaults to half of the free memory.
-
-        Raises:
-            UserError: heads of this architecture cannot be disabled, or the requested path does not support it.
-            MisreadError: disabling all heads of a layer has no effect, so the engine misinterprets the model.
         """
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
@@ -84,11 +80,7 @@ class Engine:
         return slow
 
     def check_layers(self) -> None:
-        """Check that disabling all heads of any layer changes the output of the last layer.
-
-        Raises:
-            MisreadError: the output does not change.
-        """
+        """Check that disabling all heads of any layer changes the output of the last layer."""
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         ids = probe(self.skeleton.model)[:1].expand(layers + 1, -1)
         last: list[torch.Tensor] = []
@@ -135,12 +127,7 @@ class Engine:
         return self.ablation.instead(self.skeleton, encoded, self.budget.tokens)
 
     def check_longest(self, encoded: Encoded) -> None:
-        """Check that the engine reproduces the model's own logits on the longest example, with no heads disabled.
-
-        Raises:
-            MisreadError: the logits differ, so the model treats long inputs differently from the short probe.
-            UserError: the example does not fit into memory, or the logits are not finite.
-        """
+        """Check that the engine reproduces the model's own logits on the longest example, with no heads disabled."""
         if not len(encoded):
             return
         batch = collate(encoded, np.array([encoded.lengths.argmax()])).to(self.skeleton.model.device)
@@ -199,10 +186,6 @@ def ablate(
         instead: Function that computes replacement vectors. By default, they are computed from these examples according
             to the engine's kind of ablation.
         progress: Progress callback, called with the number of sets (possibly fractional) completed since the last call.
-
-    Raises:
-        UserError: a head does not exist, heads cannot be disabled, or an example does not fit into memory.
-        MisreadError: the engine does not reproduce the model's own logits.
     """
     if isinstance(engine, OpenModel):
         engine = Engine.open(engine, device)

@@ -49,9 +49,6 @@ class Grid:
                 share the most work.
             size: Maximum number of sets per portion. An interruption loses unfinished portions.
             about: Everything else that determines the results (weights, inputs), as JSON data.
-
-        Raises:
-            UserError: the folder contains a different grid, or cannot be written.
         """
         order = sorted(range(len(sets)), key=lambda i: lowest_layer(sets[i], layers))
         portions = [order[start : start + size] for start in range(0, len(order), size)]
@@ -79,9 +76,6 @@ class Grid:
                 of sets (possibly fractional) completed since the last call.
             progress: Progress callback, called with the number of sets that any process has completed since the last
                 call.
-
-        Raises:
-            UserError: the disk is full, or the folder cannot be written.
         """
         with in_use(self.folder):
             results = self._results(compute, progress or (lambda _done: None))

@@ -49,9 +49,6 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
     Args:
         layers, heads: Numbers of layers and of heads per layer.
 
-    Raises:
-        UserError: the text is invalid, or a head does not exist in the model.
-
     >>> [label(heads) for heads in parse_sets("1.2 1.2+2.1 2 all", layers=2, heads=2)]
     ['1.2', '1.2+2.1', '2.1+2.2', '1.1+1.2+2.1+2.2']
     """
@@ -106,11 +103,7 @@ def lowest_layer(heads: HeadSet, layers: int) -> int:
 
 
 def check_sets(sets: Iterable[HeadSet], layers: int, heads: int) -> None:
-    """Check that the model has all heads in the sets.
-
-    Raises:
-        UserError: a head does not exist.
-    """
+    """Check that the model has all heads in the sets."""
     for layer, head in itertools.chain.from_iterable(sets):
         if not (0 <= layer < layers and 0 <= head < heads):
             raise UserError(f"no head {head + 1} in layer {layer + 1}: the model has {layers} layers of {heads} heads")

@@ -45,9 +45,6 @@ class Ablation:
 
         Args:
             tokens: Approximate number of tokens per batch.
-
-        Raises:
-            UserError: there is only one row, which has no partner.
         """
         if self.kind == "uniform":
             return lambda rows: None
@@ -69,11 +66,7 @@ UNIFORM = Ablation()
 
 
 def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
-    """Return each row's partner: the next row in a random order, never itself.
-
-    Raises:
-        UserError: there is only one row.
-    """
+    """Return each row's partner: the next row in a random order, never itself."""
     if rows == 1:
         raise UserError("kind=resampled takes vectors from other rows: use at least two rows, or another kind")
     order = np.random.default_rng(draw).permutation(rows)

@@ -69,11 +69,7 @@ class PositionTermError(Exception):
 
 
 def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
-    """Compute transformers' SDPA attention with the queries of disabled heads set to zero.
-
-    Raises:
-        PositionTermError: the logits have a term in addition to query times key.
-    """
+    """Compute transformers' SDPA attention with the queries of disabled heads set to zero."""
     watch = _watch.get()
     keep = watch.keep()
     additive = attention_mask is not None and attention_mask.dtype != torch.bool
@@ -204,10 +200,6 @@ class Skeleton:
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
-        """
-        Raises:
-            NotApplicableError: heads of this architecture cannot be disabled.
-        """
         register_attention()
         self.model, self.heads = model, heads
         self.layers: list[list[nn.Module]] = []
@@ -313,21 +305,13 @@ class Skeleton:
             enter: Hook called with the index and input of each layer. Returns a replacement for the input, and whether
                 to run the layer. If the layer is skipped, the replacement is its output.
             vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
-
-        Raises:
-            MisreadError: attention was not called exactly once per executed layer.
-            NotApplicableError: the vectors cannot be replaced.
         """
         return self._run(ids, segments, _Run(disabled, vectors), enter)
 
     def vectors(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None = None
     ) -> list[PerHead]:
-        """Return each layer's inputs to the output projection per head, for unpadded rows.
-
-        Raises:
-            MisreadError, NotApplicableError: as `run`.
-        """
+        """Return each layer's inputs to the output projection per head, for unpadded rows."""
         read = _Read()
         self._run(ids, segments, read)
         return read.recorded
@@ -338,9 +322,6 @@ class Skeleton:
         """Return the logits of unpadded rows, differentiable with respect to gates that scale each head's vectors.
 
         A gate of 1 leaves a head unchanged, and a gate of 0 disables it (Michel, Levy and Neubig 2019).
-
-        Raises:
-            MisreadError, NotApplicableError: as `run`.
         """
         return self._run(ids, segments, _Gated(gates))
 

@@ -96,12 +96,7 @@ def _name(wanted: MeasureOnTask) -> str:
 
 
 def check_drift(measure: Compared) -> None:
-    """Check that a measure has not drifted.
-
-    Raises:
-        AssertionError: If the measure has drifted. The message lists the heads and their differences in standard
-            deviations.
-    """
+    """Check that a measure has not drifted."""
     __tracebackhide__ = True
     if measure.outcome == "drift":
         raise AssertionError(drift_message(measure))

@@ -104,11 +104,7 @@ def by_layer(measurement: Measurement, name: str) -> Float[np.ndarray, "examples
 
 
 def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
-    """Return the mean of a sample [example, layer, head] in the lower half of the layers minus that in the upper half.
-
-    Raises:
-        NotApplicableError: The model has only one layer.
-    """
+    """Return the mean of a sample [example, layer, head] in the lower half of the layers minus that in the upper."""
     layers = by_layer(measurement, name)
     half = layers.shape[1] // 2
     if not half:

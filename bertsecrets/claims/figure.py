@@ -142,8 +142,6 @@ class Cited:
     ) -> TaskFigure:
         """Return a task's figure with the claim's references resolved.
 
-        Raises:
-            ValueError: A reference is invalid, or the file also gives the number.
         """  # fmt: skip
         more: dict[str, Any] = {}
         if published is not None:
@@ -169,11 +167,7 @@ class Cited:
         return figure.model_copy(update=more)
 
     def p20(self, task_name: str) -> tuple[float, float | None]:
-        """Return P20's value of the quantity, and its standard deviation over seeds if there is one.
-
-        Raises:
-            ValueError: P20 does not report this quantity.
-        """
+        """Return P20's value of the quantity, and its standard deviation over seeds if there is one."""
         if self.quantity == "class-share":
             shares = p20_shares(task_name)
             return round(sum(shares[name] for name in self.arguments["classes"]), 1), None
@@ -209,11 +203,7 @@ class Cited:
         return score
 
     def published(self, reference: str, task_name: str) -> tuple[float, float]:
-        """Return the figure that `A` or `A - B` refers to, and its rounding.
-
-        Raises:
-            ValueError: A reference is invalid.
-        """
+        """Return the figure that `A` or `A - B` refers to, and its rounding."""
         (value, rounding), *rest = (self._value(name, task_name) for name in reference.split(" - "))
         for less, its_rounding in rest:
             value, rounding = value - less, rounding + its_rounding
@@ -233,9 +223,6 @@ class Cited:
         If the task is `all`, it is the spread of the mean over tasks, with independent errors on each task; readers of
         maps err in the same direction on every task. Combining spreads from the same source adds no degrees of freedom;
         those of different sources are combined by Welch-Satterthwaite.
-
-        Raises:
-            ValueError: A reference is invalid.
         """
         over_tasks = SEVEN_TASKS if task_name == ALL_TASKS and READERS not in names else (task_name,)
         by_source: dict[tuple[str, str], tuple[float, float]] = {}

@@ -67,11 +67,7 @@ def prospects() -> Prospects | None:
 
 
 def read_prospects(file: Path) -> Prospects | None:
-    """Return the prospects of all cases; None if the file does not exist.
-
-    Raises:
-        UserError: The file is malformed.
-    """
+    """Return the prospects of all cases; None if the file does not exist."""
     if not file.is_file():
         return None
     try:

@@ -46,11 +46,7 @@ class RequiredMeasurement:
 
 
 def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]:
-    """Return the measurements that a case needs, ordered by need of the quantity and then by task.
-
-    Raises:
-        MissingError: Data or tools are missing for a required measurement.
-    """
+    """Return the measurements that a case needs, ordered by need of the quantity and then by task."""
     claim, required = case.claim, []
     for name, need in _needs(case).items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
@@ -109,9 +105,6 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 
     Untrained subjects have the same attention for every seed but different classifiers, so every seed is measured.
     Measures without seeds run once.
-
-    Raises:
-        UserError: A dependency is missing, or measuring fails.
     """
     by_seed, needs = [], _needs(case)
     for of_seed in _subjects(required_measurements(bench, case), model, seeds):
@@ -125,11 +118,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 def needed(
     bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]
 ) -> Iterator[tuple[Case, RequiredMeasurement, Subject]]:
-    """Yield every measurement that some cases need, with its case and subject; shared measurements are repeated.
-
-    Raises:
-        MissingError: Data or tools are missing for a required measurement.
-    """
+    """Yield every measurement that some cases need, with its case and subject; shared measurements are repeated."""
     for case in cases:
         for of_seed in _subjects(required_measurements(bench, case), model, seeds):
             yield from ((case, requirement, subject) for requirement, subject in of_seed)

@@ -337,9 +337,6 @@ def find_cases(wanted: str) -> list[Case]:
     The name can be the id of a case (`D1-rte-pretrained`), the id (`D1`, for all variants) or name (`D1-pretrained`) of
     a claim, either of them with a task at the end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`, for all its claims
     except those judged on request).
-
-    Raises:
-        UserError: The name is unknown.
     """
     if not isinstance(wanted, str):
         raise UserError(f"claim must be the name of a claim, not {wanted!r:.60}")
@@ -371,9 +368,6 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
         claims: Names that `find_cases` accepts.
         tasks: Names of tasks. They also select claims about the bare encoder, and claims over several tasks that
             include one of them. `all` selects only these two kinds.
-
-    Raises:
-        UserError: A claim or task is unknown.
     """
     named = {str(case) for name in claims for case in find_cases(name)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
@@ -390,9 +384,6 @@ def find_case(wanted: str, task_name: str | None = None) -> Case:
     Args:
         wanted: Id of a claim (`C1`), with its variant if it has one (`D1-untrained`), or of a case (`C1-rte`).
         task_name: One of the claim's tasks. Can be omitted if there is only one.
-
-    Raises:
-        UserError: No case matches, or more than one does.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     known = find_cases(wanted)

@@ -26,11 +26,7 @@ def add_parsers(commands) -> None:
 
 
 def claims(options: argparse.Namespace) -> None:
-    """Print all claims, or those of a task or family, with their status.
-
-    Raises:
-        UserError: If the task or the family does not exist, or has no claims.
-    """
+    """Print all claims, or those of a task or family, with their status."""
     from bertsecrets.claims.schema import load_claims
     from bertsecrets.report.terminal import Screen, claim_table
 

@@ -73,9 +73,6 @@ def compare(options: argparse.Namespace) -> int:
     """Print and write the differences between two sides.
 
     Returns 1 if there is drift, or with `--fail-on worse` if a verdict is worse.
-
-    Raises:
-        UserError: If a side cannot be read or measured, or they have nothing in common.
     """
     from bertsecrets.store.files import write_whole
 
@@ -120,11 +117,7 @@ def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
 
 
 def pin(options: argparse.Namespace) -> None:
-    """Measure a model on several seeds and write its pin.
-
-    Raises:
-        UserError: If an earlier pin has the same reason, or something cannot be measured.
-    """
+    """Measure a model on several seeds and write its pin."""
     from bertsecrets.compare.pins import MIN_SEEDS, check_reason, default_place, pin_of, write_pin
     from bertsecrets.session import Session
     from bertsecrets.store.files import check_writable

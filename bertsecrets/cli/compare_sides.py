@@ -75,11 +75,7 @@ def _is_classifier(folder: Path) -> bool:
 
 
 def open_sides(arguments: Sequence[str], session: "Session", selection: Selection) -> list["Side"]:
-    """Return the named sides. Models and checkpoints are measured wherever the other side has measurements.
-
-    Raises:
-        UserError: If a side cannot be read or measured.
-    """
+    """Return the named sides. Models and checkpoints are measured wherever the other side has measurements."""
     sources = [SideSource.of(argument) for argument in arguments]
     stored = [_stored(source, session, selection) for source in sources]
     for source in sources:
@@ -96,9 +92,6 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
 
     Args:
         trains: Whether a side is fine-tuned, which requires training rows.
-
-    Raises:
-        UserError: If a named measure is not available, or no measure is.
     """
     from bertsecrets.compare.cell_values import MEASURES
     from bertsecrets.compare.sides import MeasureOnTask

@@ -15,11 +15,7 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the store entry with the given folder or with a unique part of its name.
-
-    Raises:
-        UserError: If no entry or more than one entry matches.
-    """
+    """Return the store entry with the given folder or with a unique part of its name."""
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
     matching = [entry for entry in entries(root) if text in entry.name]
@@ -36,9 +32,6 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
 
     Args:
         session: Session with the settings, device, model and data to compare with.
-
-    Raises:
-        UserError: If the entry's manifest cannot be read, or has no key.
     """
     manifest = read_manifest(entry)
     key = Key.of_manifest(manifest)

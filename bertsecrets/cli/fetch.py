@@ -68,11 +68,7 @@ def add_parsers(commands) -> None:
 
 
 def corpus(options: argparse.Namespace) -> None:
-    """Write the synthetic corpus.
-
-    Raises:
-        UserError: If a number of rows is out of range, or the folder contains a different corpus.
-    """
+    """Write the synthetic corpus."""
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.corpus import FRAME_SENTENCES, MOST, write_corpus, write_frames
     from bertsecrets.texts.glue import SPLITS, load_folder
@@ -96,11 +92,7 @@ def corpus(options: argparse.Namespace) -> None:
 
 
 def fetch(options: argparse.Namespace) -> None:
-    """Download and check a model and tasks, or write the tasks or the digests of the model's files.
-
-    Raises:
-        UserError: If the model or data are not available, or are not read from `--watched`.
-    """
+    """Download and check a model and tasks, or write the tasks or the digests of the model's files."""
     if options.output and options.digests:
         raise UserError(
             "--output and --digests cannot be combined, because one writes data and the other describes the model: "

@@ -35,11 +35,7 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = SELE
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
-    """Return the cases selected by `--task` and `--claim`, and the named tasks.
-
-    Raises:
-        UserError: If a task or claim is unknown.
-    """
+    """Return the cases selected by `--task` and `--claim`, and the named tasks."""
     from bertsecrets.claims.schema import select_cases
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
@@ -75,9 +71,6 @@ def open_run(
     Args:
         tasks: Tasks that the user named.
         work: Carries out the jobs of the run (`jobs.prepare.PlannedRunner`).
-
-    Raises:
-        UserError: If nothing can be judged, or a named task has no data.
     """
     from bertsecrets.claims.requirements import reads_model, reads_rows
     from bertsecrets.jobs.prepare import PlannedRunner

@@ -67,11 +67,7 @@ def add_parsers(commands) -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run one measure, or all measures that apply to the subject.
-
-    Raises:
-        UserError: If options are incompatible, or data or a tool is missing.
-    """
+    """Run one measure, or all measures that apply to the subject."""
     from bertsecrets.ablation.head_sets import parse_sets
     from bertsecrets.measures.registry import get_measure, measure_names
     from bertsecrets.models.configuration import shape_of

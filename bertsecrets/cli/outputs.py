@@ -57,22 +57,14 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """Check, before anything is measured, that the requested files can be written.
-
-    Raises:
-        UserError: If a required package is missing, or a file cannot be written.
-    """
+    """Check, before anything is measured, that the requested files can be written."""
     if options.html:
         check_extra("report")
     check_files(getattr(options, name) for name in FILES)
 
 
 def check_files(files: Iterable[Path | None]) -> None:
-    """Check, before anything is measured, that files can be written to existing folders. None is skipped.
-
-    Raises:
-        UserError: If a folder does not exist or is not writable, a file is a folder, or two files are the same.
-    """
+    """Check, before anything is measured, that files can be written to existing folders. None is skipped."""
     checked: set[str] = set()
     for file in filter(None, files):
         if not file.parent.exists():
@@ -87,11 +79,7 @@ def check_files(files: Iterable[Path | None]) -> None:
 
 
 def check_folder(folder: Path | None) -> None:
-    """Check, before anything is measured, that files can be written to a folder, which may be new. None is skipped.
-
-    Raises:
-        UserError: If a file is in its place, or it is not writable.
-    """
+    """Check, before anything is measured, that files can be written to a folder, which may be new. None is skipped."""
     if folder is None:
         return
     if folder.exists() and not folder.is_dir():
@@ -104,9 +92,6 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
 
     Args:
         why: Rest of the message, after the option's name.
-
-    Raises:
-        UserError: If one was given.
     """
     for name in names:
         value = getattr(options, name)

@@ -70,11 +70,7 @@ def add_parsers(commands) -> None:
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Print the jobs that the chosen claims need.
-
-    Raises:
-        UserError: If a task or claim is unknown, or there is nothing to plan.
-    """
+    """Print the jobs that the chosen claims need."""
     from bertsecrets.devices import device_name
     from bertsecrets.jobs.plan import PlanningSession, plan_for, states
     from bertsecrets.jobs.prepare import with_share
@@ -184,11 +180,7 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the jobs that the chosen claims need, judge, print the verdicts, and return the exit code.
-
-    Raises:
-        UserError: If `report` would raise it, or the number of jobs or GPUs or the Ray cluster cannot be used.
-    """
+    """Run the jobs that the chosen claims need, judge, print the verdicts, and return the exit code."""
     from bertsecrets.jobs.on_ray import check_ray, ray_cluster
     from bertsecrets.jobs.prepare import run_in_parallel, with_share
     from bertsecrets.session import Session

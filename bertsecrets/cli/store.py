@@ -76,11 +76,7 @@ def ls(options: argparse.Namespace) -> None:
 
 
 def verify(options: argparse.Namespace) -> None:
-    """Verify the digests of all files in the store.
-
-    Raises:
-        UserError: If an entry is damaged.
-    """
+    """Verify the digests of all files in the store."""
     from bertsecrets.store.contents import problems
 
     root = RunOptions.of(options).store_folder
@@ -94,11 +90,7 @@ def verify(options: argparse.Namespace) -> None:
 
 
 def gc(options: argparse.Namespace) -> None:
-    """List the entries that are no longer needed, and delete them with `--yes`.
-
-    Raises:
-        UserError: If the store does not exist.
-    """
+    """List the entries that are no longer needed, and delete them with `--yes`."""
     from bertsecrets.store.contents import unneeded
 
     given = RunOptions.of(options)
@@ -123,11 +115,7 @@ def gc(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print the inputs of an entry's cache key, and why the key no longer matches.
-
-    Raises:
-        UserError: If the entry does not exist, or its manifest is damaged.
-    """
+    """Print the inputs of an entry's cache key, and why the key no longer matches."""
     from bertsecrets.cli.explain_entry import explanation, find_entry
     from bertsecrets.session import Session
 

@@ -168,11 +168,7 @@ def _facts(run: VerdictsFile) -> dict[str, Any]:
 
 
 def read_verdicts_file(path: Path) -> VerdictsFile:
-    """Read the verdicts of a run from a file written by `report --json` or `--benchmark-json`.
-
-    Raises:
-        UserError: The file has another format or an unsupported version, or is too large.
-    """
+    """Read the verdicts of a run from a file written by `report --json` or `--benchmark-json`."""
     try:
         data = from_json(read_bytes(path, LIMIT))
     except ValueError as error:

@@ -154,11 +154,7 @@ class Comparison:
 
 
 def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
-    """Compare two sides.
-
-    Raises:
-        UserError: No measure can be compared.
-    """
+    """Compare two sides."""
     rate = 1 - settings.confidence
     others = {part.wanted.key: part for part in after.parts}
     measures = [_tested_measure(part, others.get(part.wanted.key), after, settings) for part in before.parts]

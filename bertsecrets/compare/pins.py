@@ -71,11 +71,7 @@ def default_place(model: str) -> Path:
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
-    """Check a new reason for pinning a model, and return the earlier ones; empty if there is no pin yet.
-
-    Raises:
-        UserError: The reason is empty or not new, or the file is not a pin.
-    """
+    """Check a new reason for pinning a model, and return the earlier ones; empty if there is no pin yet."""
     if not reason.strip():
         raise UserError("--reason is empty: say why the model is pinned, or what has changed since the last pin")
     earlier = read_pin(place).reasons if place.exists() else []
@@ -95,11 +91,7 @@ def _plain(reason: str) -> str:
 def pin_of(
     side: Side, model: str, reason: str, earlier: Sequence[Reason], *, weights: str | None, tokenizer: str | None
 ) -> Pin:
-    """Return the pin of a measured side.
-
-    Raises:
-        UserError: A model has collapsed.
-    """
+    """Return the pin of a measured side."""
     for part in side.parts:
         if part.collapsed:
             raise UserError(
@@ -125,22 +117,14 @@ def pin_of(
 
 
 def write_pin(place: Path, pin: Pin) -> None:
-    """Write a pin atomically.
-
-    Raises:
-        UserError: The disk is full or the file cannot be written.
-    """
+    """Write a pin atomically."""
     data = {"format": pin.format, **pin.model_dump(mode="json", exclude_defaults=True)}
     text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=118, allow_unicode=True)
     write_whole(place, HEADER + text)
 
 
 def read_pin(place: Path) -> Pin:
-    """Read a pin.
-
-    Raises:
-        UserError: The file cannot be read, or is not a pin.
-    """
+    """Read a pin."""
     try:
         return Pin.model_validate(read_yaml(read_text(place, LIMIT, "cannot read the pin"))[1])
     except ValidationError as error:
@@ -150,10 +134,6 @@ def read_pin(place: Path) -> Pin:
 
 
 def side_of_pin(place: Path) -> Side:
-    """Read a pin as a side of a comparison.
-
-    Raises:
-        UserError: The file cannot be read, or is not a pin.
-    """
+    """Read a pin as a side of a comparison."""
     pin = read_pin(place)
     return Side(str(place), f"pin of {pin.model}, {pin.reasons[0].made[:10]}", tuple(pin.measures))

@@ -148,11 +148,7 @@ class Side:
 
 
 def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
-    """Summarize the measurements of several seeds.
-
-    Raises:
-        UserError: A measurement is incomplete, or the seeds were measured on different examples.
-    """
+    """Summarize the measurements of several seeds."""
     first = measurements[0]
     digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
     if len(digests) > 1 or len({measurement.examples for measurement in measurements}) > 1:
@@ -220,9 +216,6 @@ def measured_side(
         seeds: Seeds to measure.
         measure: Function that returns the measurement for a seed.
         stop_on_collapse: Whether to stop after the first measure that shows a collapsed model.
-
-    Raises:
-        UserError: Nothing can be measured.
     """
     parts: list[Part] = []
     left_out: dict[str, UserError] = {}

@@ -27,11 +27,7 @@ PASSED_ON = ("BERTSECRETS_", "HF_")  # prefixes of environment variables that jo
 
 
 def check_ray(gpus: float | None) -> None:
-    """Check that Ray is installed and that the number of GPUs per job is in range.
-
-    Raises:
-        UserError: If a check fails.
-    """
+    """Check that Ray is installed and that the number of GPUs per job is in range."""
     if gpus is not None and not 0 <= gpus <= 64:
         raise UserError(f"--gpus {gpus:g} is out of range: give 0 to 64, such as 0.25 for four jobs on each GPU")
     with from_extra("ray"):
@@ -45,9 +41,6 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
     Args:
         address: Address of the cluster. Defaults to RAY_ADDRESS, otherwise to a new cluster on this machine.
         gpus: Number of GPUs per job. By default, 1 if the session's device is a GPU.
-
-    Raises:
-        UserError: If the cluster does not respond, cannot access the store, or has a different kind of device.
     """
     on_gpu = session.resources.device.type == "cuda"
     share = {"num_cpus": session.options.threads or 1, "num_gpus": float(on_gpu) if gpus is None else gpus}

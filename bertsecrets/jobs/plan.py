@@ -44,11 +44,7 @@ class PlanningSession(Session):
 
 
 def plan_for(bench: requirements.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Plan:
-    """Return the jobs that cases need: all training jobs, then the measurements by subject.
-
-    Raises:
-        MissingError: If data or tools are missing for a required measurement.
-    """
+    """Return the jobs that cases need: all training jobs, then the measurements by subject."""
     needed = requirements.needed(bench, cases, model, seeds)
     return plan_of(request(wanted.measure, subject, wanted.options) for _, wanted, subject in needed)
 
@@ -172,11 +168,7 @@ class JobResult:
 
 
 def perform(session: Session, job: Request) -> bool:
-    """Run a job unless its result is stored, and return whether it ran.
-
-    Raises:
-        UserError: If something is missing or fails.
-    """
+    """Run a job unless its result is stored, and return whether it ran."""
     if job.measure is not None:
         return not session.measurement(job.measure, job.subject, **dict(job.options)).reused
     if _is_stored(session.measurements, job):

@@ -34,9 +34,6 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
 
     The number comes from `--threads` or OMP_NUM_THREADS. Otherwise this machine's threads are divided equally. It is
     part of the cache keys, so judging must use the same number.
-
-    Raises:
-        UserError: If the number of jobs is out of range.
     """
     if not 1 <= jobs <= MOST_JOBS:
         raise UserError(f"--jobs {jobs} is out of range: give 1 to {MOST_JOBS}")

@@ -74,11 +74,7 @@ class Anisotropy(Measure):
 
 
 def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
-    """Return random disjoint pairs of rows.
-
-    Raises:
-        UserError: there is only one row.
-    """
+    """Return random disjoint pairs of rows."""
     if rows < 2:
         raise UserError("random pairs need at least two rows: measure more")
     return np.random.default_rng(SEED).permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
@@ -148,12 +144,7 @@ def row_directions(
 
 
 def hidden_states(opened: OpenModel, batch: Batch) -> States:
-    """Return the embeddings and the output of every layer.
-
-    Raises:
-        NotApplicableError: the model does not return hidden states.
-        UserError: a hidden state is not finite.
-    """
+    """Return the embeddings and the output of every layer."""
     if getattr(opened.model.config, "is_encoder_decoder", False):
         raise NotApplicableError("it is an encoder-decoder, with two stacks of layers")
     hidden = opened.model(**batch.inputs(), output_hidden_states=True).hidden_states

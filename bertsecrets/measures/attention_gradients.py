@@ -86,12 +86,7 @@ class AttentionGradients(Measure):
 
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:
-    """Return the absolute gradient of each example's loss with respect to its attention weights, per layer.
-
-    Raises:
-        UserError: a logit is not finite.
-        MisreadError: the maps are not distributions over the real tokens.
-    """
+    """Return the absolute gradient of each example's loss with respect to its attention weights, per layer."""
     modules, must_ask = attention_modules(model)
     rows, tokens = batch.input_ids.shape
     shape = (rows, model.config.num_attention_heads, tokens, tokens)

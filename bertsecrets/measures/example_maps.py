@@ -53,11 +53,7 @@ class ExampleMaps(AttentionMeasure):
         return min(MOST, settings.attention.examples)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that compares both models' maps.
-
-        Raises:
-            UserError: no example is short enough.
-        """
+        """Return the observer that compares both models' maps."""
         rows = view.rows
         shown = short_examples(view.encoded.lengths, rows.labels, rows.task.labels)
         if not shown:

@@ -36,11 +36,7 @@ class ExampleSentence(EncoderMeasure):
             raise NotApplicableError(SEES_NOTHING_LATER)
 
     def run(self, run: Run) -> Results:
-        """Run the encoder over the sentence.
-
-        Raises:
-            NotApplicableError: words cannot attend to later words, such as "He" to "agitated".
-        """
+        """Run the encoder over the sentence."""
         encoder = self.open_encoder(run)
         encoded, alignment = encode_words(encoder.tokenizer, [SENTENCE])
         sep = special_ids(encoder.tokenizer)["sep"]

@@ -42,11 +42,7 @@ class FrameHeads(EncoderMeasure):
     )
 
     def fingerprint(self, run: Run) -> str:
-        """Return a digest of the sentence file, or of all XML files in a folder, independent of its location.
-
-        Raises:
-            UserError: no sentences were given, or they cannot be read.
-        """
+        """Return a digest of the sentence file, or of all XML files in a folder, independent of its location."""
         frames = run.resources.frames
         if frames is None:
             raise UserError(NO_FRAMES)
@@ -64,11 +60,7 @@ class FrameHeads(EncoderMeasure):
         return {**super().data_facts(run), "official_data": not made_up, "made_up_data": made_up}
 
     def run(self, run: Run) -> Results:
-        """Run the encoder over all sentences.
-
-        Raises:
-            UserError: no sentence passes the paper's filters.
-        """
+        """Run the encoder over all sentences."""
         assert run.resources.frames is not None
         sentences = open_frames(run.resources.frames).sentences
         if not sentences:

@@ -160,11 +160,7 @@ def gated(
     loss: Loss,
     advance: Callable[[float], Any] = lambda more: None,
 ) -> tuple[Float[np.ndarray, "examples outputs"], Float[np.ndarray, "layers heads"]]:
-    """Return the logits with some heads removed, and the importance of each remaining head.
-
-    Raises:
-        UserError: a logit is not finite.
-    """
+    """Return the logits with some heads removed, and the importance of each remaining head."""
     model = skeleton.model
     truth = torch.as_tensor(np.asarray(target), device=model.device)
     answers = np.empty((len(encoded), model.config.num_labels), dtype=np.float32)

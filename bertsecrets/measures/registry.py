@@ -55,11 +55,7 @@ def list_measures() -> dict[str, str]:
 
 
 def get_measure(name: str) -> "Measure":
-    """Return the measure called `name`.
-
-    Raises:
-        UserError: the measure does not exist.
-    """
+    """Return the measure called `name`."""
     if not isinstance(name, str):
         raise UserError(f"measure must be the name of a measure, not {name!r:.60}")
     if name not in _REGISTERED:
@@ -75,11 +71,7 @@ def is_seedless(name: str) -> bool:
 
 
 def canonical(request: Request) -> Request:
-    """Return the request without default options and fields that do not affect its result.
-
-    Raises:
-        UserError: the measure or the option does not exist.
-    """
+    """Return the request without default options and fields that do not affect its result."""
     if request.measure is None:
         return request
     measure, subject = get_measure(request.measure), request.subject

@@ -43,12 +43,7 @@ class Scores(Measure):
     common: ClassVar[bool] = True
 
     def run(self, run: Run) -> Results:
-        """Score the validation rows.
-
-        Raises:
-            MisreadError: the logits of an example depend on the rest of its batch.
-            UserError: a logit is not finite.
-        """
+        """Score the validation rows."""
         opened, rows = run.open(self.kernel), self.rows(run)
         if run.options.shuffle:
             rows = shuffled(rows, run.options.shuffle)

@@ -86,9 +86,6 @@ def layer_weights(model: Any) -> list[nn.Parameter]:
     """Return the weight matrices of a model's layers, excluding embeddings.
 
     In mixture-of-experts models, the experts' matrices are stacked in three-dimensional tensors.
-
-    Raises:
-        NotApplicableError: the layers have no weight matrices.
     """
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     weights = [

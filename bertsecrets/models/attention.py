@@ -47,9 +47,6 @@ class Tap:
         Args:
             keep_padding_rows: Whether to leave the rows of padding tokens as computed by the model instead of setting
                 them to 0.
-
-        Raises:
-            UserError: If the architecture does not expose its attention weights.
         """
         self.model = model
         self.layers = layers
@@ -57,12 +54,7 @@ class Tap:
         self.modules, self.must_ask = attention_modules(model)
 
     def run(self, batch: Batch, see: Callable[[int, Maps], None]) -> None:
-        """Run the model once, calling `see(layer, maps)` once per layer, in order.
-
-        Raises:
-            MisreadError: If a layer was missed, a row does not sum to 1, or padding receives attention. In each case
-                the maps are not those that the model used.
-        """
+        """Run the model once, calling `see(layer, maps)` once per layer, in order."""
         rows, tokens = batch.input_ids.shape
         shape = (rows, self.model.config.num_attention_heads, tokens, tokens)
         calls = 0
@@ -90,12 +82,7 @@ class Tap:
 
 
 def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
-    """Check that the rows of real tokens are probability distributions over the real tokens.
-
-    Raises:
-        UserError: If a value is not finite.
-        MisreadError: If a row is not a distribution, which means that the model did not use these maps.
-    """
+    """Check that the rows of real tokens are probability distributions over the real tokens."""
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2
     real = batch.mask[:, None, :, None]
     on_real = maps @ real.to(maps.dtype)  # each row's weight on real tokens; reads the maps once
@@ -137,10 +124,6 @@ class Pass:
 
         Args:
             progress: Callback after each batch, called with its number of examples.
-
-        Raises:
-            UserError: If no observers were given, or the architecture does not expose its attention weights.
-            MisreadError: If the maps are not those that the model used (see `Tap.run`).
         """
         if not observers:
             raise UserError("nothing to observe: name at least one measure")
@@ -188,9 +171,6 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
 
     Returns:
         The modules in call order, and True if they return weights only with `output_attentions=True`.
-
-    Raises:
-        NotApplicableError: If the architecture does not expose its attention weights.
     """
     config = model.config
     if (why := why_no_maps(config)) is not None:

@@ -15,9 +15,6 @@ def classes_in_order(folder: Path, task: Task) -> list[str] | None:
     """Return the task's class for each of a checkpoint's outputs; None if they have numbers instead of names.
 
     Names are read from both `id2label` and `label2id`, because some checkpoints have them in only one.
-
-    Raises:
-        UserError: If an output has no name, an unknown one or several, or two outputs have the same.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     pairs = _pairs(config.get("id2label")) + [(number, name) for name, number in _pairs(config.get("label2id"))]

@@ -32,11 +32,7 @@ class ModelWarning(UserWarning):
 
 
 def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
-    """Call `cls.from_pretrained` without remote code, using only local files.
-
-    Raises:
-        UserError: If loading fails for any reason.
-    """
+    """Call `cls.from_pretrained` without remote code, using only local files."""
     from safetensors import SafetensorError
 
     folder = ref.folder(weights=cls.__name__ not in ("AutoConfig", "AutoTokenizer"))
@@ -61,11 +57,7 @@ def _needs_code(ref: ModelRef, why: str = "") -> UserError:
 
 
 def open_config(ref: ModelRef) -> Any:
-    """Return a model's configuration. This is also a quick check that the model is available.
-
-    Raises:
-        UserError: If the configuration is not available.
-    """
+    """Return a model's configuration. This is also a quick check that the model is available."""
     import transformers
     from transformers import AutoConfig
 
@@ -128,11 +120,7 @@ def _check_sizes(config: Any, ref: ModelRef) -> None:
 
 
 def open_tokenizer(ref: ModelRef) -> Any:
-    """Return a model's fast tokenizer.
-
-    Raises:
-        UserError: If there is no tokenizer, or only a slow one.
-    """
+    """Return a model's fast tokenizer."""
     from transformers import AutoTokenizer
 
     if ref.local and ref.tokenizer() is None:  # transformers would create an empty one

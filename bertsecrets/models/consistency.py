@@ -43,11 +43,7 @@ class WithoutDropout(TorchFunctionMode):
 
 @contextmanager
 def explain_failure(model: Any) -> Iterator[None]:
-    """Turn errors raised by the model's code inside the block into one-line errors.
-
-    Raises:
-        NotApplicableError: If the code failed, except by running out of memory.
-    """
+    """Turn errors raised by the model's code inside the block into one-line errors."""
     try:
         yield
     except UserError:
@@ -68,10 +64,6 @@ def check_logits(
         forward: Function that returns the logits of a training step for the given examples. By default, the model is
             run in training mode.
         tolerance: Tolerance for the comparison with training mode.
-
-    Raises:
-        NotApplicableError: If the model cannot read the examples.
-        MisreadError: If the logits differ.
     """
     rows = encoded.spread(CHECKED)
     device = next(model.parameters()).device
@@ -96,9 +88,6 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
 
     Args:
         logits: Logits of these examples in their batch.
-
-    Raises:
-        MisreadError: If the logits differ.
     """
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
@@ -113,11 +102,7 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
 
 
 def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
-    """Check that eager attention, which exposes maps, and SDPA, which is faster, give the same logits.
-
-    Raises:
-        MisreadError: If the logits differ.
-    """
+    """Check that eager attention, which exposes maps, and SDPA, which is faster, give the same logits."""
     difference = largest_difference(eager, sdpa)
     if not difference <= TOLERANCE * largest(eager):
         raise MisreadError(

@@ -229,11 +229,7 @@ def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"] | Sequence[int],
 
 
 def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") -> Float[np.ndarray, "examples outputs"]:
-    """Return the classifier's logits for every example, in the original order (float32).
-
-    Raises:
-        UserError: If a logit is not finite.
-    """
+    """Return the classifier's logits for every example, in the original order (float32)."""
     logits: np.ndarray | None = None
     with torch.inference_mode():
         for batch in batches(encoded):
@@ -249,11 +245,7 @@ def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") ->
 
 
 def check_finite(logits: torch.Tensor) -> None:
-    """Check that logits are finite.
-
-    Raises:
-        UserError: If a logit is not finite.
-    """
+    """Check that logits are finite."""
     infinite = logits[~torch.isfinite(logits)]
     if len(infinite):
         raise UserError(f"the model answers with {float(infinite[0])}: its training has diverged, so train it again")

@@ -270,11 +270,7 @@ def _offered(path: tuple[str, ...]) -> EntryPoints:
 
 
 def own_family(model_type: str | None) -> Family | None:
-    """Return the custom family for a model type, registered or provided by an installed package.
-
-    Raises:
-        UserError: If the entry point cannot be imported, or is not a family of this name.
-    """
+    """Return the custom family for a model type, registered or provided by an installed package."""
     if model_type is None or model_type in _OWN:
         return _OWN.get(model_type or "")
     for entry in _offered(tuple(sys.path)).select(name=model_type):

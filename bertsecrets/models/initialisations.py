@@ -65,11 +65,7 @@ def freeze_encoder(model: Model) -> None:
 
 
 def freeze_but_last_layers(model: Model) -> None:
-    """Freeze the encoder except its last two layers and the pooler.
-
-    Raises:
-        NotApplicableError: If the last two layers cannot be determined.
-    """
+    """Freeze the encoder except its last two layers and the pooler."""
     from bertsecrets.models.layers import last_layers
 
     layers = last_layers(model)

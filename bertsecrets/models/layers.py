@@ -57,11 +57,7 @@ def unreadable(config: Any, why: str) -> NotApplicableError:
 
 
 def attention_shape(model: Any) -> tuple[int, int]:
-    """Return a model's number of layers and number of heads per layer.
-
-    Raises:
-        NotApplicableError: If the configuration lacks them, as in a model without attention.
-    """
+    """Return a model's number of layers and number of heads per layer."""
     layers, heads = (getattr(model.config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
     if layers is None or heads is None:
         why = why_no_maps(model.config) or "its configuration gives no numbers of layers and heads"
@@ -80,11 +76,7 @@ def layer_of(name: str) -> tuple[str, int] | None:
 
 
 def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
-    """Return a model's last layers.
-
-    Raises:
-        NotApplicableError: If the model has fewer layers, or its layers share weights.
-    """
+    """Return a model's last layers."""
     depth = model.config.num_hidden_layers
     stacks = (m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
     stack = next(stacks, None)
@@ -125,9 +117,6 @@ def read_last_token(model: Any, tokenizer: Any) -> None:
 
     Everything after the last layer (a norm, a pooler, the classifier) then reads [SEP]. If such a checkpoint is opened
     by transformers without this suite, it reads [CLS].
-
-    Raises:
-        NotApplicableError: If inputs do not end with [SEP], or the classifier does not read the first token.
     """
     name = type(model).__name__
     example = tokenizer("one two three", "four five", return_tensors="pt")

@@ -62,11 +62,7 @@ class ModelRef:
         return os.path.isdir(self.path)  # Path.is_dir raises an error for names that are too long
 
     def resolved(self) -> "ModelRef":
-        """Return the reference with the commit of a hub model filled in; local models are unchanged.
-
-        Raises:
-            UserError: If the model is neither cached nor reachable, or its name is not valid on the hub.
-        """
+        """Return the reference with the commit of a hub model filled in; local models are unchanged."""
         return self if self.local else _resolve(self)
 
     def identity(self) -> str:
@@ -74,9 +70,6 @@ class ModelRef:
 
         The identity also depends on the code of a custom architecture, and on the activation function of a
         cross-encoder.
-
-        Raises:
-            UserError: If the model is not available.
         """
         contents = self._contents(ENCODER_FILES) or ""
         own = own_family(self.model_type())
@@ -96,9 +89,6 @@ class ModelRef:
         """Return the identity of the tokenizer: a digest of its file names and contents, or name and commit.
 
         Returns None if a folder contains no tokenizer.
-
-        Raises:
-            UserError: If the model is not available.
         """
         return self._contents(TOKENIZER_FILES)
 
@@ -115,9 +105,6 @@ class ModelRef:
 
         Args:
             weights: Whether to include the weights, rather than only the configuration and the tokenizer.
-
-        Raises:
-            UserError: If a file is not available, or differs from the published one.
         """
         if self.local:
             return Path(self.path)
@@ -131,11 +118,7 @@ class ModelRef:
         return _repository(self).folder(commit, patterns, essential)
 
     def tensors(self) -> dict[str, str]:
-        """Return the types of the tensors in the weight files, by name, as safetensors writes them (F32, I8).
-
-        Raises:
-            UserError: If a file is not available.
-        """
+        """Return the types of the tensors in the weight files, by name, as safetensors writes them (F32, I8)."""
         from safetensors import safe_open
 
         folder = self.folder()
@@ -148,11 +131,7 @@ class ModelRef:
         return types
 
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest of a checkpoint made by this suite; empty for other models.
-
-        Raises:
-            UserError: If it cannot be read as JSON, or is not an object.
-        """
+        """Return the manifest of a checkpoint made by this suite; empty for other models."""
         return read_own_manifest(Path(self.path))
 
 
@@ -193,10 +172,6 @@ def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], 
 def locate(name: str, offline: bool = False) -> ModelRef:
     """Return the reference for `NAME[@REVISION]`, a folder, an alias, `minilm` or `mpnet`.
 
-    Raises:
-        UserError: If the folder does not exist or contains no safetensors model, the revision has no name before it, or
-            a packaged model is not installed or has been modified.
-
     >>> locate("bert-base-uncased").path
     'google-bert/bert-base-uncased'
     """
@@ -217,11 +192,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder contains a transformers model in safetensors that, if made by this suite, is undamaged.
-
-    Raises:
-        UserError: If there is no such model, or a file does not match the manifest.
-    """
+    """Check that a folder contains a transformers model in safetensors that, if made by this suite, is undamaged."""
     refuse_adapter(folder)
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
@@ -234,11 +205,7 @@ def check_folder(folder: Path) -> None:
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Refuse adapter files, such as LoRA's, which transformers uses or ignores depending on the installed packages.
-
-    Raises:
-        UserError: If there are any.
-    """
+    """Refuse adapter files, such as LoRA's, which transformers uses or ignores depending on the installed packages."""
     adapter = next((path.name for path in sorted(folder.glob("*adapter*")) if path.is_file()), None)
     if adapter is not None:
         raise RunError(
@@ -248,11 +215,7 @@ def refuse_adapter(folder: Path) -> None:
 
 
 def _check_shards(folder: Path) -> None:
-    """Check that an index names files of its own folder: the identity of a model covers no others.
-
-    Raises:
-        UserError: If it names another file, or is not an index.
-    """
+    """Check that an index names files of its own folder: the identity of a model covers no others."""
     index = folder / WEIGHT_FILES[1]
     if not index.is_file():
         return

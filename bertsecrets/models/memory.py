@@ -43,12 +43,7 @@ class Budget:
         return cls(tokens, max(1, free // (2 * 4 * 3 * width)))
 
     def halve(self, error: BaseException) -> None:
-        """Halve the budget after running out of memory.
-
-        Raises:
-            UserError: If not even one example with one set of heads fits.
-            BaseException: The given error, if it has another cause.
-        """
+        """Halve the budget after running out of memory."""
         if not ran_out(error):
             raise error
         if self.tokens == 1 and self.kept == 1:
@@ -120,11 +115,7 @@ def training_bytes(
 
 
 def check_memory(what: str, needed: int, device: torch.device, advice: str) -> None:
-    """Check before long work that there is enough memory.
-
-    Raises:
-        UserError: If there is not enough memory.
-    """
+    """Check before long work that there is enough memory."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
         raise UserError(f"{what} needs about {in_bytes(needed)} of memory, {in_bytes(free)} are free: {advice}")
@@ -136,9 +127,6 @@ def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
 
     Args:
         needed: Required memory in bytes. None if unknown.
-
-    Raises:
-        UserError: If the block ran out of memory.
     """
     try:
         yield

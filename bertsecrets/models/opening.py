@@ -87,10 +87,6 @@ def open_classifier(
 
     Args:
         attention: Attention implementation, `eager` or `sdpa`. Only `eager` exposes attention weights.
-
-    Raises:
-        NotApplicableError: If the architecture does not allow the initialisation.
-        UserError: If the model is not available, has pickled weights, or cannot classify sequences.
     """
     from transformers import AutoModelForSequenceClassification
 
@@ -201,11 +197,7 @@ def _refuse_drawn(path: str, names: list[str]) -> None:
 
 
 def open_encoder(ref: ModelRef) -> OpenModel:
-    """Open an encoder without a classifier, with eager attention.
-
-    Raises:
-        UserError: If the model is not available, or has pickled weights.
-    """
+    """Open an encoder without a classifier, with eager attention."""
     from transformers import AutoModel
 
     if ref.local:
@@ -225,9 +217,6 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
 
     If the checkpoint's classes are in a different order from the task's, its outputs are reordered. If it has no
     tokenizer, the base model's is used.
-
-    Raises:
-        UserError: If the weights are pickled, or the number of classes, the class names or the vocabulary do not match.
     """
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
@@ -256,11 +245,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
 
 
 def open_checkpoint_config(folder: Path, task: Task) -> Any:
-    """Return a checkpoint's configuration after checking it against the task, without reading weights.
-
-    Raises:
-        UserError: If the folder does not exist, or has pickled weights or the wrong number of classes.
-    """
+    """Return a checkpoint's configuration after checking it against the task, without reading weights."""
     if not folder.is_dir():
         way = "give a folder that save_pretrained has written, or download a hub model into one first"
         raise UserError(f"no checkpoint folder at {folder}: {way}")
@@ -281,11 +266,7 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
 
 
 def check_base(folder: Path, task: Task, base: ModelRef) -> None:
-    """Check that a checkpoint can have been trained from a base model: their architecture and size are the same.
-
-    Raises:
-        UserError: If not.
-    """
+    """Check that a checkpoint can have been trained from a base model: their architecture and size are the same."""
     if problem := size_difference(open_checkpoint_config(folder, task), open_config(base)):
         raise UserError(
             f"checkpoint {folder} was not trained from {base.name}: {problem}: name its own base model with --model"

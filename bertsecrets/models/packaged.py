@@ -27,11 +27,7 @@ INSTALL = {
 
 
 def packaged_folder(name: str) -> Path:
-    """Return the folder of a packaged model after verifying its files.
-
-    Raises:
-        UserError: If a package is missing, a file differs from the published one, or MPNet cannot be unpacked.
-    """
+    """Return the folder of a packaged model after verifying its files."""
     return _minilm() if name == "minilm" else _mpnet()
 
 

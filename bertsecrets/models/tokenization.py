@@ -17,9 +17,6 @@ def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
     """Make a tokenizer number the segments of a pair if the model has several, and check that it suits the model.
 
     The tokenizers of some families number segments only if asked, and transformers 5 does not ask.
-
-    Raises:
-        UserError: If it has more tokens or segments than the model, or leaves out the tokens between texts.
     """
     size, largest = getattr(config, "vocab_size", None), max(tokenizer.get_vocab().values())
     if isinstance(size, int) and largest >= size:

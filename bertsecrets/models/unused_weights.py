@@ -22,9 +22,6 @@ def check_weights(
         unexpected: Names of the weights that transformers reports as unused.
         stored: Types of the tensors in the files, by name.
         trained: Whether the classifier is the trained one; otherwise a new one replaces any stored classifier.
-
-    Raises:
-        UserError: If a weight is quantised, or is not used and is not part of another head.
     """
     names = _Names(model)
     _refuse_quantised(path, names, stored)

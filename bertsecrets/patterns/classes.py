@@ -14,11 +14,7 @@ TOP = 0.98  # quantile of the row maxima that is displayed with maximum brightne
 
 
 def check_class(name: str) -> str:
-    """Return the class called `name`.
-
-    Raises:
-        UserError: the class does not exist.
-    """
+    """Return the class called `name`."""
     if name not in CLASSES:
         raise UserError(f"unknown class {name!r}: {near_matches(name, CLASSES)}")
     return name

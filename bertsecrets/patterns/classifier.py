@@ -80,11 +80,7 @@ class PatternClassifier:
 
     @classmethod
     def load(cls, folder: Path, reading: str) -> "PatternClassifier":
-        """Load the classifier for a reading from a folder.
-
-        Raises:
-            UserError: the weights are missing or damaged, do not match the report, or use other features.
-        """
+        """Load the classifier for a reading from a folder."""
         path = weights_path(folder, reading)
         if file_sha256(path) != report_of(read_report(folder), reading)["weights_sha256"]:
             raise UserError(f"{path} does not match the {REPORT} next to it: {REMEDY}")
@@ -153,11 +149,7 @@ def weights_path(folder: Path, reading: str) -> Path:
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return the report of the classifiers in a folder.
-
-    Raises:
-        UserError: the report is missing or incomplete.
-    """
+    """Return the report of the classifiers in a folder."""
     report = read_json(folder / REPORT)
     of = report.get("readings") if isinstance(report, dict) else None
     if not isinstance(of, dict) or not set(READINGS) <= of.keys() or not all(map(_complete, of.values())):
@@ -176,11 +168,7 @@ def readings_of(report: dict[str, Any]) -> tuple[str, ...]:
 
 
 def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
-    """Return the section of a report for a reading.
-
-    Raises:
-        UserError: there is no classifier for this reading.
-    """
+    """Return the section of a report for a reading."""
     if reading not in report["readings"]:
         raise UserError(f"no classifier for the reading {reading!r}: {near_matches(reading, readings_of(report))}")
     part: dict[str, Any] = report["readings"][reading]
@@ -198,9 +186,6 @@ def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "
     If readers disagree about a map, the mean of their labels is used. Heads are weighted equally, regardless of their
     number of annotated maps, as in a model's class shares. Heads of related models are counted separately, although
     folds keep them together.
-
-    Raises:
-        UserError: the report has no held-out maps, or a map without head, labels or probabilities.
     """
     rows = report_of(report, reading)["held_out"]
     try:

@@ -24,9 +24,6 @@ def recorded_quality(report: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
         majority, `readers_macro_f1` between two readers; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` for the
         final classifier on an encoder not used for training or model selection, if there was one. Also `maps` and
         `heads`. Samples: `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
-
-    Raises:
-        UserError: the report has no valid record of the cross-validation.
     """
     values: dict[str, Any] = {}
     samples: dict[str, np.ndarray] = {}

@@ -49,11 +49,7 @@ def cite(text: str) -> str:
 
 
 def assert_holds(verdict: Verdict) -> None:
-    """Check that a claim does not fail.
-
-    Raises:
-        AssertionError: If the claim fails. The message contains the claim, published figure, band and observed value.
-    """
+    """Check that a claim does not fail."""
     __tracebackhide__ = True
     if verdict.outcome in FAILURES:
         raise AssertionError(describe(verdict))

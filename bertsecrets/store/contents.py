@@ -72,21 +72,13 @@ class Unneeded:
     reason: str
 
     def remove(self) -> bool:
-        """Delete the item unless a running process uses it, and return whether it is gone.
-
-        Raises:
-            UserError: If the item cannot be deleted.
-        """
+        """Delete the item unless a running process uses it, and return whether it is gone."""
         with guarded_writes(self.path):
             return remove_unused(self.path)
 
 
 def items(root: Path) -> list[Item]:
-    """Return the items in a store, sorted by kind and name, except hidden files and damaged copies.
-
-    Raises:
-        UserError: If the folder does not exist.
-    """
+    """Return the items in a store, sorted by kind and name, except hidden files and damaged copies."""
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
     paths = [(kind, path) for kind in KINDS for path in listed(root / kind)]
@@ -136,11 +128,7 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every path in a store that has a digest, with a description of any damage, or None.
-
-    Raises:
-        UserError: If the folder does not exist.
-    """
+    """Yield every path in a store that has a digest, with a description of any damage, or None."""
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING) else [item.path]
@@ -171,9 +159,6 @@ def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = 
     Args:
         outdated: Function that returns why an entry is outdated, or None. If not given, outdated entries are kept.
         keep_checkpoints: If False, all checkpoints are included.
-
-    Raises:
-        UserError: If the folder does not exist.
     """
     present = items(root)
     found = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated, keep_checkpoints)]

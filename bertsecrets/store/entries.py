@@ -69,11 +69,7 @@ class Key:
         return "-".join([*(str(inputs[name]) for name in NAMED if name in inputs), self.digests])
 
     def check_unchanged(self, now: "Key") -> None:
-        """Check that the inputs have not changed during use.
-
-        Raises:
-            UserError: If a file of the model, the checkpoint or the data has changed.
-        """
+        """Check that the inputs have not changed during use."""
         changed = sorted(name for name in self.inputs if self.inputs[name] != now.inputs.get(name))
         if changed:
             raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
@@ -120,9 +116,6 @@ class Store:
         Args:
             title: What a new entry holds, for messages and its manifest.
             make: Function that fills a folder and returns facts to record in the manifest in addition to the key.
-
-        Raises:
-            UserError: If the disk is full or the store cannot be written.
         """
         if entry := self.find(kind, key):
             return entry, True
@@ -165,11 +158,7 @@ def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return an entry's manifest.
-
-    Raises:
-        UserError: If the manifest is missing, is not valid JSON, or has been modified.
-    """
+    """Return an entry's manifest."""
     manifest = read_json(folder / MANIFEST)
     if not is_intact(manifest) or not isinstance(manifest.get("files"), dict):
         raise UserError(f"{MANIFEST} of {folder} has changed")
@@ -202,11 +191,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
 
 
 def checked_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint after verifying all files; empty if it has no manifest.
-
-    Raises:
-        UserError: If the manifest is damaged, or a file does not match it.
-    """
+    """Return the manifest of an exported checkpoint after verifying all files; empty if it has no manifest."""
     manifest = read_own_manifest(folder)
     if manifest and (problem := damage(folder)):
         raise _refused(folder, problem)
@@ -214,11 +199,7 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_own_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint; empty if it has no manifest.
-
-    Raises:
-        UserError: If the manifest cannot be read, is not valid JSON, or not an object.
-    """
+    """Return the manifest of an exported checkpoint; empty if it has no manifest."""
     try:
         manifest = read_json(folder / MANIFEST, missing={})
     except UserError as error:

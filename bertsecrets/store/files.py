@@ -37,11 +37,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may name the fi
 
 
 def file_sha256(path: Path) -> str:
-    """Return the hex sha256 of a file, cached until the file changes.
-
-    Raises:
-        UserError: If the file cannot be read.
-    """
+    """Return the hex sha256 of a file, cached until the file changes."""
     try:
         status = path.stat()
         return _sha256(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
@@ -56,11 +52,7 @@ def _sha256(path: Path, *_state: int) -> str:
 
 
 def folder_digest(folder: Path, pattern: str = "*") -> str:
-    """Return a digest of the names and contents of all files in a folder.
-
-    Raises:
-        UserError: If a file cannot be read.
-    """
+    """Return a digest of the names and contents of all files in a folder."""
     files = (path for path in folder.rglob(pattern) if path.is_file())
     return digest({str(path.relative_to(folder)): file_sha256(path) for path in files})
 
@@ -95,9 +87,6 @@ def read_json(path: Path, *, missing: Any = None) -> Any:
 
     Args:
         missing: What to return if there is no such file. If None, this is an error.
-
-    Raises:
-        UserError: If the file cannot be read or is not valid JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -110,11 +99,7 @@ def read_json(path: Path, *, missing: Any = None) -> Any:
 
 
 def listed(folder: Path) -> list[Path]:
-    """Return the visible files and folders in a folder, sorted by name; none if the folder does not exist.
-
-    Raises:
-        UserError: If the folder cannot be listed.
-    """
+    """Return the visible files and folders in a folder, sorted by name; none if the folder does not exist."""
     try:
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -215,9 +200,6 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
     Args:
         ours: All files of an earlier result. By default, those in its manifest.
         more: Additional files that are allowed.
-
-    Raises:
-        UserError: If the path is a file or cannot be written, or the folder contains other files.
     """
     named = folder
     check_writable(folder)
@@ -242,9 +224,6 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
 
     Args:
         ours, more: Files of an earlier copy, as in `check_free`.
-
-    Raises:
-        UserError: If the disk is full, the folder cannot be written, or it contains other files.
     """
     check_free(folder, ours, more)
     with guarded_writes(folder):
@@ -260,11 +239,7 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file atomically. Symbolic links are preserved, and pipes are written directly.
-
-    Raises:
-        UserError: If the disk is full or the file cannot be written.
-    """
+    """Write a file atomically. Symbolic links are preserved, and pipes are written directly."""
     data = content.encode() if isinstance(content, str) else content
     with guarded_writes(path):
         if path.exists() and not path.is_file() and not path.is_dir():
@@ -279,12 +254,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that a file or folder can be written. The nearest existing folder is tested with a file without a name.
-
-    Raises:
-        RunError: If a parent is a file or is not writable, the path is a loop of symbolic links, or a device refuses
-            data.
-    """
+    """Check that a file or folder can be written. The nearest existing folder is tested with a file without a name."""
     with guarded_writes(path):
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # fails on a loop of symbolic links
@@ -312,9 +282,6 @@ def check_space(what: str, needed: int, folder: Path) -> None:
 
     Args:
         needed: Size of the results in bytes.
-
-    Raises:
-        RunError: If there is not enough space.
     """
     free = shutil.disk_usage(_nearest(folder)).free
     if needed > free:
@@ -338,9 +305,6 @@ def guarded_writes(place: Path) -> Iterator[None]:
     """Turn errors on writing to `place` into one-line RunErrors with advice.
 
     Errors from connections, pipes and other files are raised unchanged.
-
-    Raises:
-        RunError: If the disk is full, or `place` cannot be written.
     """
     try:
         yield

@@ -27,9 +27,6 @@ def held(path: Path, what: str) -> Iterator[None]:
 
     Args:
         what: Name of the locked item for messages, such as `the checkpoint minilm-rte-pretrained-s1`.
-
-    Raises:
-        OSError: If the file cannot be written.
     """
     timeout = FIRST
     while True:
@@ -43,11 +40,7 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
-    """Try for `timeout` seconds to hold the lock file `path` inside the block, and yield whether this succeeded.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Try for `timeout` seconds to hold the lock file `path` inside the block, and yield whether this succeeded."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=timeout)

@@ -41,11 +41,7 @@ class StoredMeasurement(BaseModel):
 
 
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
-    """Write a measurement to a folder, and return the facts for its manifest.
-
-    Raises:
-        UserError: If the disk is full or the folder cannot be written.
-    """
+    """Write a measurement to a folder, and return the facts for its manifest."""
     with guarded_writes(folder):
         write_json(folder / VALUES, measurement.as_json())
         np.savez_compressed(folder / SAMPLES, **measurement.samples)  # type: ignore[arg-type]
@@ -53,11 +49,7 @@ def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
 
 
 def load(entry: Path) -> Measurement:
-    """Load a stored measurement.
-
-    Raises:
-        UserError: If the folder does not contain a measurement, or is damaged.
-    """
+    """Load a stored measurement."""
     try:
         with np.load(entry / SAMPLES) as samples:
             measurement = measurement_of(read_json(entry / VALUES), dict(samples))
@@ -67,11 +59,7 @@ def load(entry: Path) -> Measurement:
 
 
 def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> Measurement:
-    """Create a measurement from its JSON form and samples.
-
-    Raises:
-        ValueError: If a field is missing or invalid.
-    """
+    """Create a measurement from its JSON form and samples."""
     try:
         stored = StoredMeasurement.model_validate_json(json.dumps(data))
     except ValidationError as error:
@@ -105,9 +93,6 @@ def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None)
 
     Args:
         checkpoint: Folder that was measured instead of the subject's checkpoint.
-
-    Raises:
-        UserError: If the disk is full, the folder cannot be written, or it contains other files.
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
@@ -140,11 +125,7 @@ class Shelf:
 
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
-        """Read all measurements in a folder and its subfolders, except hidden ones.
-
-        Raises:
-            UserError: If there are none, one is damaged, or two have the same measure, subject and options.
-        """
+        """Read all measurements in a folder and its subfolders, except hidden ones."""
         places = [path.parent.relative_to(folder) for path in folder.rglob(VALUES)]
         entries = sorted(folder / place for place in places if not any(part[0] == "." for part in place.parts))
         if not entries:
@@ -182,11 +163,7 @@ class Shelf:
         return next(matching, None)
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return the saved measurement.
-
-        Raises:
-            UserError: If the measurement was not saved.
-        """
+        """Return the saved measurement."""
         measurement = self.find(measure, subject, options)
         if measurement is None:
             raise UserError(f"no measurement {measure} of {subject} {options or ''} was saved: measure it with --save")

@@ -107,9 +107,6 @@ def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019)
 
     No validation pair occurs in the training set. The extra column `made_up` names each pair's relation. An existing
     RTE folder is left unchanged.
-
-    Raises:
-        UserError: If the disk is full or the folder cannot be written.
     """
     target = folder / "RTE"
     with guarded_writes(folder):
@@ -156,9 +153,6 @@ def write_frames(folder: Path, count: int = FRAME_SENTENCES, seed: int = 2019) -
     """Write distinct frame sentences as JSON lines, and return the file. The output is deterministic.
 
     Each passes the filters of `bertsecrets.texts.framenet.Filters`. An existing file is left unchanged.
-
-    Raises:
-        UserError: If the file contains other sentences, or cannot be written.
     """
     file, rng = folder / FRAME_FILE, random.Random(seed)
     lines: dict[str, None] = {}

@@ -153,9 +153,6 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
     If the target occurs more than once (as whole words), the first occurrence is used. For a core element, the
     occurrence closest to the target but outside its neighbourhood is used. In 432 of 433 sentences, these are the
     places in FrameNet.
-
-    Raises:
-        UserError: If the file cannot be read, or a line is not such a record. The message names the file and line.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]

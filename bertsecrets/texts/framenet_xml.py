@@ -22,11 +22,7 @@ GET = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/
 
 
 def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
-    """Return the frame sentences in a `.jsonl` file or a FrameNet folder.
-
-    Raises:
-        UserError: If the file is missing, damaged or none of these, or if no sentence passes the filters.
-    """
+    """Return the frame sentences in a `.jsonl` file or a FrameNet folder."""
     if path.suffix.lower() in {".jsonl", ".json"}:
         return Chosen(read_jsonl(path))
     annotations, frames = read_framenet(path, (filters or Filters()).tokens)
@@ -40,11 +36,7 @@ def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
 
 
 def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annotation], dict[str, Frame]]:
-    """Return the annotated sentences with at most `tokens` tokens, ordered by lexical unit, and all frames.
-
-    Raises:
-        UserError: If the path contains no FrameNet data, or a damaged file, which the message names.
-    """
+    """Return the annotated sentences with at most `tokens` tokens, ordered by lexical unit, and all frames."""
     units: list[tuple[int, list[Annotation]]] = []
     frames: dict[str, Frame] = {}
     for name, content in _xml_files(path):
@@ -70,10 +62,6 @@ def exemplars(content: bytes, tokens: int) -> Iterator[Annotation]:
     Args:
         content: Content of the XML file.
         tokens: Maximum number of white-space tokens per sentence.
-
-    Raises:
-        ValueError: If the file is incomplete or not a lexical unit, or a label is outside its sentence.
-            ElementTree.ParseError: If the XML is malformed.
     """
     _, begun, rest = content.partition(b"<lexUnit")
     unit = FRAME_OF_UNIT.search(rest.partition(b">")[0])
@@ -115,12 +103,7 @@ def _spans(annotated: ElementTree.Element, layer: str, rank: str | None) -> Iter
 
 
 def read_frame(content: bytes) -> tuple[str, Frame]:
-    """Return a frame's name, its core elements and the members of its core sets.
-
-    Raises:
-        ElementTree.ParseError: If the XML is malformed.
-        ValueError: If it is not a frame.
-    """
+    """Return a frame's name, its core elements and the members of its core sets."""
     root = parse_xml(NAMESPACE.sub(b"", content, count=1))
     if root.tag != "frame" or not root.get("name"):
         raise ValueError("no <frame>")
@@ -135,13 +118,7 @@ class _WithoutEntities(ElementTree.TreeBuilder):
 
 
 def parse_xml(content: bytes) -> ElementTree.Element:
-    """Return the root of an XML document. Documents with a document type are rejected before any entity is declared.
-
-    Raises:
-        ElementTree.ParseError: If the XML is malformed.
-        ValueError: If the document has a document type.
-        LookupError: If the encoding is unknown.
-    """
+    """Return the root of an XML document. Documents with a document type are rejected before any entity is declared."""
     return ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutEntities()))  # nosec B314
 
 

@@ -130,11 +130,7 @@ class Split:
         )
 
     def head(self, limit: int | None) -> "Split":
-        """Return the first `limit` rows, or all if there are fewer or `limit` is None.
-
-        Raises:
-            UserError: If `limit` is less than 1.
-        """
+        """Return the first `limit` rows, or all if there are fewer or `limit` is None."""
         if limit is None or limit >= len(self):
             return self
         if limit < 1:
@@ -156,11 +152,7 @@ class Source:
     beside: tuple[Path, ...] = ()
 
     def split(self, task: Task, name: str) -> Split:
-        """Load and check a split (`train` or `dev`).
-
-        Raises:
-            UserError: If the data are missing, malformed or unofficial. The message names file, line and column.
-        """
+        """Load and check a split (`train` or `dev`)."""
         if self.glue is None:
             split, content = load_hub(task, name, self.offline), None
         else:
@@ -173,11 +165,7 @@ class Source:
         return replace(split, official=not problem)
 
     def state(self, task: Task, name: str) -> tuple[str, ...]:
-        """Return the digests of the local files that a split is read from; empty if the hub is the source.
-
-        Raises:
-            UserError: If a file does not exist or cannot be read.
-        """
+        """Return the digests of the local files that a split is read from; empty if the hub is the source."""
         if self.glue is None:
             return ()
         folder, file = self._find(task, name)
@@ -206,11 +194,7 @@ class Source:
 
 
 def check_glue(folder: Path) -> None:
-    """Check that a GLUE folder exists.
-
-    Raises:
-        UserError: If the folder does not exist.
-    """
+    """Check that a GLUE folder exists."""
     try:
         there = folder.is_dir()
     except OSError as error:  # the name is too long, or access is denied
@@ -222,11 +206,7 @@ def check_glue(folder: Path) -> None:
 
 
 def find_file(glue: Path, task: Task, name: str) -> Path:
-    """Return the TSV file of a split in a GLUE folder, ignoring case and hyphens in the task's folder name.
-
-    Raises:
-        UserError: If the folder or file does not exist.
-    """
+    """Return the TSV file of a split in a GLUE folder, ignoring case and hyphens in the task's folder name."""
     check_glue(glue)
     wanted = task.folder.lower().replace("-", "")
     file_name = task.dev_file if name == "dev" else "train.tsv"
@@ -239,21 +219,12 @@ def find_file(glue: Path, task: Task, name: str) -> Path:
 
 
 def load_folder(glue: Path, task: Task, name: str) -> Split:
-    """Load a split from a folder in GLUE's original TSV layout.
-
-    Raises:
-        UserError: If the file does not exist, or is invalid (see `read_tsv`).
-    """
+    """Load a split from a folder in GLUE's original TSV layout."""
     return read_tsv(find_file(glue, task, name), task, name)
 
 
 def read_tsv(path: Path, task: Task, name: str) -> Split:
-    """Read a split from a file in GLUE's original layout.
-
-    Raises:
-        UserError: If a column is missing, a row is short, a label is unknown, a score is outside 0 to 5, or the file is
-            not UTF-8.
-    """
+    """Read a split from a file in GLUE's original layout."""
     header, *lines = (line.split("\t") for line in lines_of(read_text(path)))
     places = _places(path, header, task)
     rows: list[tuple[str, str, Any]] = []
@@ -312,12 +283,7 @@ def _label(task: Task, code: str, where: str) -> str | float:
 
 
 def load_hub(task: Task, name: str, offline: bool) -> Split:
-    """Load a split of `nyu-mll/glue` at the pinned revision, from the local cache if possible.
-
-    Raises:
-        UserError: If the split is neither cached nor available from the hub, or its file differs from the published
-            one.
-    """
+    """Load a split of `nyu-mll/glue` at the pinned revision, from the local cache if possible."""
     import datasets  # takes over a second to import
     import pyarrow.parquet
 
@@ -336,11 +302,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
 
 
 def from_hub_table(task: Task, name: str, table) -> Split:
-    """Convert a hub table, which has named numeric labels, to a split.
-
-    Raises:
-        UserError: If the table's label names differ from the task's.
-    """
+    """Convert a hub table, which has named numeric labels, to a split."""
     first, second = task.hub_columns
     if task.regression:
         # The hub stores float32; the shortest decimal form is the score in GLUE's file.

@@ -17,10 +17,6 @@ def write_tasks(source: Source, tasks: Sequence[Task], folder: Path) -> list[Spl
     """Write the checked splits of some tasks to a GLUE folder, replacing an earlier one, and return the splits.
 
     Files from a GLUE folder are copied byte by byte. The output is deterministic.
-
-    Raises:
-        UserError: If the data are missing, malformed or unofficial, or the folder is not writable or contains other
-            files.
     """
     splits = [source.split(task, name) for task in tasks for name in SPLITS]
     with tempfile.TemporaryDirectory() as temporary:
@@ -49,11 +45,7 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
 
 
 def as_tsv(split: Split) -> str:
-    r"""Return a split in the layout of GLUE's files: a header and one unquoted line per row.
-
-    Raises:
-        UserError: If a text contains a tab or a line break.
-    """
+    r"""Return a split in the layout of GLUE's files: a header and one unquoted line per row."""
     task = split.task
     codes = {name: code for code, name in task.label_codes.items()}
     seconds = [] if split.sentence2 is None else [split.sentence2]

@@ -110,9 +110,6 @@ def parse(
         pipeline: Name of an installed pipeline, or a pipeline folder.
         cache: Folder to cache parses in. If None, nothing is cached.
         progress: Callback after each text that is not in the cache, called with 1.
-
-    Raises:
-        UserError: If spaCy or the pipeline is missing, or the pipeline has no tagger or parser.
     """
     nlp = load_pipeline(pipeline)
     facts = describe(nlp)
@@ -150,11 +147,7 @@ def parse_pairs(
 
 
 def spacy_module() -> Any:
-    """Import spaCy and return it.
-
-    Raises:
-        UserError: If spaCy is not installed.
-    """
+    """Import spaCy and return it."""
     try:
         import spacy
     except ImportError as error:
@@ -163,11 +156,7 @@ def spacy_module() -> Any:
 
 
 def load_pipeline(name: str) -> Any:
-    """Load a spaCy pipeline, installed or from a folder, without unused components.
-
-    Raises:
-        UserError: If spaCy or the pipeline is missing, or the pipeline has no tagger or parser.
-    """
+    """Load a spaCy pipeline, installed or from a folder, without unused components."""
     spacy = spacy_module()
     try:
         with warnings.catch_warnings():

@@ -55,9 +55,6 @@ class TaskRows:
             most: Maximum number of rows, in addition to the limit.
             first: Whether to take the first rows of the file instead of drawing them.
             quoted: Whether to read the file as K19's notebook does (see `read_quoted`).
-
-        Raises:
-            UserError: If the data are missing, malformed or unofficial.
         """
         wanted = min((number for number in (self._limit(name), most) if number is not None), default=None)
         key = (task_name, name, wanted, first, quoted)
@@ -68,11 +65,7 @@ class TaskRows:
         return self._cut[key][1]
 
     def whole(self, task_name: str, name: str) -> Split:
-        """Return a checked split with all rows.
-
-        Raises:
-            UserError: If the data are missing, malformed or unofficial.
-        """
+        """Return a checked split with all rows."""
         state, split = self._read.get((task_name, name), (None, None))
         if split is None or state != _state(split):
             split = self.source.split(task(task_name), name)
@@ -121,9 +114,6 @@ def draw_rows(split: Split, wanted: int | None) -> Split:
     """Draw rows of a split at random and return them in file order. If `wanted` is None or too large, return all rows.
 
     The draw is deterministic, and smaller draws are subsets of larger ones.
-
-    Raises:
-        UserError: If `wanted` is less than 1.
     """
     if wanted is None or wanted >= len(split):
         return split
@@ -138,10 +128,6 @@ def read_quoted(split: Split) -> Split:
     A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
     in between are lost, and the row has a very long text. If its second text is swallowed, it is empty. If its label is
     swallowed, it gets the first row's, which no attention measure uses.
-
-    Raises:
-        NotApplicableError: If the split was not read from a file in GLUE's original layout.
-        UserError: If `csv.reader` cannot read the file.
     """
     path, task = Path(split.origin), split.task
     if not path.is_file():

@@ -129,9 +129,6 @@ TASKS: dict[str, Task] = {
 def task(name: str) -> Task:
     """Return a task by name, in any of its usual spellings (`sst2`, `SST-2`, `mnli-m`, ...).
 
-    Raises:
-        UserError: If the task does not exist.
-
     >>> task("MNLI-m").title, task("sst_2").metric
     ('MNLI-m', 'accuracy')
     """

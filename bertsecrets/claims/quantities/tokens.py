@@ -114,9 +114,6 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
 
     A map is striped if its class is vertical or vertical-diagonal under the reading `stripes`, which ignores which
     token is attended.
-
-    Raises:
-        NotApplicableError: The model has neither token.
     """
     if np.isnan(special.value("brightest")).all():
         raise NotApplicableError("the model has no [CLS] and no [SEP]")

@@ -70,9 +70,6 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
 
     The separation is the mean cosine of two rows of the same class minus that of two rows of different classes, without
     the mean vector.
-
-    Raises:
-        NotApplicableError: The task has scores instead of classes.
     """
     block, same = _pairs(after, before)
     if np.isnan(same).any():

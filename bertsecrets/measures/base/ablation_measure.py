@@ -181,9 +181,6 @@ def set_ablation(
         `baseline_predicted` and `target` [example]; class indices are int8, scores float32. In bfloat16, the values
         also contain `sampled` and `sample_differs`, the number of predictions in the sample and of those that differ
         from float32.
-
-    Raises:
-        UserError: heads of this architecture cannot be disabled, a head does not exist, or memory is too small.
     """
     everything = [BASELINE, *sets]
     exact: np.ndarray | None = None

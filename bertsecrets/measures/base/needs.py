@@ -78,11 +78,7 @@ class SpacyPipeline(Requirement):
 
 
 def pipeline_facts(name: str) -> dict[str, Any]:
-    """Return the facts that identify a spaCy pipeline.
-
-    Raises:
-        UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
-    """
+    """Return the facts that identify a spaCy pipeline."""
     return described(name, folder_digest(Path(name)) if Path(name).is_dir() else None)
 
 

@@ -89,12 +89,7 @@ def refusals(ref: ModelRef) -> dict[str, str | None]:
 
 
 def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
-    """Check that a model's logits are independent of the batch, training mode and attention kernel.
-
-    Raises:
-        NotApplicableError: the model cannot read texts.
-        MisreadError: the logits differ.
-    """
+    """Check that a model's logits are independent of the batch, training mode and attention kernel."""
     logits = {}
     for kernel in ("eager", "sdpa"):
         opened = open_with(kernel)
@@ -105,11 +100,7 @@ def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
 
 
 def check_attention(model: OpenModel) -> bool:
-    """Check that the maps are those that the model uses, and return whether tokens attend to later ones.
-
-    Raises:
-        UserError: the maps cannot be read, or the model uses others.
-    """
+    """Check that the maps are those that the model uses, and return whether tokens attend to later ones."""
     ahead = Ahead()
     Pass(model).feed(probe_inputs(model), [ahead])
     return ahead.most > 0
@@ -120,9 +111,6 @@ def check_present(model: OpenModel, tokens: Iterable[int | None], name: str) -> 
 
     Args:
         name: Name of the tokens for the error message.
-
-    Raises:
-        NotApplicableError: the inputs contain none of the tokens.
     """
     here = {token for ids in probe_inputs(model).input_ids for token in ids}
     if not here & {*tokens}:

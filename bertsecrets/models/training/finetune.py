@@ -47,9 +47,6 @@ def make_checkpoint(
 
     Returns:
         The facts that `finetune` returns.
-
-    Raises:
-        UserError: If the model cannot be opened, training diverges, or memory is too small.
     """
     kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, SDPA is slower because of dropout
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
@@ -93,10 +90,6 @@ def finetune(
     Returns:
         Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel,
         number of parameters.
-
-    Raises:
-        UserError: If training diverges, or memory is too small.
-        RunError: If the checkpoint and a saved state do not fit on the disk.
     """
     began = time.monotonic()
     model: Any = classifier.model

@@ -49,11 +49,7 @@ class Training:
         seed: int,
         device: torch.device,
     ):
-        """Move the model to the device, in place, and seed all random number generators.
-
-        Raises:
-            NotApplicableError: If there are no trainable weights, or the model cannot read the texts.
-        """
+        """Move the model to the device, in place, and seed all random number generators."""
         set_seed(seed)
         self.model, self.settings, self.device = classifier.model.to(device), settings, device
         align_special_tokens(self.model, classifier.tokenizer)
@@ -91,11 +87,7 @@ class Training:
         self.reserved = checkpoint_bytes(classifier)  # disk space that saved states leave free
 
     def run(self, title: str, states: Path | None) -> None:
-        """Take all remaining steps, showing progress and saving states.
-
-        Raises:
-            UserError: If training diverges.
-        """
+        """Take all remaining steps, showing progress and saving states."""
         began = saved = time.monotonic()
         interval = 60 * self.settings.save_every
         state = newest(states) if states is not None else None
@@ -119,12 +111,7 @@ class Training:
         self.check_finite(states)
 
     def check(self) -> None:
-        """Check that training and evaluation compute the same logits, apart from dropout.
-
-        Raises:
-            NotApplicableError: If the model cannot read the texts.
-            MisreadError: If the logits differ.
-        """
+        """Check that training and evaluation compute the same logits, apart from dropout."""
         precision, self.precision = self.precision, "float32"  # features have already been encoded
         rounded = self.features is not None and precision == "bfloat16"
         tolerance = TOLERANCE_BF16 if rounded else TOLERANCE
@@ -171,21 +158,13 @@ class Training:
         return self.peak * max(0.0, (self.steps - step) / max(1, self.steps - warmup))
 
     def record(self, steps: int, states: Path | None) -> None:
-        """Record the mean loss of the last steps.
-
-        Raises:
-            UserError: If training has diverged.
-        """
+        """Record the mean loss of the last steps."""
         self.check_finite(states)
         self.losses.append(self.total.item() / steps)
         self.total.zero_()
 
     def check_finite(self, states: Path | None) -> None:
-        """Check that all steps since the last check were finite; otherwise delete the saved states.
-
-        Raises:
-            UserError: If a loss, gradient, logit or (at the end) weight is not finite.
-        """
+        """Check that all steps since the last check were finite; otherwise delete the saved states."""
         if not self.unchecked:
             return
         table = torch.stack(self.unchecked).cpu()
