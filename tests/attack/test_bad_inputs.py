@@ -14,7 +14,6 @@ from bad_input import COMMON, BadInput, Room, told
 from safetensors.numpy import load_file, save_file
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
-from bertsecrets.claims.schema import load_claims
 from bertsecrets.patterns.classifier import REPORT, SHIPPED, weights_path
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import file_sha256
@@ -75,7 +74,6 @@ def claims(name, says, old, new) -> BadInput:
 
     def make(room: Room) -> None:
         room.file("expected/D.yaml", CLAIM_TEXT.replace(old, new, 1))
-        load_claims.cache_clear()
 
     environment = (("BERTSECRETS_EXPECTED", "{room}/expected"),)
     return BadInput(f"claims: {name}", ("claims",), ("{room}/expected/D.yaml", says), make, environment)
@@ -102,7 +100,9 @@ def changed(name, change, says, file="config.json") -> BadInput:
 
 
 def foreign_index(room: Room) -> None:
-    (room.own_model() / "model.safetensors.index.json").write_bytes(b'{"weight_map": {"w": "../w.safetensors"}}')
+    folder = room.own_model()
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_bytes(b'{"weight_map": {"w": "../w.safetensors"}}')
 
 
 MODELS = [
