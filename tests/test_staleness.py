@@ -411,8 +411,8 @@ def _replacing(world: World, monkeypatch, folder: str = "model", reads: int = 1)
     """Replace a model's weights as soon as they have been read `reads` times."""
     read, left = opening._load_classifier, iter(range(reads - 1))
 
-    def replace(*arguments):
-        loaded = read(*arguments)
+    def replace(*arguments, **options):
+        loaded = read(*arguments, **options)
         if next(left, None) is not None:
             return loaded
         other = save_bert(world.path("other"), seed=7)

@@ -58,11 +58,11 @@ class ModelFacts:
     measured: bool = False
 
     @classmethod
-    def of_measurement(cls, measurement: Measurement) -> "ModelFacts":
-        """Return the facts that a measurement shows."""
+    def of_measurement(cls, measurement: Measurement, measure: str = "") -> "ModelFacts":
+        """Return the facts that a measurement shows; `measure` is the claim's, by default the measurement's own."""
         recorded = measurement.provenance
         shape = next((np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2), None)
-        if measurement.measure == "layer-ablation":  # one value per layer
+        if (measure or measurement.measure) == "layer-ablation":  # one value per layer
             shape = (int(np.size(measurement.value("score"))),)
         return cls(recorded.architecture, recorded.weights, shape, measured=True)
 

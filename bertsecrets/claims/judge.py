@@ -64,7 +64,7 @@ def _judge(
     """Judge a claim, under the reading given by its arguments if it depends on one."""
     claim = case.claim
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
-    if isinstance(answer := applicability(case, ModelFacts.of_measurement(every[0])), NotApplicable):
+    if isinstance(answer := applicability(case, ModelFacts.of_measurement(every[0], claim.measure)), NotApplicable):
         doubtful = answer.reason == undecidable(case)
         cause = Grounds.UNDECIDABLE(doubt=answer.reason) if doubtful else Grounds.OTHER_MODEL(problem=answer.reason)
         return Verdict.because(case, "not applicable", cause, measurements=every)

@@ -95,7 +95,8 @@ def _check_class(config: Any, ref: ModelRef) -> None:
             f"{config.model_type} of transformers {transformers.__version__} does not have: use another model"
         )
     known = {*dir(transformers)}
-    names = getattr(config, "architectures", None) or ()
+    names = getattr(config, "architectures", None)
+    names = names if isinstance(names, list | tuple) else ()
     unknown = next((name for name in names if re.sub("^(TF|Flax)", "", str(name)) not in known), None)
     if unknown is not None:
         warnings.warn(

@@ -154,7 +154,7 @@ POOLER = "pooler"  # also inside an encoder that is opened without it, like Funn
 # Heads of other tasks, next to the encoder: language models, pretraining, answers, spans.
 OTHER_HEADS = (
     r"cls|\w*predictions|\w*lm_(head|loss)|mlm\w*|nsp\w*|sop_classifier|vocab_\w+|pred_layer|\w*decoder|final_logits_bias"
-    r"|qa_\w+|output_\w+|column_output_\w+|start_logits|end_logits|answer_class|seq_relationship"
+    r"|qa_\w+|output_\w+|column_output_\w+|start_logits|end_logits|answer_class|seq_relationship|embed_out"
     rf"|{POOLER}"
 )
 # Parts of classifiers, which are left unused only if a new classifier replaces them.

@@ -68,7 +68,7 @@ def settings_of(folder: Path) -> Any:
 
 
 def claims_of(folder: Path) -> Any:
-    return load_claims.__wrapped__(folder)
+    return load_claims(folder)
 
 
 def sets_of(folder: Path) -> Any:
@@ -180,6 +180,7 @@ def room(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("readers")
 
 
+@pytest.mark.filterwarnings("ignore::bertsecrets.models.configuration.ModelWarning")
 @pytest.mark.parametrize("name", READERS)
 @given(data=st.data())
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

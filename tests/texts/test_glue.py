@@ -278,5 +278,6 @@ def test_a_split_without_a_known_fingerprint_has_the_official_size(tmp_path, mon
 
 def test_a_text_as_long_as_a_file_is_refused(tmp_path):
     file = write(tmp_path, "rte", [*ROWS["rte"], f"0\t{'a ' * 60_000}\tb\tentailment"])
-    with pytest.raises(UserError, match=f"^{file}, line {len(ROWS['rte']) + 2}: a text of more than 100000 characters"):
+    line = len(ROWS["rte"]) + 2
+    with pytest.raises(UserError, match=f"^{file}, line {line}: a text of more than 100000 characters"):
         Source(tmp_path, allow_unofficial=True).split(task("rte"), "dev")
