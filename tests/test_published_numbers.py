@@ -126,7 +126,10 @@ def test_degrees_of_freedom_are_welchs_between_sources_and_not_added_within_one(
         ("11.9}|11.9, seed_std: 1, seed_source: x}", "task rte has its own seed_std, which the claim takes"),
         ("  seeds_of|  published: D1-untrained\n  seeds_of", "task rte has its own published"),
         ("  seeds_of|  second: P19\n  seeds_of", "line 9: second: "),
-        ("measure: scores\n  quantity: score-difference|measure: special-tokens\n  quantity: depth-gap", "P20 has no depth-gap on rte"),
+        (
+            "measure: scores\n  quantity: score-difference|measure: special-tokens\n  quantity: depth-gap",
+            "P20 has no depth-gap on rte",
+        ),
     ],
 )  # fmt: skip
 def test_a_wrong_reference_is_one_line_with_its_place(tmp_path, change, message):

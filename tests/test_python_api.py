@@ -126,7 +126,7 @@ def test_impossible_options_are_refused_at_once(option, message):
         (lambda session: session.measure("scores", "rte", seed=True), "^seed must be a whole number, not True"),
         (lambda session: session.measure("scores", "rte", init=None), "^init must be a name, not None"),
         (lambda session: session.judge(3), "^claim must be the name of a claim, not 3"),
-        (lambda session: session.judge("C1", "rte", seeds="3"), "^seeds must be a whole number, not '3'"),
+        (lambda session: session.judge("C1", "rte", seeds="3"), "^seeds 3 is neither a whole number nor auto"),
     ],
 )
 def test_arguments_of_another_type_are_one_line(session, call, message):
