@@ -46,8 +46,8 @@ PLACES = ("model", "glue", "store", "frames", "checkpoint")
 # What Python code may give; the command line parses its own.
 TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
     "a whole number": ((int,), (*LIMITS, "threads")),
-    "a whole number or auto": ((int, str), ("seeds",)),
-    "a name or a path": ((str, os.PathLike), PLACES),
+    "an integer or auto": ((int, str), ("seeds",)),
+    "a name or path": ((str, os.PathLike), PLACES),
     "text": ((str,), ("budget", "precision", "spacy", "device", "keep_checkpoints", "checkpoint_task")),
     "true or false": ((bool,), ("offline", "allow_unofficial_data")),
 }

@@ -6,7 +6,6 @@ K19's code also draws the rows for its attention maps.
 
 import csv
 import io
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,6 @@ from bertsecrets.reading import read_text
 from bertsecrets.texts.glue import Source, Split
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
-FileState = tuple[int, ...] | None
 DRAWING = 2019  # seed for drawing rows; not configurable, so that all results on N rows use the same ones
 
 
@@ -39,7 +37,7 @@ class TaskRows:
     train_limit: int | None = None
     grid_limit: int | None = None
     trains: bool = True
-    _read: dict[tuple[str, str], tuple[FileState, Split]] = field(
+    _read: dict[tuple[str, str], tuple[tuple[str, ...], Split]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _cut: dict[tuple[str, str, int | None, bool, bool], tuple[Split, Split]] = field(
@@ -66,11 +64,10 @@ class TaskRows:
 
     def whole(self, task_name: str, name: str) -> Split:
         """Return a checked split with all rows."""
-        state, split = self._read.get((task_name, name), (None, None))
-        if split is None or state != _state(split):
-            split = self.source.split(task(task_name), name)
-            self._read[task_name, name] = _state(split), split
-        return split
+        key, state = (task_name, name), self.source.state(task(task_name), name)
+        if key not in self._read or self._read[key][0] != state:
+            self._read[key] = state, self.source.split(task(task_name), name)
+        return self._read[key][1]
 
     def _limit(self, name: str) -> int | None:
         return self.train_limit if name == "train" else self.limit
@@ -99,15 +96,6 @@ class TaskRows:
             "rows": {name: len(split) for name, split in splits.items()},
             "official": all(split.official for split in splits.values()),
         }
-
-
-def _state(split: Split) -> FileState:
-    """Return the state of the file that a split was read from, which changes if the file does; None for the hub."""
-    try:
-        status = os.stat(split.origin)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def draw_rows(split: Split, wanted: int | None) -> Split:
