@@ -9,6 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,6 +44,8 @@ from bertsecrets.types import AUTO, Measurement, Request, Subject
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+COMPARED_ROWS = 64  # of which a model in memory is compared with its saved form on some of all lengths
 
 show_in_notebooks()
 
@@ -225,9 +228,19 @@ class Session:
             UserError: If the measure, task or an option is unknown, or data, a model or a tool is missing.
         """
         subject = self.subject(task, init, seed)
-        with opening.saved(checkpoint, self.ref(self.model)) as folder:
-            get_measure(measure).check_request(task, check_initialisation(init), seed, checkpoint=folder)
-            return self.measurement(measure, subject, folder, **options)
+        found = get_measure(measure)
+        found.check_request(task, check_initialisation(init), seed, checkpoint=checkpoint)
+        is_object = not isinstance(checkpoint, str | os.PathLike | None)
+        rows = self.resources.rows.split(subject.task, "dev", COMPARED_ROWS) if is_object and found.on_task else None
+        with opening.given(checkpoint, self.ref(self.model), rows) as (folder, storable):
+            if storable:
+                return self.measurement(measure, subject, folder, **options)
+            log.info("the model in memory computes other numbers than its saved weights: the result is not stored")
+            with TemporaryDirectory() as place:
+                resources = replace(self.resources, kept=Path(place))
+                cache = CheckpointCache(Store(Path(place)), resources, self.ref)
+                unstored = MeasurementCache(cache).get(Request(measure, subject, tuple(options.items())), folder)
+                return replace(unstored, provenance=replace(unstored.provenance, weights=None), origin="")
 
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
         """Return the verdict on a claim, making measurements that are not in the store.

@@ -1,5 +1,6 @@
 """Open models as a bare encoder, with a new classifier, or as a fine-tuned checkpoint."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,10 @@ from torch import nn
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.models.class_names import classes_in_order
 from bertsecrets.models.configuration import load, open_config, open_tokenizer
+from bertsecrets.models.consistency import CHECKED, explain_failure
+from bertsecrets.models.encoding import collate, tokenize
 from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, why_no_maps
+from bertsecrets.models.in_memory import borrowed, check_object, lent
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.layers import (
     LAST,
@@ -29,11 +33,16 @@ from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_memory
 from bertsecrets.models.tokenization import match_tokenizer
 from bertsecrets.models.unused_weights import check_weights
+from bertsecrets.store.files import read_json
+from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import InitialisationName
 
 # Settings of sentence-transformers in config.json: the present one, and that of its versions before 4.
 ACTIVATIONS = ("sentence_transformers", "sbert_ce_default_activation_function")
+
+COMPARED_TOKENS = 128  # of the rows on which a model in memory is compared with its saved form
+PROBES = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.", "They are few; no more?")
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,12 @@ def _load_weights(
     ref: ModelRef, cls: Any, *, trained: bool = False, **options: Any
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
     """Load a model, and return it with the weights that are missing (None) or have another shape (that one)."""
+    from transformers import AutoModel
+
+    if (model := borrowed(ref.path, bare=cls is AutoModel)) is not None:
+        own, config = model.config, options["config"]
+        own.id2label, own.label2id, own.pad_token_id = config.id2label, config.label2id, config.pad_token_id
+        return model, {}
     needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
     what = f"opening {ref.name}"
     check_memory(what, needed or 0, torch.device("cpu"), MORE_MEMORY)
@@ -324,16 +339,67 @@ def _order_classes(model: Any, task: Task) -> None:
 
 
 @contextmanager
-def saved(model: Any, ref: ModelRef) -> Iterator[Path | None]:
-    """Yield the folder of a checkpoint that is given as a folder, a model in memory, or None.
+def given(checkpoint: Any, ref: ModelRef, rows: Split | None) -> Iterator[tuple[Path | None, bool]]:
+    """Yield the folder of a checkpoint (a folder, a model in memory, or None), and whether its results may be stored.
 
-    A model in memory is saved with the tokenizer of `ref` to a temporary folder.
+    A model in memory is saved with the tokenizer of `ref` to a temporary folder. If the folder computes the same
+    numbers on some rows, it stands for the model. Otherwise, whoever opens the folder inside the block gets the model
+    itself, and results must not be stored, since nothing identifies them.
+
+    Args:
+        rows: Some rows of the classifier's task, or None for a bare encoder.
+
+    Raises:
+        UserError: If the object is not a model, cannot be saved, or cannot be measured as it is.
     """
-    if model is None or isinstance(model, str | os.PathLike):
-        yield Path(model) if model else None
+    if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
+        yield Path(checkpoint) if checkpoint else None, True
         return
+    check_object(checkpoint)
     with TemporaryDirectory() as place:
         folder = Path(place) / "in-memory"
-        model.save_pretrained(folder)
+        checkpoint.save_pretrained(folder)
+        if not type(checkpoint).__module__.startswith("transformers."):
+            _leave_out_class(folder / "config.json")
         open_tokenizer(ref).save_pretrained(folder)
-        yield folder
+        try:
+            reopened = _outputs(folder, ref, rows)
+            with lent(checkpoint, folder):
+                own = _outputs(folder, ref, rows)
+        except UserError as error:
+            raise type(error)(str(error).replace(str(folder), "the model in memory")) from error
+        if len(own) == len(reopened) and all(map(torch.equal, own, reopened)):
+            yield folder, True
+            return
+        if rows is not None and not rows.task.regression:
+            names = [*open_checkpoint_config(folder, rows.task).id2label.values()]
+            if names != [*rows.task.labels]:  # reordering the weights would not reorder what a hook does
+                raise UserError(
+                    "the model in memory computes other numbers than its saved weights, so its classes must have the "
+                    f"order of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
+                )
+        with lent(checkpoint, folder):
+            yield folder, False
+
+
+def _leave_out_class(file: Path) -> None:
+    """Remove the name of a model's own class from its configuration, since the object that has it is at hand."""
+    config = {name: value for name, value in read_json(file).items() if name not in ("architectures", "auto_map")}
+    file.write_text(json.dumps(config), encoding="utf-8")
+
+
+def _outputs(folder: Path, base: ModelRef, rows: Split | None) -> list[torch.Tensor]:
+    """Return everything that the model in a folder computes for some rows: logits, hidden states and maps."""
+    if rows is None:
+        opened, first, second = open_encoder(ModelRef.in_folder(folder)), PROBES, None
+    else:
+        opened, first, second = open_checkpoint(folder, rows.task, base), rows.sentence1, rows.sentence2
+    encoded = tokenize(opened.tokenizer, first, second, opened.fit(COMPARED_TOKENS))[0]
+    shown: list[torch.Tensor] = []
+    with explain_failure(opened.model), torch.inference_mode():
+        for row in encoded.spread(CHECKED):
+            inputs = collate(encoded, [row]).inputs()
+            outputs = opened.model(**inputs, output_hidden_states=True, output_attentions=True)
+            for value in outputs.to_tuple():
+                shown += [each for each in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(each)]
+    return shown

@@ -152,13 +152,13 @@ class Measure(ABC):
         return get_initialisation(initialisation).trains or not self.compares
 
     def check_request(
-        self, task_name: str | None, initialisation: InitialisationName, seed: int, *, checkpoint: Path | None
+        self, task_name: str | None, initialisation: InitialisationName, seed: int, *, checkpoint: object
     ) -> None:
         """Check that the measure supports this combination of task, initialisation, seed and checkpoint.
 
         Args:
             task_name: Name of the task, or None if no task was given.
-            checkpoint: Folder to measure instead of the subject's own checkpoint, or None.
+            checkpoint: What is measured instead of the subject's own checkpoint, or None.
 
         Raises:
             UserError: the combination is not supported.

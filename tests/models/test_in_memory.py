@@ -1,0 +1,265 @@
+"""A model in memory is measured as it is, whatever was done to it, and is left unchanged."""
+
+from types import MethodType
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrize, prune
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertForSequenceClassification
+
+import bertsecrets as bs
+from bertsecrets import UserError
+from tests.support.tiny import HEADS
+
+
+@pytest.fixture
+def session(tiny_bert, tiny_glue, quick, tmp_path):
+    return bs.Session(
+        model=str(tiny_bert), glue=tiny_glue, store=tmp_path / "store", device="cpu", offline=True,
+        allow_unofficial_data=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def model(tiny_bert, session):
+    """A random classifier that gives each class to half of the rows."""
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_bert, num_labels=2)
+    model.config.id2label = {0: "entailment", 1: "not_entailment"}
+    model.config.label2id = {"entailment": 0, "not_entailment": 1}
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.3 * torch.randn_like(weight))
+        model.classifier.bias[0] -= np.median(np.subtract(*direct_logits(model, session).T))
+    return model
+
+
+def stored(session):
+    return [*session.store.root.glob("measurements/[!.]*")]
+
+
+def direct_logits(model, session):
+    """Return the object's own logits, one example at a time."""
+    rows, tokenizer = session.resources.rows.split("RTE", "dev"), AutoTokenizer.from_pretrained(session.model)
+    assert rows.sentence2 is not None
+    with torch.no_grad():
+        return np.array(
+            [
+                model.eval()(**tokenizer(first, second, return_tensors="pt")).logits[0].float().numpy()
+                for first, second in zip(rows.sentence1, rows.sentence2, strict=True)
+            ]
+        )
+
+
+def direct_predictions(model, session):
+    return direct_logits(model, session).argmax(1).tolist()
+
+
+# ---------------------------------------------------------------------- changes that are lost if the model is saved
+
+
+def hook_the_classifier(model):
+    model.classifier.register_forward_hook(lambda module, inputs, output: -output)
+
+
+def hook_a_head(model):
+    def silence(module, inputs):
+        return (inputs[0] * (torch.arange(inputs[0].shape[-1]) >= inputs[0].shape[-1] // HEADS),)
+
+    model.bert.encoder.layer[1].attention.output.dense.register_forward_pre_hook(silence)
+
+
+def patch_forward(model):
+    original = model.forward
+
+    def forward(self, *args, **kwargs):
+        output = original(*args, **kwargs)
+        output.logits = output.logits.flip(-1)
+        return output
+
+    model.forward = MethodType(forward, model)
+
+
+def patch_an_inner_forward(model):
+    layer = model.bert.encoder.layer[2].output
+    original = layer.forward
+    layer.forward = lambda hidden, residual: original(hidden, 3 * residual)
+
+
+
+
+def replace_an_activation(model):
+    for layer in model.bert.encoder.layer:
+        layer.intermediate.intermediate_act_fn = nn.Sigmoid()
+
+
+class OtherLinear(nn.Linear):
+    def forward(self, hidden):
+        return -super().forward(hidden)
+
+
+def replace_a_linear(model):
+    old = model.bert.pooler.dense
+    new = OtherLinear(old.in_features, old.out_features)
+    new.load_state_dict(old.state_dict())
+    model.bert.pooler.dense = new
+
+
+def give_another_class(model):
+    class Flipped(BertForSequenceClassification):
+        def forward(self, *args, **kwargs):
+            output = super().forward(*args, **kwargs)
+            output.logits = -output.logits
+            return output
+
+    model.__class__ = Flipped
+
+
+CHANGES = (
+    hook_the_classifier,
+    hook_a_head,
+    patch_forward,
+    patch_an_inner_forward,
+    replace_an_activation,
+    replace_a_linear,
+    give_another_class,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_changed_object_itself_is_measured_and_nothing_is_stored(session, model, change):
+    plain = direct_predictions(model, session)
+    change(model)
+    direct = direct_predictions(model, session)
+    measured = session.measure("scores", task="rte", checkpoint=model)
+    assert measured.samples["predicted"].tolist() == direct
+    assert not stored(session)
+    assert measured.provenance.weights is None
+    assert direct != plain
+
+
+@pytest.mark.parametrize("measure", ["special-tokens", "attention-change"])
+def test_maps_are_those_of_the_changed_object(session, model, measure):
+    before = session.measure(measure, task="rte", checkpoint=model)
+    patch_an_inner_forward(model)  # of the last layer, after its maps
+    after = session.measure(measure, task="rte", checkpoint=model)
+    name = next(name for name, value in before.values.items() if np.ndim(value) == 2)
+    assert np.array_equal(before.values[name], after.values[name])
+    scale = model.bert.encoder.layer[1].attention.self.query
+    scale.register_forward_hook(lambda module, inputs, output: 5 * output)
+    changed = session.measure(measure, task="rte", checkpoint=model)
+    moved = np.abs(changed.values[name] - before.values[name]).max(1)
+    assert moved[0] == 0
+    assert moved[1] > 0
+
+
+def test_disabling_a_head_that_a_hook_has_silenced_changes_nothing(session, model):
+    options = {"heads": "2.1 2.2", "kind": "zero"}
+    plain = session.measure("head-ablation", task="rte", checkpoint=model, **options)
+    hook_a_head(model)
+    hooked = session.measure("head-ablation", task="rte", checkpoint=model, **options)
+    assert plain.values.keys() == hooked.values.keys()
+    assert hooked.values["score"][0] == hooked.values["baseline"]
+
+
+# ---------------------------------------------------------------------- objects that need no special care
+
+
+def test_the_saved_weights_stand_for_an_unchanged_object(session, model, tmp_path):
+    model.save_pretrained(tmp_path / "saved")
+    AutoTokenizer.from_pretrained(session.model).save_pretrained(tmp_path / "saved")
+    own = session.measure("scores", task="rte", checkpoint=model)
+    folder = session.measure("scores", task="rte", checkpoint=tmp_path / "saved")
+    assert np.array_equal(own.samples["predicted"], folder.samples["predicted"])
+    assert folder.reused
+    assert len(stored(session)) == 1
+
+
+def test_an_object_in_half_precision_is_measured_in_float32(session, model):
+    model.to(torch.bfloat16)
+    measured = session.measure("scores", task="rte", checkpoint=model)
+    assert len(stored(session)) == 1
+    assert model.dtype == torch.bfloat16
+    assert measured.samples["predicted"].tolist() == direct_predictions(model.float(), session)
+
+
+# ---------------------------------------------------------------------- what is left behind
+
+
+@pytest.mark.parametrize("measure", ["scores", "attention-gradients", "weight-pruning", "special-tokens"])
+def test_the_object_is_left_as_it_was(session, model, measure):
+    handle = model.classifier.register_forward_hook(lambda module, inputs, output: -output)
+    model.train()
+    model.bert.embeddings.word_embeddings.weight.requires_grad_(False)
+    model.classifier.weight.grad = torch.ones_like(model.classifier.weight)
+    tensors = {name: (weight, weight.data_ptr()) for name, weight in model.named_parameters()}
+    values = {name: value.clone() for name, value in model.state_dict().items()}
+    config, names = model.config.to_dict(), [name for name, module in model.named_modules() if module.training]
+    kernel = model.config._attn_implementation
+    session.measure(measure, task="rte", checkpoint=model)
+    for name, weight in model.named_parameters():
+        assert weight is tensors[name][0]
+        assert weight.data_ptr() == tensors[name][1]
+        assert weight.requires_grad == (name != "bert.embeddings.word_embeddings.weight")
+    assert all(torch.equal(values[name], value) for name, value in model.state_dict().items())
+    assert torch.equal(model.classifier.weight.grad, torch.ones_like(model.classifier.weight))
+    assert model.bert.pooler.dense.weight.grad is None
+    assert [name for name, module in model.named_modules() if module.training] == names
+    assert (model.config.to_dict(), model.config._attn_implementation) == (config, kernel)
+    assert sum(len(module._forward_hooks) for module in model.modules()) == 1
+    handle.remove()
+    assert not model.classifier._forward_hooks
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+class Scaled(nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+def parametrised(model):
+    parametrize.register_parametrization(model.classifier, "weight", Scaled())
+    return model
+
+
+def pruned(model):
+    prune.l1_unstructured(model.bert.pooler.dense, "weight", amount=0.5)
+    return model
+
+
+def quantised(model):
+    return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+
+
+def with_classes_in_another_order(model):
+    hook_the_classifier(model)
+    model.config.id2label = {0: "not_entailment", 1: "entailment"}
+    model.config.label2id = {"not_entailment": 0, "entailment": 1}
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:torch.*")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (nn.DataParallel, "DataParallel wraps a model: give the model itself"),
+        (lambda model: torch.compile(model, backend="eager"), "OptimizedModule wraps a model: give the model itself"),
+        (parametrised, "classifier computes its weight from other tensors"),
+        (pruned, "bert.pooler.dense computes its weight from other tensors"),
+        (quantised, "is quantised"),
+        (lambda model: model.to("meta"), "does not hold floating-point numbers"),
+        (lambda model: model.bert, "the model in memory is an encoder without a trained classifier"),
+        (lambda model: nn.Linear(2, 2), "not Linear"),
+        (lambda model: 3, "not int"),
+        (with_classes_in_another_order, "its classes must have the order of RTE"),
+    ],
+)
+def test_an_object_that_cannot_be_measured_is_refused_in_one_line(session, model, make, message):
+    with pytest.raises(UserError, match=message) as error:
+        session.measure("scores", task="rte", checkpoint=make(model))
+    assert "\n" not in str(error.value)
+    assert "in-memory" not in str(error.value)
