@@ -1,8 +1,30 @@
-"""`python -m bertsecrets`: the command line."""
+"""`bertsecrets` and `python -m bertsecrets`: the command line.
 
+Termination signals end the process with one line even while the commands are being imported.
+"""
+
+import os
+import signal
 import sys
 
-from bertsecrets.cli.main import main
+from bertsecrets.errors import TERMINATION_SIGNALS
+
+
+def start() -> int:
+    """Run the command in `sys.argv` and return its exit code."""
+    for number in (getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+    from bertsecrets.cli.main import main
+
+    return main()
+
+
+def _end(number: int, _frame: object) -> None:
+    """End the process at once: nothing has been started that needs to be cleaned up."""
+    os.write(2, b"bertsecrets: interrupted\n")
+    os._exit(128 + number)
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start())

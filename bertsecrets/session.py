@@ -10,10 +10,12 @@ from copy import copy
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import nn
 
+from bertsecrets.arguments import checked
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
 from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped
@@ -42,9 +44,6 @@ from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, Measurement, Request, Subject
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
 COMPARED_ROWS = 64  # of which a model in memory is compared with its saved form on some of all lengths
 
 show_in_notebooks()
@@ -62,6 +61,7 @@ class Session:
     ```
     """
 
+    @checked
     def __init__(self, options: RunOptions | None = None, *, settings: Params | None = None, **given: Any):
         """Open a session.
 
@@ -193,6 +193,7 @@ class Session:
 
     # ------------------------------------------------------------------ in Python
 
+    @checked
     def subject(self, task_name: str | None, init: str = "pretrained", seed: int = 1) -> Subject:
         """Return a subject: the session's model on a task or, without a task, the bare encoder.
 
@@ -205,6 +206,7 @@ class Session:
             return Subject(self.model, ALL_TASKS, "untrained", seed)
         return Subject(self.model, task(task_name).name, name, seed)
 
+    @checked
     def measure(
         self,
         measure: str,
@@ -212,7 +214,7 @@ class Session:
         *,
         init: str = "pretrained",
         seed: int = 1,
-        checkpoint: "Path | str | PreTrainedModel | None" = None,
+        checkpoint: "Path | nn.Module | None" = None,
         **options: Any,
     ) -> Measurement:
         """Return a measurement of the session's model, making it if it is not in the store.
@@ -242,6 +244,7 @@ class Session:
                 unstored = MeasurementCache(cache).get(Request(measure, subject, tuple(options.items())), folder)
                 return replace(unstored, provenance=replace(unstored.provenance, weights=None), origin="")
 
+    @checked
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
         """Return the verdict on a claim, making measurements that are not in the store.
 
@@ -267,6 +270,7 @@ class Session:
             raise result.error
         return result
 
+    @checked
     def judge_all(self, task: str | None = None, claims: Iterable[str] | str = ()) -> Verdicts:
         """Return the verdicts on all claims that apply to the model and can be measured, and log which cannot.
 

@@ -15,8 +15,8 @@ import bertsecrets
 PACKAGE = Path(bertsecrets.__file__).parent
 # Each part imports only from itself and from parts to its left.
 ORDER = (
-    "errors", "progress", "reading", "types", "formats", "settings", "devices", "store", "provenance", "hub", "texts",
-    "models", "ablation", "patterns", "measures", "claims", "judging", "compare", "report", "options", "caches",
+    "errors", "arguments", "progress", "reading", "types", "formats", "settings", "devices", "store", "provenance",
+    "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "judging", "compare", "report", "options", "caches",
     "session", "jobs", "cli", "benchmarks",
 )  # fmt: skip
 COMMANDS = "cli"  # its modules have the command's name, which a domain module may share

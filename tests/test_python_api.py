@@ -1,5 +1,6 @@
 """The Python API: `import bertsecrets as bs`."""
 
+import inspect
 import re
 import shutil
 from pathlib import Path
@@ -121,17 +122,53 @@ def test_impossible_options_are_refused_at_once(option, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda session: session.measure(None, "rte"), "^measure must be the name of a measure, not None"),
-        (lambda session: session.measure("scores", 3), "^task must be the name of a task, not 3"),
+        (lambda session: session.measure(None, "rte"), "^measure must be text, not None"),
+        (lambda session: session.measure("scores", 3), "^task must be text, not 3"),
         (lambda session: session.measure("scores", "rte", seed=True), "^seed must be a whole number, not True"),
-        (lambda session: session.measure("scores", "rte", init=None), "^init must be a name, not None"),
-        (lambda session: session.judge(3), "^claim must be the name of a claim, not 3"),
-        (lambda session: session.judge("C1", "rte", seeds="3"), "^seeds 3 is neither a whole number nor auto"),
+        (lambda session: session.measure("scores", "rte", init=None), "^init must be text, not None"),
+        (lambda session: session.judge(3), "^claim must be text, not 3"),
+        (lambda session: session.judge("C1", "rte", seeds="3"), "^seeds must be a whole number, not '3'"),
+        (lambda session: session.judge_all(claims=["C1", 3]), "^claims must be a collection of text or text, not "),
     ],
 )
 def test_arguments_of_another_type_are_one_line(session, call, message):
     with pytest.raises(bs.UserError, match=message):
         call(session)
+
+
+METHODS = ("__init__", "subject", "measure", "judge", "judge_all")
+PUBLIC = {f"Session.{name}": getattr(bs.Session, name) for name in METHODS}
+PUBLIC |= {name: getattr(bs, name) for name in ("head_map", "show_head", "load_claims", "register_family")}
+VALID = {"measure": "scores", "claim": "C1", "model": "minilm", "text": "Some words.", "task_name": "rte"}
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        (name, argument)
+        for name, function in PUBLIC.items()
+        for argument, parameter in inspect.signature(function).parameters.items()
+        if argument != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ],
+)
+def test_every_argument_of_every_public_function_refuses_another_type(name, argument):
+    function = PUBLIC[name]
+    required = [
+        each.name
+        for each in inspect.signature(function).parameters.values()
+        if each.default is each.empty and each.name in VALID
+    ]
+    for value in (object(), 2.5j):
+        arguments = {each: VALID[each] for each in required} | {argument: value}
+        with pytest.raises(bs.UserError, match=f"^{argument} must be ") as error:
+            function(*([object()] if name.startswith("Session.") else []), **arguments)
+        assert "\n" not in str(error.value)
+
+
+def test_every_public_function_that_users_call_is_checked():
+    decorators = {"measure", "quantity"}  # they register classes and functions when a module is imported
+    functions = {name for name in bs.__all__ if inspect.isfunction(getattr(bs, name))} - decorators
+    assert functions - {"list_measures"} <= PUBLIC.keys()
 
 
 def test_a_model_may_be_a_path(tiny_bert, tiny_glue, runs):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
+from bertsecrets.arguments import checked
 from bertsecrets.claims.band import Ends, smallest
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.expectations import Expectation, Figure, Order
@@ -253,6 +254,7 @@ def claims_folder() -> Path:
     return Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
 
 
+@checked
 def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     """Return all claims, in the order of file names and entries. They are read again if a file changes.
 
@@ -262,7 +264,7 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     Raises:
         UserError: A file is malformed (with its line), an id is duplicated, or a reference does not exist.
     """
-    folder = folder or claims_folder()
+    folder = Path(folder) if folder else claims_folder()
     files = sorted(folder.glob("*.yaml"))
     if not files:
         raise UserError(f"no claims in {folder}: expected YAML files such as C-change.yaml")
@@ -338,8 +340,6 @@ def find_cases(wanted: str) -> list[Case]:
     a claim, either of them with a task at the end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`, for all its claims
     except those judged on request).
     """
-    if not isinstance(wanted, str):
-        raise UserError(f"claim must be the name of a claim, not {wanted!r:.60}")
     name = wanted.lower()
     for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
         name = f"{name}-".replace(f"-{task_name.title.lower()}-", f"-{task_name.name}-")[:-1]

@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from bertsecrets.errors import in_short
+from bertsecrets.errors import TERMINATION_SIGNALS, in_short
 from bertsecrets.progress import IN_LOGS, SWITCH
 
 USER_ERROR = 2  # exit code of an error that the user can fix
 BUG = 70  # exit code of an internal error, as in sysexits.h
-ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # signals that terminate a process; not all exist on every system
 
 
 def interrupted(signalled: KeyboardInterrupt) -> int:
@@ -41,7 +40,7 @@ def as_interrupt() -> Iterator[None]:
 
     Must be used in the main thread. Signals that are ignored, such as SIGHUP under `nohup`, stay ignored.
     """
-    numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
     handled = {number: action for number, action in before.items() if action not in (signal.SIG_IGN, None)}
     for number in handled:

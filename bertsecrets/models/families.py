@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
+from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, first_line
 
 GROUP = "bertsecrets.families"  # entry point group; the names are model types
@@ -243,6 +244,7 @@ def _source(cls: type) -> str:
 _OWN: dict[str, Family] = {}
 
 
+@checked
 def register_family(family: Family) -> None:
     """Register a custom architecture in this Python process.
 

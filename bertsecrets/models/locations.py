@@ -180,7 +180,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
     if os.path.isdir(name):
         check_folder(Path(name))
         return ModelRef(name, name, offline=offline)
-    if (page := re.match(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)", name)) is not None:
+    if (page := re.match(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+(?:/[^/?#]+)?)", name)) is not None:
         raise UserError(f"{name} is the address of a page: give the model's name, {page[1]}")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"no model folder at {name}: {WAYS_ON}")

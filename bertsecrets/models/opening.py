@@ -42,7 +42,11 @@ from bertsecrets.types import InitialisationName
 ACTIVATIONS = ("sentence_transformers", "sbert_ce_default_activation_function")
 
 COMPARED_TOKENS = 128  # of the rows on which a model in memory is compared with its saved form
-PROBES = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.", "They are few; no more?")
+PROBES: Sequence[str] = (
+    "A few words.",
+    "He was becoming agitated, and she asked him to wait for a while.",
+    "They are few; no more?",
+)
 
 
 @dataclass(frozen=True)
@@ -390,10 +394,8 @@ def _leave_out_class(file: Path) -> None:
 
 def _outputs(folder: Path, base: ModelRef, rows: Split | None) -> list[torch.Tensor]:
     """Return everything that the model in a folder computes for some rows: logits, hidden states and maps."""
-    if rows is None:
-        opened, first, second = open_encoder(ModelRef.in_folder(folder)), PROBES, None
-    else:
-        opened, first, second = open_checkpoint(folder, rows.task, base), rows.sentence1, rows.sentence2
+    opened = open_encoder(ModelRef.in_folder(folder)) if rows is None else open_checkpoint(folder, rows.task, base)
+    first, second = (PROBES, None) if rows is None else (rows.sentence1, rows.sentence2)
     encoded = tokenize(opened.tokenizer, first, second, opened.fit(COMPARED_TOKENS))[0]
     shown: list[torch.Tensor] = []
     with explain_failure(opened.model), torch.inference_mode():

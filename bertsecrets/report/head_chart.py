@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from bertsecrets.arguments import checked
 from bertsecrets.devices import best_device
 from bertsecrets.errors import UserError
 from bertsecrets.models.attention import Maps, Pass
@@ -33,6 +34,7 @@ class _OneHead:
         return {}, {}
 
 
+@checked
 def head_map(
     model: str, text: str, text2: str | None = None, *, layer: int = 1, head: int = 1, offline: bool = False
 ) -> tuple[list[str], Float[np.ndarray, "tokens tokens"]]:
@@ -59,6 +61,7 @@ def head_map(
     return encoder.tokenizer.convert_ids_to_tokens(list(encoded.input_ids[0])), observer.map
 
 
+@checked
 def show_head(
     model: str, text: str, text2: str | None = None, *, layer: int = 1, head: int = 1, offline: bool = False
 ) -> Any:

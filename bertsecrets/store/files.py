@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.progress import in_bytes
+from bertsecrets.reading import unique_keys
 from bertsecrets.store.locks import in_use, unused
 
 MANIFEST = "manifest.json"  # in every entry of a store
@@ -89,7 +90,7 @@ def read_json(path: Path, *, missing: Any = None) -> Any:
         missing: What to return if there is no such file. If None, this is an error.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
     except OSError as error:
         if missing is not None and isinstance(error, FileNotFoundError):
             return missing

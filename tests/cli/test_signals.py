@@ -86,3 +86,26 @@ def test_an_interrupt_while_the_commands_are_imported_is_one_line():
     done = subprocess.run([sys.executable, "-c", AT_ONCE], env=environment, capture_output=True, text=True)
     assert done.returncode == 130
     assert done.stderr == f"bertsecrets: interrupted; finished results are saved in runs{GOES_ON}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["bertsecrets.cli", "bertsecrets.cli.console", "bertsecrets.options", "pydantic"])
+def test_a_signal_while_the_program_starts_is_one_line(module, number):
+    code = f"""
+        import builtins, os, signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
+        original = builtins.__import__
+        def signalled(name, *more, **named):
+            if name == {module!r}:
+                os.kill(os.getpid(), {int(number)})
+            return original(name, *more, **named)
+        builtins.__import__ = signalled
+        sys.argv = ["bertsecrets", "claims"]
+        from bertsecrets.__main__ import start
+        sys.exit(start())
+    """
+    process = started(code)
+    output, errors = process.communicate(timeout=LIMIT)
+    assert (output, process.returncode) == ("", 128 + number)
+    assert errors.startswith("bertsecrets: interrupted")
+    assert errors.count("\n") == 1

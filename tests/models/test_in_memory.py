@@ -88,8 +88,6 @@ def patch_an_inner_forward(model):
     layer.forward = lambda hidden, residual: original(hidden, 3 * residual)
 
 
-
-
 def replace_an_activation(model):
     for layer in model.bert.encoder.layer:
         layer.intermediate.intermediate_act_fn = nn.Sigmoid()
@@ -254,7 +252,7 @@ def with_classes_in_another_order(model):
         (lambda model: model.to("meta"), "does not hold floating-point numbers"),
         (lambda model: model.bert, "the model in memory is an encoder without a trained classifier"),
         (lambda model: nn.Linear(2, 2), "not Linear"),
-        (lambda model: 3, "not int"),
+        (lambda model: 3, "not 3"),
         (with_classes_in_another_order, "its classes must have the order of RTE"),
     ],
 )
