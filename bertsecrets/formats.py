@@ -56,7 +56,7 @@ class VerdictData(BaseModel):
         description="Whether the published figure equals the score of a constant answer."
     )
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`; an open end is null.")
-    observed: Number = Field(description="The measured quantity, in `unit`; null if there is none.")
+    observed: Number = Field(description="The measured quantity, in `unit`; null if nothing was measured.")
     interval: Ends | None = Field(
         description="Confidence interval of `observed`, in `unit`: at settings.judge.confidence, or at the level that "
         "`remarks` name if there were interim analyses."
@@ -96,7 +96,7 @@ class VerdictData(BaseModel):
         "verdict's own observed, interval, band and by_seed are those of the first, `special`.",
     )
     extreme: Literal["least", "most"] | None = Field(
-        description="Which part of by_seed is the quantity; null if there are no parts."
+        description="Which part of by_seed is the quantity; null if it has a single part."
     )
     limits: dict[str, int] = Field(
         description="`limit` and `train_limit`: number of rows measured and trained on, if not all."

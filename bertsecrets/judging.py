@@ -121,7 +121,7 @@ class Judgeable(Protocol):
     def budget(self) -> float | None: ...
 
     def eligibility(self, case: Case) -> Eligibility:
-        """Return whether a case can be judged, as far as that is known before measuring."""
+        """Return whether a case can be judged, given what is known before measuring."""
         ...
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:

@@ -336,7 +336,7 @@ def check_initialisation(name: str) -> InitialisationName:
 
 
 def check_type(name: str, value: object, types: tuple[type, ...] = (int,), expected: str = "a whole number") -> None:
-    """Check the type of an option, where True is no number."""
+    """Check the type of an option. True and False are not numbers."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise UserError(f"{name} must be {expected}, not {shortened(repr(value), 60)}")
 

@@ -207,7 +207,7 @@ def observed(model: str, family: str) -> str:
     """Return a row for every claim of a family with a verdict on a model, and a column for every task.
 
     Raises:
-        KeyError: If there is no verdict on the model.
+        KeyError: If no verdict on the model is on record.
     """
     cells = _on_record()[model]
     known = [case for case in cases() if case.claim.family == family and str(case) in cells]

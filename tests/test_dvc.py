@@ -171,7 +171,7 @@ def test_documented_values_can_be_set_in_the_parameter_file(tmp_path):
 
 
 def test_frames_and_spacy_pipelines_are_parameters_and_dependencies(tmp_path):
-    """Each entry adds stages that read its path and depend on it. Without entries, there are no such stages."""
+    """Each entry adds stages that read its path and depend on it. Without entries, the pipeline lacks these stages."""
     for name in ("dvc.yaml", "params.yaml"):
         shutil.copy(PROJECT / name, tmp_path / name)
     params = yaml.safe_load((tmp_path / "params.yaml").read_text())

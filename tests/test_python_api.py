@@ -285,7 +285,7 @@ def test_a_heads_attention_over_a_text_is_that_of_transformers(tiny_bert):
     chart = bs.show_head(str(tiny_bert), "the nurse sold letters", layer=2, head=3, offline=True)
     (rows,) = chart.to_dict()["datasets"].values()
     assert len(rows) == len(tokens) ** 2
-    with pytest.raises(bs.UserError, match="there is no head 99.1"):
+    with pytest.raises(bs.UserError, match="head 99.1 does not exist"):
         bs.head_map(str(tiny_bert), "the nurse", layer=99, offline=True)
 
 

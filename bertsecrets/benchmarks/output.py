@@ -29,7 +29,7 @@ VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
-REPORTED = pytest.StashKey[str]()  # line with the report's path, or why there is no report
+REPORTED = pytest.StashKey[str]()  # line with the report's path, or why none was written
 NO_REPORT = "no report"
 
 

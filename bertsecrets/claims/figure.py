@@ -97,7 +97,7 @@ class TaskFigure(Section):
 
     @property
     def cited_spread(self) -> Spread | None:
-        """The seed-to-seed spread cited with the figure; None if there is none."""
+        """The seed-to-seed spread cited with the figure; None if none is cited."""
         return None if self.seed_std is None else Spread(self.seed_std, self.seed_degrees, self.seed_source or "")
 
 

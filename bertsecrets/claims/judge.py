@@ -151,7 +151,7 @@ def _decide(case: Case, evidence: Evidence, confidence: float, interval: Ends) -
 def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> tuple[float | None, float | None]:
     """Return the smallest error rates at which the claim would still deviate, and would still be reproduced.
 
-    The second is None for a figure: lying inside a prediction interval is no evidence against other values.
+    The second is None for a figure: lying inside a prediction interval does not contradict other values.
 
     Args:
         outcome: The outcome at the run's confidence.

@@ -74,7 +74,7 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
 
 
 def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
-    """Return whether a case can be judged from these measurements, as far as that is known before measuring."""
+    """Return whether a case can be judged from these measurements, given what is known before measuring."""
     if not case.applies_to(model.architecture):
         return applicability(case, model)
     try:

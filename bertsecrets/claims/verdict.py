@@ -43,7 +43,7 @@ class Verdict:
         extreme: Whether the quantity is the smallest or the largest of several parts.
         p_against: Smallest error rate at which the claim would still deviate; None if it was not judged.
         p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
-            lying inside its prediction interval is no evidence against other values.
+            lying inside its prediction interval does not contradict other values.
         open: Whether the claim is undecided and more seeds could decide it.
         readings: Verdicts by name of the reading, if the claim depends on one.
         interim: Which interim analysis it belongs to (`sequential.judge_interim`), or a note that it is about single
@@ -168,7 +168,7 @@ class Verdict:
         """Return the main figure of the verdict's first measurement as an Altair chart.
 
         Raises:
-            UserError: There is no figure.
+            UserError: The measurement has no figure.
             MissingError: The extra `report` is not installed.
         """
         return as_chart(self)

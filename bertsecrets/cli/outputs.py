@@ -68,7 +68,7 @@ def check_files(files: Iterable[Path | None]) -> None:
     checked: set[str] = set()
     for file in filter(None, files):
         if not file.parent.exists():
-            raise UserError(f"cannot write {file}: there is no folder {file.parent}: create it first")
+            raise UserError(f"cannot write {file}: the folder {file.parent} does not exist; create it first")
         if file.is_dir():
             raise UserError(f"cannot write {file}: it is a folder, not a file: choose another file")
         check_writable(file)

@@ -71,7 +71,7 @@ def default_place(model: str) -> Path:
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
-    """Check a new reason for pinning a model, and return the earlier ones; empty if there is no pin yet."""
+    """Check a new reason for pinning a model, and return the earlier ones; empty for a new pin."""
     if not reason.strip():
         raise UserError("--reason is empty: say why the model is pinned, or what has changed since the last pin")
     earlier = read_pin(place).reasons if place.exists() else []

@@ -40,7 +40,7 @@ def size_difference(config: Any, base: Any) -> str | None:
 def weight_cosine(model: Any, base: Any) -> float:
     """Return the mean cosine similarity of two models' weight matrices, layer by layer (embeddings are left out).
 
-    Independently trained models have about 0. Fine-tuning hardly turns a matrix.
+    Independently trained models have about 0. Fine-tuning barely changes the direction of a matrix.
     """
     others = dict(base.base_model.named_parameters())
     cosines = [

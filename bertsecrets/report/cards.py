@@ -40,7 +40,7 @@ class Card:
 
     Args:
         rerun: Command that judges the claim again.
-        strip: Rows for `charts.strip_spec`. Empty if there is no observed value.
+        strip: Rows for `charts.strip_spec`. Empty if nothing was observed.
     """
 
     verdict: Verdict
@@ -139,7 +139,7 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
 
 
 def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
-    """Return a verdict's numbers as rows for `charts.strip_spec`, or no rows if there is no observed value."""
+    """Return a verdict's numbers as rows for `charts.strip_spec`, or no rows if nothing was observed."""
     shown = verdict.readings or {"": verdict}
     observed = [part for part in shown.values() if part.observed is not None and math.isfinite(part.observed)]
     if not observed:

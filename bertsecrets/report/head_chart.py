@@ -52,7 +52,7 @@ def head_map(
     encoder = open_encoder(locator({}, offline)(model))
     if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
         raise UserError(
-            f"{model} has {encoder.layers} layers of {encoder.heads} heads: there is no head {layer}.{head}"
+            f"{model} has {encoder.layers} layers of {encoder.heads} heads; head {layer}.{head} does not exist"
         )
     encoder.to(torch.device(best_device(None)))
     encoded, _ = tokenize(encoder.tokenizer, [text], None if text2 is None else [text2], encoder.fit(512))

@@ -87,7 +87,7 @@ def read_json(path: Path, *, missing: Any = None) -> Any:
     """Read a JSON file.
 
     Args:
-        missing: What to return if there is no such file. If None, this is an error.
+        missing: What to return if the file does not exist. If None, this is an error.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)

@@ -170,7 +170,7 @@ class Shelf:
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return a message if there is no saved measurement of a measure on a task, otherwise None."""
+        """Return a message if no measurement of a measure on a task was saved, otherwise None."""
         saved = any((m.measure, m.subject.task) == (measure, task_name) for m in self.measurements)
         return None if saved else f"no measurement {measure} of {task_name} was saved"
 

@@ -80,8 +80,8 @@ TEXT_BYTES = {
 class Split:
     """A split of a task, in file order.
 
-    `labels` are class names or, for STS-B, scores from 0 to 5. `official` is whether the split is GLUE's, as far as is
-    known; results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
+    `labels` are class names or, for STS-B, scores from 0 to 5. `official` is whether the split appears to be
+    GLUE's; results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
     """
 
     task: Task

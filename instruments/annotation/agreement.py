@@ -64,7 +64,7 @@ def label_agreement(
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:
-    """Return the agreement of first and second labels on maps that have both, or None if there are no such maps."""
+    """Return the agreement of first and second labels on maps that have both, or None if no map has both."""
     pairs = [(first, second) for first, second in zip(maps.labels, maps.second_labels, strict=True) if first and second]
     return label_agreement(*zip(*pairs, strict=True)) if pairs else None
 

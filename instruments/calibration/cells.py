@@ -45,7 +45,7 @@ class Cell:
     """The parameters of a cell.
 
     Args:
-        world: Name of its kind of world (`worlds.WORLDS`).
+        world: Name of the type of world (`worlds.WORLDS`).
         worlds: Number of worlds.
     """
 

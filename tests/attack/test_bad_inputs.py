@@ -107,7 +107,7 @@ def foreign_index(room: Room) -> None:
 
 MODELS = [
     changed("too many layers", lambda data: data.update(num_hidden_layers=10**6), "num_hidden_layers"),
-    changed("hidden_size is no multiple of the heads", lambda data: data.update(hidden_size=30), ""),
+    changed("hidden_size is not a multiple of the heads", lambda data: data.update(hidden_size=30), ""),
     changed("an unknown activation", lambda data: data.update(hidden_act="nope"), "does not know 'nope'"),
     changed("a tokenizer that fails on a text", lambda data: data["model"].update(vocab=["a"]),
             "its tokenizer fails on a short text", "tokenizer.json"),

@@ -19,7 +19,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self.ours, theirs = pty.openpty()
-        termios.tcsetwinsize(self.ours, (24, 120))  # bars are no wider than the terminal
+        termios.tcsetwinsize(self.ours, (24, 120))  # bars fit into the terminal
         self.stream = os.fdopen(theirs, "w")
         self.read: list[bytes] = []
         self.reader = threading.Thread(target=self._read)

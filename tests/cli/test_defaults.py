@@ -66,7 +66,7 @@ def test_options_out_of_range_are_refused_with_the_range(capsys):
 )
 def test_an_output_in_a_missing_folder_is_refused_and_nothing_is_created(capsys, tmp_path, command):
     file = tmp_path / "missing" / "x.json"
-    assert f"there is no folder {file.parent}" in told(capsys, *command, "--json", file)
+    assert f"the folder {file.parent} does not exist" in told(capsys, *command, "--json", file)
     assert not file.parent.exists()
 
 

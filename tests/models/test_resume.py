@@ -257,7 +257,7 @@ def test_training_begins_only_if_checkpoint_and_state_fit_on_the_disk(
     with pytest.raises(RunError, match=r"not enough disk space for fine-tuning \(checkpoint\): "):
         run(tiny_bert, tiny_glue, tmp_path / "without", None, monkeypatch, stop=0)
     free_space(monkeypatch, checkpoint)
-    for name, states_folder in (("resumed", begun), ("no-states", None)):  # its state is on the disk; there is none
+    for name, states_folder in (("resumed", begun), ("no-states", None)):  # with and without a saved state
         run(tiny_bert, tiny_glue, tmp_path / name, states_folder, monkeypatch)
         assert (tmp_path / name / "model.safetensors").read_bytes() == whole
 

@@ -155,7 +155,7 @@ def test_a_damaged_entry_is_reported_set_aside_and_made_again(tmp_path, damage, 
     with pytest.warns(DamagedEntryWarning, match=message) as caught:
         again, reused = store.get_or_make("checkpoints", "name", KEY, maker())
     assert str(folder) in str(caught[0].message)
-    assert "delete the folder" not in str(caught[0].message)  # since it is made again
+    assert "delete the folder" not in str(caught[0].message)  # since the store replaces it
     assert (again, reused) == (folder, False)
     assert (folder / "sub" / "file.txt").read_text() == "hello"
     assert folder.with_name(f"{folder.name}.damaged").is_dir()

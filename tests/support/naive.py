@@ -16,7 +16,7 @@ KINDS = ("cls", "sep")
 
 
 class Naive:
-    """A checkpoint and some labelled rows, each encoded separately, so that there is no padding."""
+    """A checkpoint and some labelled rows, each encoded separately and therefore not padded."""
 
     def __init__(self, folder: Path, rows: list[tuple[str, str, int]], max_length: int):
         self.model: Any = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()

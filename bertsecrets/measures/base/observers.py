@@ -95,7 +95,7 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def heads_without_numbers(measurement: Measurement) -> str | None:
-    """Return which heads lack values on examples for which other heads have values; None if there are no such heads.
+    """Return which heads lack values on examples for which other heads have values; None if all agree.
 
     If an example lacks the measured feature, such as a pronoun, all heads are NaN, which is valid.
     """
