@@ -3,8 +3,11 @@
 Files that are already in the hub's cache need no request.
 """
 
+import errno
 import hashlib
+import os
 import re
+import ssl
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +21,7 @@ from bertsecrets.progress import hidden
 from bertsecrets.store.files import file_sha256
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first two are read
 
 
 @dataclass(frozen=True)
@@ -113,9 +117,49 @@ class Repository:
             raise
         except Exception as error:  # the library and its HTTP client have dozens of exception types
             cause = error.__cause__ if isinstance(error, LocalEntryNotFoundError) else None
-            raise RunError(
-                f"cannot download {self.title}: {excerpt(cause or error, 500)}{self.hint}: {self.advice}"
-            ) from error
+            why = certificate_problem(error) or self._broken_off(cause or error) or excerpt(cause or error, 500)
+            raise RunError(f"cannot download {self.title}: {why}{self.hint}: {self.advice}") from error
+
+    def _broken_off(self, error: BaseException) -> str | None:
+        """Return that the connection broke off, if the error is about an object of the client and not about the hub.
+
+        Threads that download share a client, so one failed request can end the others with any kind of error. Another
+        request, by itself, shows whether the hub answers.
+        """
+        from huggingface_hub import HfApi
+
+        if not isinstance(error, TypeError | AttributeError | RuntimeError) and not (
+            isinstance(error, OSError) and error.errno in (errno.EBADF, errno.EPIPE, errno.ECONNRESET)
+        ):
+            return None
+        try:
+            HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
+        except Exception as shown:  # what the hub answers, or why it does not
+            return excerpt(shown, 500)
+        return "the connection broke off, and what has arrived is kept: run the command again"
+
+
+def certificate_problem(error: BaseException) -> str | None:
+    """Return what is wrong with certificates, naming the environment variable, if an error is about them."""
+    for name in CERTIFICATES:
+        if (path := os.environ.get(name)) and not os.path.exists(path) and _is_about_files(error):
+            return f"{name} names {path}, which does not exist: correct or unset it"
+    if not any(isinstance(each, ssl.SSLError) or "CERTIFICATE_VERIFY" in str(each) for each in _chain(error)):
+        return None
+    ignored = [name for name in CERTIFICATES[2:] if os.environ.get(name)]
+    note = f" ({ignored[0]} is not read by this library)" if ignored else ""
+    return f"the certificate of the hub is not trusted: set SSL_CERT_FILE to your organisation's certificates{note}"
+
+
+def _is_about_files(error: BaseException) -> bool:
+    return any(isinstance(each, OSError) and each.errno == errno.ENOENT for each in _chain(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and the errors that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _missing(folder: Path, essential: Sequence[Sequence[str]]) -> Sequence[str] | None:

@@ -3,8 +3,10 @@
 The real client talks to a fake hub on the loopback address.
 """
 
+import errno
 import io
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -67,6 +69,13 @@ def refused(name: str = MODEL) -> str:
     return str(error.value)
 
 
+def failing(error: Exception):
+    def download(*_args, **_options):
+        raise error
+
+    return download
+
+
 REFUSALS = {
     "no login": (Fault("api", 401), "cannot download model someone/tiny-bert: Client error '401"),
     "gated": (Fault("api", 403, {"X-Error-Code": "GatedRepo"}), "Cannot access gated repo"),
@@ -98,6 +107,36 @@ def test_a_hub_that_is_gone_is_one_line(hub: Hub, waits):
     hub.shutdown()
     hub.server_close()
     assert refused().endswith(locations.WAYS_ON)
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_a_missing_file_of_certificates_is_named_with_its_variable(hub: Hub, monkeypatch, variable):
+    monkeypatch.setenv(variable, "/nonexistent/ca.pem")
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", failing(FileNotFoundError(2, "No such file or directory")))
+    assert f"{variable} names /nonexistent/ca.pem, which does not exist: correct or unset it" in refused()
+
+
+def test_an_untrusted_certificate_names_the_variable_that_is_read(hub: Hub, monkeypatch):
+    error = ConnectionError("no")
+    error.__cause__ = ssl.SSLCertVerificationError("self-signed")
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", failing(error))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", __file__)
+    line = refused()
+    assert "set SSL_CERT_FILE to your organisation's certificates (REQUESTS_CA_BUNDLE is not read" in line
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AttributeError("no attribute 'request'"), OSError(errno.EBADF, "Bad file descriptor"), RuntimeError("closed")],
+)
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_error_of_the_client_is_explained_by_another_request(hub: Hub, monkeypatch, error, gone):
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", failing(error))
+    if gone:
+        hub.faults.append(Fault("api", 503))
+    assert ("503" in (line := refused())) == gone
+    assert ("the connection broke off" in line) == (not gone)
+    assert str(error) not in line
 
 
 @pytest.mark.parametrize("gone", [False, True])
