@@ -3,6 +3,7 @@
 import configparser
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -240,6 +241,40 @@ def test_edited_training_code_gives_new_results_and_never_stored_ones(lab):
     assert results() == first
     run(lab, "repro")  # `verify` is out of date if the measurement was repeated, since its seconds differ
     assert out_of_date(lab) == set()
+
+
+def test_a_colleagues_clone_gets_everything_back(lab, tmp_path):
+    """The documented commands, with a folder outside both clones as the remote."""
+    share, receive = documented("Share")
+    storage, colleague = tmp_path / "lab-storage", tmp_path / "colleague"
+    own = {"/srv/lab-storage": str(storage), "./glue_data": "./my-glue"}
+    for words in share:
+        if words[0] == "dvc":
+            run(lab, *(own.get(word, word) for word in words[1:]))
+    commit(lab)
+    subprocess.run(["git", "clone", "--quiet", str(lab), str(colleague)], check=True)
+    assert "deleted" in run(colleague, "status")  # no network or remote is needed to be told what is missing
+    storage.rename(tmp_path / "unplugged")
+    assert "deleted" in run(colleague, "status")
+    (tmp_path / "unplugged").rename(storage)
+    assert [words[:2] for words in receive] == [["dvc", "pull"], ["dvc", "status"]]
+    run(colleague, "pull")
+    assert out_of_date(colleague) == set()
+    outputs = [path.relative_to(lab) for path in (lab / "runs" / "dvc").rglob("*") if path.is_file()]
+    assert any(path.name == "model.safetensors" for path in outputs)
+    for path in outputs:
+        assert (colleague / path).read_bytes() == (lab / path).read_bytes(), path
+    for name in ("my-bert", "my-glue"):
+        run(lab, "remove", f"{name}.dvc")
+    run(lab, "remote", "remove", "lab")
+    commit(lab)
+
+
+def documented(section: str) -> list[list[list[str]]]:
+    """Return the commands of each block of shell code in a section of the page on DVC, as words."""
+    text = (DOCS / "dvc.md").read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    shell = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    return [[shlex.split(line, comments=True) for line in block.splitlines()] for block in shell]
 
 
 def test_the_annotated_maps_come_out_of_the_repository_itself(tmp_path):
