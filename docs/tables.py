@@ -1,4 +1,5 @@
-"""Tables of the documentation that are generated from code and evidence. `make tables` renews them in the pages.
+"""Tables of the documentation that are generated from code and evidence. `make tables` renews them in the pages,
+and the JSON Schema of verdicts.
 
 To add a table, write its marker on a line of its own: `<!-- table: claims A -->`, `<!-- table: observed minilm G -->`.
 The table is inserted below, followed by an end marker.
@@ -24,7 +25,7 @@ from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import Case, Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
-from bertsecrets.formats import ReadingData, VerdictData, VerdictsFile
+from bertsecrets.formats import MAJOR, ReadingData, VerdictData, VerdictsFile, json_schema
 from bertsecrets.measures.base import AttentionMeasure
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
@@ -372,3 +373,5 @@ TABLES: dict[str, Callable[..., str]] = {
 if __name__ == "__main__":
     for path in DOCS.rglob("*.md"):
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+    schema = json.dumps(json_schema(), indent=1, ensure_ascii=False)
+    (DOCS / "schema" / f"verdicts-{MAJOR}.json").write_text(f"{schema}\n", encoding="utf-8")

@@ -149,16 +149,16 @@ def sizes(room):
 
 
 @pytest.mark.slow
-def test_a_report_without_checkpoints_gives_the_same_verdicts(capsys, shared, tmp_path):
+def test_a_run_without_checkpoints_gives_the_same_verdicts(capsys, shared, tmp_path):
     rooms, said = {keep: tmp_path / keep for keep in ("full", "none")}, {}
     for keep, room in rooms.items():
         room.mkdir()
-        said[keep] = reported(capsys, ["report"], shared, room, "--keep-checkpoints", keep)
+        said[keep] = reported(capsys, ["run"], shared, room, "--keep-checkpoints", keep)
     assert said["none"][:2] == said["full"][:2]
     assert len(sizes(rooms["full"])) == 2  # one per initialisation
     assert sizes(rooms["none"]) == []
     assert len(re.findall("deleted the checkpoint .*-s1: ", said["none"][2].err)) == 2
-    again = reported(capsys, ["report"], shared, rooms["none"], "--keep-checkpoints", "none")
+    again = reported(capsys, ["run"], shared, rooms["none"], "--keep-checkpoints", "none")
     assert again[1] == said["none"][1]
     assert not re.search("fine-tuning|deleted", again[2].err)
     assert "none damaged" in run(capsys, "store", "verify", "--store", rooms["none"] / "runs")

@@ -198,8 +198,11 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
 
     settings, model, options = load_settings(), judged_model(config), config.stash[OPTIONS]
     command = ["pytest", *map(str, config.invocation_params.args)]
-    rerun = ["bertsecrets", "report", *words_of(options, ["keep_checkpoints"])]
-    if options.checkpoint is not None:
+    if options.checkpoint is None:
+        rerun = ["bertsecrets", "run", *words_of(options, ["keep_checkpoints"])]
+    else:
+        threads = [] if options.threads is None else [f"OMP_NUM_THREADS={options.threads}"]
+        rerun = [*threads, "bertsecrets", "report", *words_of(options, ["threads", "keep_checkpoints"])]
         rerun += ["--checkpoint", str(options.checkpoint), "--task", str(options.checkpoint_task)]
     write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
     examples = Examples() if note else _examples(verdicts, config)

@@ -1,7 +1,6 @@
 """The command `report`, as in `bertsecrets report --task rte --html report.html`."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
     from bertsecrets.judging import JudgedRun
 
-BEYOND = "IJ"  # families of claims that are not in the paper; their measures read the attention maps four more times
+FAMILIES_BEYOND_PAPER = "IJ"  # their measures read the attention maps four more times
+PROJECT_ONLY = ("threads", "precision")  # set by the project here, and by options of `run`
 
 
 def add_parsers(commands) -> None:
@@ -36,7 +36,8 @@ def add_parsers(commands) -> None:
         help=f"{PARSING['model']['help']}; repeatable, to compare models on one page",
     )
     parser.add_argument("--checkpoint", **CHECKPOINT)
-    add_selection(parser, [name for name in SELECTION if name != "model"])
+    add_selection(parser, [name for name in SELECTION if name not in ("model", "keep_checkpoints", *PROJECT_ONLY)])
+    parser.set_defaults(**dict.fromkeys(PROJECT_ONLY))
     saved = parser.add_argument_group("saved measurements")
     saved.add_argument(
         "--measurements",
@@ -50,16 +51,10 @@ def add_parsers(commands) -> None:
     )
     saved.add_argument("--seed", action="append", type=whole_number, metavar="N", help=only.format("seed"))
     add_outputs(parser)
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json and exit")
 
 
 def report(options: argparse.Namespace) -> int:
     """Judge claims, print the verdicts, write the requested files, and return the exit code."""
-    if options.schema:
-        from bertsecrets.formats import json_schema
-
-        print(json.dumps(json_schema(), indent=1, ensure_ascii=False))
-        return 0
     check_outputs(options)
     named = {full_name(name): name for name in options.models or ()}
     models: list[str | None] = [*named.values()] or [None]
@@ -96,7 +91,7 @@ def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
     """Skip and report the claims that take most of the time if --limit is given without --grid-limit."""
     from bertsecrets.claims.requirements import is_slow
 
-    slow = [case for case in run.possible() if is_slow(case) or case.claim.id[0] in BEYOND]
+    slow = [case for case in run.possible() if is_slow(case) or case.claim.id[0] in FAMILIES_BEYOND_PAPER]
     if not slow or options.limit is None or options.grid_limit is not None:
         return
     ids = ", ".join(dict.fromkeys(case.claim.id for case in slow))
@@ -113,8 +108,8 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
-    unused = ("glue", "store", "device", "precision", "threads", "limit", "train_limit", "grid_limit", "frames")
-    refuse(options, (*unused, "spacy", "budget", "keep_checkpoints", "checkpoint"), "has no effect on --measurements")
+    unused = ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
+    refuse(options, (*unused, "checkpoint"), "has no effect on --measurements")
     given, settings = RunOptions.of(options), load_settings()
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)

@@ -124,7 +124,7 @@ def test_a_run_writes_the_requested_report(first):
     assert all(f'id="{name}"' in page or f"<dt>{name}</dt>" in page for name in ids)
     again = re.search(r"<dt>Judge again</dt><dd><code>([^<]+)</code>", page)
     words = shlex.split(html.unescape(again[1]))
-    assert words[:2] == ["bertsecrets", "report"]
+    assert words[:2] == ["bertsecrets", "run"]
     assert {"--allow-unofficial-data", "--glue", "--store", "--offline"} <= set(words)
     assert words[-1] in ids
 

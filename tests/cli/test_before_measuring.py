@@ -23,7 +23,7 @@ def said(capsys, *words) -> list[str]:
 
 def test_a_run_first_shows_claims_jobs_checkpoints_precision_and_shape(capsys, shared, tmp_path, tiny_bert):
     words = [*CLAIM, "--claim", "I6", *shared, "--store", tmp_path / "new", "--limit", 8, "--train-limit", 6]
-    first, *lines = said(capsys, *words, "--seeds", 2, "--precision", "float32")
+    first, *lines = said(capsys, *words, "--seeds", 2)
     assert first == (
         f"bertsecrets: 2 claims to judge on {tiny_bert} (3 layers x 4 heads) with 2 seeds: 6 jobs to run, including "
         "2 checkpoints to train in float32"

@@ -67,7 +67,7 @@ def test_each_precision_has_its_own_checkpoint_and_auto_shares_one(native, tmp_p
 @pytest.mark.slow
 def test_verdicts_and_pages_mention_training_in_bfloat16(native, shared, tmp_path):
     native(True)
-    call = ["report", "--task", "rte", "--claim", "C1", *shared, "--json", tmp_path / "v.json"]
+    call = ["run", "--task", "rte", "--claim", "C1", *shared, "--json", tmp_path / "v.json"]
     seen = {}
     for precision in ("float32", "bfloat16"):
         page = tmp_path / f"{precision}.html"
