@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     given.model = given.model or "minilm"
     try:
-        result = study(given.pin, RunOptions.of(given), given.measure, given.damaged)
+        result = study(given.pin, RunOptions.from_namespace(given), given.measure, given.damaged)
         if given.json:
             write_json(given.json, result)
     except UserError as error:

@@ -27,7 +27,7 @@ from bertsecrets.claims.schema import Case, cases
 from bertsecrets.errors import UserError
 from bertsecrets.judging import attempt
 from bertsecrets.options import RunOptions, add_options
-from bertsecrets.provenance import TRAINING, made_by
+from bertsecrets.provenance import TRAINING_MODULE, made_by
 from bertsecrets.session import Session
 from bertsecrets.store.entries import write_json
 from bertsecrets.texts.tasks import task
@@ -175,10 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.seeds < 2:
         parser.error("--seeds: at least 2 are needed")
     given.model = given.model or "minilm"
-    chosen = RunOptions.of(given)
+    chosen = RunOptions.from_namespace(given)
     try:
         sessions = {precision: Session(chosen, precision=precision, device="cpu") for precision in PRECISIONS}
-        by = made_by(TRAINING, sessions["bfloat16"].resources.device)
+        by = made_by(TRAINING_MODULE, sessions["bfloat16"].resources.device)
         seeds = list(range(1, given.seeds + 1))
         about = {"model": given.model, "seeds": seeds, "train_limit": given.train_limit, "code": by["code"]}
         results = recorded(given.json, about)

@@ -25,7 +25,7 @@ from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import release_memory
 from bertsecrets.progress import in_bytes, log
-from bertsecrets.provenance import TRAINING, made_by
+from bertsecrets.provenance import TRAINING_MODULE, made_by
 from bertsecrets.store.contents import size
 from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, Key, Store
 from bertsecrets.store.files import check_writable, copy_whole, guarded_writes, remove_unused
@@ -62,7 +62,7 @@ class CheckpointCache:
             "train": self.resources.rows.split(subject.task, "train").fingerprint if trained else None,
             "device": device.type,
         }
-        return Key(inputs, made_by(TRAINING, device))
+        return Key(inputs, made_by(TRAINING_MODULE, device))
 
     def training_facts(self, subject: Subject) -> dict[str, Any]:
         """Return the origin and limit of a subject's training rows, as recorded in a manifest."""

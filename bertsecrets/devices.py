@@ -15,15 +15,15 @@ from bertsecrets.types import Precision
 if TYPE_CHECKING:
     import torch
 
-DEVICES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
+DEVICE_TYPES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
 # Environment variables that change the arithmetic of torch, numpy and their libraries. Numbers of threads are part of a
 # device's name, and messages do not matter.
-ARITHMETIC = re.compile(
+ARITHMETIC_VARIABLES = re.compile(
     r"(MKL|ONEDNN|DNNL|OPENBLAS|FBGEMM)_\w+|NPY_(DISABLE|ENABLE)_CPU_FEATURES|CUBLAS_WORKSPACE_CONFIG"
     r"|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_(BLAS|LINALG)_PREFER_\w+|TORCH_CUDNN_\w+"
     r"|PYTORCH_MPS_(FAST_MATH|PREFER_METAL)"
 )
-NOT_ARITHMETIC = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\w*)")
+HARMLESS_VARIABLES = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\w*)")
 
 
 def best_device(wanted: str | None = None) -> "torch.device":
@@ -39,8 +39,8 @@ def best_device(wanted: str | None = None) -> "torch.device":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(wanted)
-        if device.type not in DEVICES:
-            raise RuntimeError(f"{device.type} is not one of {', '.join(DEVICES)}")
+        if device.type not in DEVICE_TYPES:
+            raise RuntimeError(f"{device.type} is not one of {', '.join(DEVICE_TYPES)}")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device {wanted!r} is not available: use cpu, or cuda on a machine with a GPU") from error
@@ -104,8 +104,12 @@ def device_name(device: "torch.device") -> str:
 
 
 def _environment() -> list[str]:
-    """Return the environment variables in `ARITHMETIC` that are set."""
-    names = (name for name in sorted(os.environ) if ARITHMETIC.fullmatch(name) and not NOT_ARITHMETIC.fullmatch(name))
+    """Return the environment variables in `ARITHMETIC_VARIABLES` that are set."""
+    names = (
+        name
+        for name in sorted(os.environ)
+        if ARITHMETIC_VARIABLES.fullmatch(name) and not HARMLESS_VARIABLES.fullmatch(name)
+    )
     return [f"{name}={os.environ[name]}" for name in names]
 
 

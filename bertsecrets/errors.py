@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-MACHINE_ERRORS = (
+MACHINE_ERRNOS = (
     *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ESTALE),
     *(errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.EISDIR, errno.ENOTDIR),
 )
 # Optional packages: the module, the extra that installs it, and what needs it.
-PACKAGES = {
+OPTIONAL_PACKAGES = {
     "scikit-learn": ("sklearn", "dev", "training pattern classifiers"),
     "pillow": ("PIL", "dev", "drawing contact sheets and pictures of maps"),
     "matplotlib": ("matplotlib", "dev", "drawing maps in their colours"),
@@ -22,7 +22,7 @@ PACKAGES = {
     "ray": ("ray", "ray", "running on a Ray cluster"),
 }
 TERMINATION_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")  # not all exist on every system
-OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
+MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 
 
 class UserError(Exception):
@@ -110,7 +110,7 @@ def of_the_machine(error: BaseException) -> str | None:
             f"not enough memory ({first_line(error)[:200]}): close other programs, use a smaller model, "
             "or use a machine with more"
         )
-    if isinstance(error, OSError) and error.filename is not None and error.errno in MACHINE_ERRORS:
+    if isinstance(error, OSError) and error.filename is not None and error.errno in MACHINE_ERRNOS:
         return f"cannot use {shortened(str(error.filename))}: {error.strerror}"
     return None
 
@@ -122,7 +122,7 @@ def ran_out(error: BaseException) -> bool:
     return (
         isinstance(error, MemoryError)
         or (torch is not None and isinstance(error, torch.OutOfMemoryError))
-        or any(words in said for words in OUT_OF_MEMORY)
+        or any(words in said for words in MEMORY_MESSAGES)
     )
 
 
@@ -145,23 +145,23 @@ def from_extra(package: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith(PACKAGES[package][0]):
+        if not (error.name or "").startswith(OPTIONAL_PACKAGES[package][0]):
             raise
         raise MissingError(_advice(package)) from error
 
 
 def extra_problem(package: str) -> str | None:
     """Return how to install a missing package, or None if it is installed, without importing it."""
-    return None if find_spec(PACKAGES[package][0]) else _advice(package)
+    return None if find_spec(OPTIONAL_PACKAGES[package][0]) else _advice(package)
 
 
 def check_extra(extra: str) -> None:
     """Check that all packages of an extra are installed, without importing them."""
-    packages = (package for package, (_, own, _) in PACKAGES.items() if own == extra)
+    packages = (package for package, (_, own, _) in OPTIONAL_PACKAGES.items() if own == extra)
     if problem := next(filter(None, map(extra_problem, packages)), None):
         raise MissingError(problem)
 
 
 def _advice(package: str) -> str:
-    _, extra, purpose = PACKAGES[package]
+    _, extra, purpose = OPTIONAL_PACKAGES[package]
     return f'{purpose} needs {package}, which is not installed: pip install "bertsecrets[{extra}]"'

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 FORMAT: Final = "bertsecrets-verdicts"
-VERSION = "2.1"
-MAJOR = VERSION.partition(".")[0]
-SCHEMA_ID = f"urn:bertsecrets:verdicts:{MAJOR}"
+FORMAT_VERSION = "2.1"
+MAJOR_VERSION = FORMAT_VERSION.partition(".")[0]
+SCHEMA_ID = f"urn:bertsecrets:verdicts:{MAJOR_VERSION}"
 
 Outcome = Literal["reproduced", "deviates", "inconclusive", "degenerate", "not applicable"]
 FAILURES: tuple[Outcome, ...] = ("deviates", "degenerate")  # a claim's benchmark fails on these
@@ -169,6 +169,6 @@ def json_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID,
         "title": "Verdicts of bertsecrets",
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         **{name: part for name, part in own.items() if name != "title"},
     }

@@ -20,7 +20,7 @@ from bertsecrets.errors import RunError, UserError, excerpt
 from bertsecrets.progress import hidden
 from bertsecrets.store.files import file_sha256
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first two are read
 
 
@@ -48,7 +48,7 @@ class Repository:
         """Return the revision's commit: the cached one, or the current one, found by downloading `marker`."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
-        if self.revision and COMMIT.fullmatch(self.revision):
+        if self.revision and COMMIT_PATTERN.fullmatch(self.revision):
             return self.revision
         with self._errors_in_one_line():
             file = try_to_load_from_cache(self.name, marker, revision=self.revision, repo_type=self.kind)
@@ -196,7 +196,7 @@ def _check(file: Path, pinned: str | None, title: str) -> None:
     expected = pinned or (blob.name if file.is_symlink() else "")
     if len(expected) == 64:
         valid = file_sha256(blob) == expected
-    elif COMMIT.fullmatch(expected):
+    elif COMMIT_PATTERN.fullmatch(expected):
         content = blob.read_bytes()
         valid = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == expected
     else:

@@ -23,7 +23,7 @@ GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 DEFAULT_PIPELINE = "en_core_web_sm"
-HUB = "hub"  # value of --glue that selects the hub instead of a folder
+HUB_SOURCE = "hub"  # value of --glue that selects the hub instead of a folder
 # Options of every command that reads rows; some commands add those for frames and spaCy.
 ROW_OPTIONS = (
     *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
@@ -38,16 +38,16 @@ HELP_GROUPS = {
     "seeds and store": ("seeds", "budget", "store", "keep_checkpoints"),
     "computation": ("device", "threads", "precision"),
 }
-LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on all common file systems
-LIMITS = ("limit", "train_limit", "grid_limit")
-MOST_THREADS = 1024
-MOST_SEEDS = 100  # every checkpoint is trained once per seed
-PLACES = ("model", "glue", "store", "frames", "checkpoint")
+MAX_PATH_BYTES, MAX_NAME_BYTES = 4095, 255  # bytes, on all common file systems
+LIMIT_OPTIONS = ("limit", "train_limit", "grid_limit")
+MAX_THREADS = 1024
+SEEDS_ALLOWED = 100  # every checkpoint is trained once per seed
+PATH_OPTIONS = ("model", "glue", "store", "frames", "checkpoint")
 # What Python code may give; the command line parses its own.
-TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
-    "a whole number": ((int,), (*LIMITS, "threads")),
+OPTION_TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
+    "a whole number": ((int,), (*LIMIT_OPTIONS, "threads")),
     "an integer or auto": ((int, str), ("seeds",)),
-    "a name or path": ((str, os.PathLike), PLACES),
+    "a name or path": ((str, os.PathLike), PATH_OPTIONS),
     "text": ((str,), ("budget", "precision", "spacy", "device", "keep_checkpoints", "checkpoint_task")),
     "true or false": ((bool,), ("offline", "allow_unofficial_data")),
 }
@@ -57,7 +57,7 @@ def path(text: str) -> Path:
     """Parse a path."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
-    if len(text.encode()) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in text.split("/")):
+    if len(text.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")):
         raise argparse.ArgumentTypeError(f"{shortened(text, 100)} is too long for a path: name a file or folder")
     return Path(text)
 
@@ -82,16 +82,16 @@ def _option(help: str, default: Any = None, **parsing: Any) -> Any:
     return field(default=default, metadata={"help": help, **parsing})
 
 
-NUMBER: dict[str, Any] = {"type": whole_number, "metavar": "N"}
-FOLDER: dict[str, Any] = {"type": path, "metavar": "DIR"}
-INITIALISATION: dict[str, Any] = {
+NUMBER_OPTION: dict[str, Any] = {"type": whole_number, "metavar": "N"}
+FOLDER_OPTION: dict[str, Any] = {"type": path, "metavar": "DIR"}
+INITIALISATION_OPTION: dict[str, Any] = {
     "choices": INITIALISATIONS,
     "metavar": "NAME",
     "help": f"initialisation: {', '.join(INITIALISATIONS)} (default: pretrained)",
 }
-CHECKPOINT: dict[str, Any] = {
+CHECKPOINT_OPTION: dict[str, Any] = {
     "help": "judge only this checkpoint, fine-tuned on --task; --model is then the pretrained model to compare it with",
-    **FOLDER,
+    **FOLDER_OPTION,
 }
 TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect on a trained checkpoint
 
@@ -112,21 +112,21 @@ class RunOptions:
         "local GLUE folder, or hub (default: BERTSECRETS_GLUE, otherwise the hub); "
         "repeatable: later folders fill in missing tasks",
         action="append",
-        **FOLDER,
+        **FOLDER_OPTION,
     )
     store: Path | str | None = _option(
-        "folder of checkpoints and measurements (default: BERTSECRETS_STORE, otherwise runs)", **FOLDER
+        "folder of checkpoints and measurements (default: BERTSECRETS_STORE, otherwise runs)", **FOLDER_OPTION
     )
     device: str | None = _option("cpu, cuda, cuda:1 (default: the GPU if there is one)")
     precision: str | None = _option(
         "training precision: float32, bfloat16, or auto, which is bfloat16 if the device supports it natively "
         "(default: from params.yaml)"
     )
-    threads: int | None = _option("CPU threads (default: OMP_NUM_THREADS, otherwise one per core)", **NUMBER)
-    limit: int | None = _option("use only N validation rows, a fixed random sample", **NUMBER)
-    train_limit: int | None = _option("use only N training rows, a fixed random sample", **NUMBER)
+    threads: int | None = _option("CPU threads (default: OMP_NUM_THREADS, otherwise one per core)", **NUMBER_OPTION)
+    limit: int | None = _option("use only N validation rows, a fixed random sample", **NUMBER_OPTION)
+    train_limit: int | None = _option("use only N training rows, a fixed random sample", **NUMBER_OPTION)
     grid_limit: int | None = _option(
-        "use only N validation rows to disable heads and layers, the slowest part", **NUMBER
+        "use only N validation rows to disable heads and layers, the slowest part", **NUMBER_OPTION
     )
     frames: Path | str | None = _option(
         "sentences with frames: a JSONL file or FrameNet's folder (default: BERTSECRETS_FRAMES)",
@@ -159,7 +159,7 @@ class RunOptions:
     checkpoint_task: str | None = None
 
     def __post_init__(self) -> None:
-        for expected, (types, names) in TYPES.items():
+        for expected, (types, names) in OPTION_TYPES.items():
             for name in names:
                 value = getattr(self, name)
                 for each in value if name == "glue" and isinstance(value, list | tuple) else [value]:
@@ -174,7 +174,7 @@ class RunOptions:
                     f"{shortened(self.model)} has no revision after the @: name a commit, or leave out the @"
                 )
             object.__setattr__(self, "model", full_name(self.model))
-        for name in LIMITS:
+        for name in LIMIT_OPTIONS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} {value} leaves no rows: give 1 or more")
@@ -205,7 +205,7 @@ class RunOptions:
             raise UserError(f"the option {given[0]} has no effect on a trained checkpoint: leave it out")
 
     @classmethod
-    def of(cls, namespace: argparse.Namespace) -> "RunOptions":
+    def from_namespace(cls, namespace: argparse.Namespace) -> "RunOptions":
         """Create the options of a run from a parsed command line, ignoring any others."""
         known = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
         given = {name: value for name, value in known.items() if value is not None and value is not False}
@@ -238,7 +238,7 @@ class RunOptions:
         if self.glue is None:
             return [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
         given = [self.glue] if isinstance(self.glue, str | Path) else list(self.glue)
-        return [] if [str(folder) for folder in given] == [HUB] else [Path(folder) for folder in given]
+        return [] if [str(folder) for folder in given] == [HUB_SOURCE] else [Path(folder) for folder in given]
 
     def source(self) -> "Source":
         """Return the source of GLUE rows.
@@ -271,7 +271,7 @@ class RunOptions:
     @property
     def whole(self) -> bool:
         """Whether the run uses all rows of official data."""
-        return not self.allow_unofficial_data and not any(getattr(self, name) for name in LIMITS)
+        return not self.allow_unofficial_data and not any(getattr(self, name) for name in LIMIT_OPTIONS)
 
 
 # Arguments of `add_argument` by option.
@@ -322,8 +322,8 @@ def seed_range(count: int) -> range:
     check_type("seeds", count)
     if count < 1:
         raise UserError(f"seeds {count} leaves no seeds to run: give 1 or more")
-    if count > MOST_SEEDS:
-        raise UserError(f"seeds {count} is out of range: give 1 to {MOST_SEEDS}")
+    if count > SEEDS_ALLOWED:
+        raise UserError(f"seeds {count} is out of range: give 1 to {SEEDS_ALLOWED}")
     return range(1, count + 1)
 
 
@@ -350,12 +350,12 @@ def check_seed(seed: int) -> None:
 
 def check_threads(threads: int | None) -> None:
     """Check the number of CPU threads: the given one or, without it, OMP_NUM_THREADS."""
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise UserError(f"threads {threads} is out of range: give 1 to {MOST_THREADS}")
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise UserError(f"threads {threads} is out of range: give 1 to {MAX_THREADS}")
     variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""
     first = variable.partition(",")[0].strip()  # the other numbers are for nested regions
-    if variable and not (first.isascii() and first.isdecimal() and 1 <= int(first[:5]) <= MOST_THREADS):
-        raise UserError(f"OMP_NUM_THREADS is {shortened(variable, 40)!r}: give 1 to {MOST_THREADS}, or unset it")
+    if variable and not (first.isascii() and first.isdecimal() and 1 <= int(first[:5]) <= MAX_THREADS):
+        raise UserError(f"OMP_NUM_THREADS is {shortened(variable, 40)!r}: give 1 to {MAX_THREADS}, or unset it")
 
 
 def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
-SWITCH = "TQDM_DISABLE"  # environment variable that hides progress, here and in other libraries
-IN_LOGS = "lines"  # its value to write lines instead of drawing bars
-EVERY = 30.0  # seconds between log lines
-SHARE, SOONEST = 0.1, 10.0  # log sooner after this fraction of the work, but not before this many seconds
+PROGRESS_VARIABLE = "TQDM_DISABLE"  # environment variable that hides progress, here and in other libraries
+LINES_VALUE = "lines"  # its value to write lines instead of drawing bars
+LINE_SECONDS = 30.0  # seconds between log lines
+LINE_SHARE, MIN_LINE_SECONDS = 0.1, 10.0  # log sooner after this fraction of the work, but not before this many seconds
 
 
 class _Stderr(logging.Handler):
@@ -59,7 +59,7 @@ def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> It
     """
     if title is None or hidden():
         yield Silence()
-    elif os.environ.get(SWITCH) != IN_LOGS and _on_terminal():
+    elif os.environ.get(PROGRESS_VARIABLE) != LINES_VALUE and _on_terminal():
         with _bar(title, total, unit, done) as bar:
             yield bar
     else:
@@ -68,7 +68,7 @@ def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> It
 
 def hidden() -> bool:
     """Return whether the environment hides progress."""
-    return os.environ.get(SWITCH) not in (None, "", IN_LOGS)
+    return os.environ.get(PROGRESS_VARIABLE) not in (None, "", LINES_VALUE)
 
 
 class Silence:
@@ -91,7 +91,7 @@ class LogLines:
         self.done += more
         now = time.monotonic()
         waited, further = now - self.last, self.done - self.reported
-        if waited < SOONEST or (waited < EVERY and further < SHARE * self.total):
+        if waited < MIN_LINE_SECONDS or (waited < LINE_SECONDS and further < LINE_SHARE * self.total):
             return
         speed = (self.done - self.first) / (now - self.began)
         left = f"{in_time((self.total - self.done) / speed)} left" if speed else "nothing done yet"

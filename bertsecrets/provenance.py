@@ -17,9 +17,9 @@ from bertsecrets.store.code import code_digest, imports
 if TYPE_CHECKING:
     import torch
 
-PACKAGE = Path(__file__).resolve().parent
-SUITE = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that affect verdicts
-TRAINING = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
+PACKAGE_FOLDER = Path(__file__).resolve().parent
+SUITE_PARTS = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that affect verdicts
+TRAINING_MODULE = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
 # Imported packages, and the distributions whose versions are recorded; `transformers` uses `tokenizers`.
 LIBRARIES = {
     "torch": ("torch",),
@@ -48,14 +48,14 @@ def run_facts() -> dict[str, Any]:
 
 
 @functools.cache
-def suite_commit(checkout: Path = PACKAGE.parent) -> tuple[str | None, bool | None]:
+def suite_commit(checkout: Path = PACKAGE_FOLDER.parent) -> tuple[str | None, bool | None]:
     """Return the git commit of the suite, and whether its code, claims or settings differ from it.
 
     In a checkout, the commit comes from git; if installed from a git URL, from pip. Otherwise both are None.
     """
-    if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE.name}/__init__.py") is None:
+    if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE_FOLDER.name}/__init__.py") is None:
         return _installed_commit(), None
-    commit, changed = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain", "--", *SUITE)
+    commit, changed = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain", "--", *SUITE_PARTS)
     return commit, None if changed is None else bool(changed)
 
 

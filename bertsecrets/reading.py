@@ -13,8 +13,8 @@ from bertsecrets.errors import UserError, excerpt, shortened
 
 TEXT_LIMIT = 512 * 2**20  # bytes of a text file, several times the size of GLUE's largest
 YAML_LIMIT = 8 * 2**20  # bytes of settings or claims
-UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
-MERGE = "tag:yaml.org,2002:merge"
+SECONDS_BY_UNIT = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
+MERGE_TAG = "tag:yaml.org,2002:merge"
 
 
 def seconds(text: str) -> float:
@@ -24,9 +24,9 @@ def seconds(text: str) -> float:
     (1200.0, 5400.0, 90.0)
     """
     match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?([a-z]+)", text.strip())
-    if match is None or match[2] not in UNITS or float(match[1]) == 0:
+    if match is None or match[2] not in SECONDS_BY_UNIT or float(match[1]) == 0:
         raise ValueError(f"{shortened(text)!r} is not a duration: give one such as 90s, 20min or 2h")
-    return float(match[1]) * UNITS[match[2]]
+    return float(match[1]) * SECONDS_BY_UNIT[match[2]]
 
 
 def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> bytes:
@@ -133,7 +133,7 @@ def _check_keys(node: yaml.Node, visited: set[int]) -> None:
         children = [part for pair in node.value for part in pair]
         keys = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
+            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE_TAG:
                 if key.value in keys:
                     raise YamlError(key.start_mark.line + 1, f"duplicate key {excerpt(key.value, 60)!r}")
                 keys.add(key.value)

@@ -19,13 +19,13 @@ from bertsecrets.claims.expectations import Equality, Figure
 from bertsecrets.claims.prospects import prospect
 from bertsecrets.claims.prospects import prospects as all_prospects
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.quantities.ablation_gains import KINDS
+from bertsecrets.claims.quantities.ablation_gains import ABLATION_KINDS
 from bertsecrets.claims.quantity import Need
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import Case, Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
-from bertsecrets.formats import MAJOR, ReadingData, VerdictData, VerdictsFile, json_schema
+from bertsecrets.formats import MAJOR_VERSION, ReadingData, VerdictData, VerdictsFile, json_schema
 from bertsecrets.measures.base import AttentionMeasure
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
@@ -259,7 +259,7 @@ def kinds(model: str, task: str) -> str:
         for case in cases()
         if case.claim.id == "G9" and case.task == task and case.unit == "points"
     ]
-    return _table(("gain in points", *KINDS), rows)
+    return _table(("gain in points", *ABLATION_KINDS), rows)
 
 
 def damages() -> str:
@@ -374,4 +374,4 @@ if __name__ == "__main__":
     for path in DOCS.rglob("*.md"):
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
     schema = json.dumps(json_schema(), indent=1, ensure_ascii=False)
-    (DOCS / "schema" / f"verdicts-{MAJOR}.json").write_text(f"{schema}\n", encoding="utf-8")
+    (DOCS / "schema" / f"verdicts-{MAJOR_VERSION}.json").write_text(f"{schema}\n", encoding="utf-8")

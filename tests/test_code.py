@@ -10,7 +10,7 @@ from edited_package import edited_package, forget
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.registry import get_measure, measure_names
-from bertsecrets.provenance import TRAINING, differences, made_by
+from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 from bertsecrets.settings import project_path
 from bertsecrets.store import code
 
@@ -31,12 +31,12 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def digests():
-    return code.code_digest(TRAINING), code.code_digest(SCORES)
+    return code.code_digest(TRAINING_MODULE), code.code_digest(SCORES)
 
 
 def test_every_measure_and_training_has_its_own_digest():
     modules = {type(get_measure(name)).__module__ for name in measure_names()}
-    assert len({code.code_digest(module) for module in (*modules, TRAINING)} - {None}) == len(modules) + 1
+    assert len({code.code_digest(module) for module in (*modules, TRAINING_MODULE)} - {None}) == len(modules) + 1
 
 
 def test_comments_docstrings_and_layout_do_not_change_a_digest(package):
@@ -103,7 +103,7 @@ SHOWING = ("options", "report", "cli")
 
 def computing() -> set[str]:
     """Return the modules that compute results: training, and every measure."""
-    return {TRAINING, *(type(get_measure(name)).__module__ for name in measure_names())}
+    return {TRAINING_MODULE, *(type(get_measure(name)).__module__ for name in measure_names())}
 
 
 def all_imports(module: str, seen: set[str]) -> set[str]:
@@ -143,7 +143,7 @@ def test_modules_in_a_digest_take_nothing_that_computes_from_modules_outside():
 
 # Stages of dvc.yaml: the modules that compute their outputs.
 STAGES = {
-    "finetune": {TRAINING},
+    "finetune": {TRAINING_MODULE},
     "measure": {type(get_measure(name)).__module__ for name in measure_names() if get_measure(name).common},
     "words": {"bertsecrets.measures.features", "bertsecrets.measures.relations"},
     "frames": {"bertsecrets.measures.frame_heads"},
@@ -188,26 +188,26 @@ def test_a_module_without_source_has_no_digest():
 
 def test_the_digest_is_the_same_in_every_process_and_place(package):
     process = started(
-        f"from bertsecrets.store.code import code_digest; print(code_digest({TRAINING!r}))",
+        f"from bertsecrets.store.code import code_digest; print(code_digest({TRAINING_MODULE!r}))",
         PYTHONPATH=str(package.parent),
         PYTHONHASHSEED="5",
     )
     output, errors = process.communicate()
-    assert output.strip() == code.code_digest(TRAINING), errors
+    assert output.strip() == code.code_digest(TRAINING_MODULE), errors
 
 
 def test_code_edited_while_it_runs_is_refused(package, monkeypatch):
     path = package / "models" / "training" / "finetune.py"
     monkeypatch.setattr(code, "AT_START", {path: path.stat().st_mtime_ns})
-    assert code.code_digest(TRAINING)
+    assert code.code_digest(TRAINING_MODULE)
     os.utime(path, ns=(0, 0))
     forget()
     with pytest.raises(UserError, match=r"finetune\.py was edited while this process was running: start it again"):
-        code.code_digest(TRAINING)
+        code.code_digest(TRAINING_MODULE)
 
 
 def test_only_versions_of_imported_libraries_count():
-    assert set(made_by(TRAINING, None)["software"]) == {"numpy", "tokenizers", "torch", "transformers"}
+    assert set(made_by(TRAINING_MODULE, None)["software"]) == {"numpy", "tokenizers", "torch", "transformers"}
     of_scores = set(made_by(SCORES, None)["software"])
     assert {"torch", "transformers", "tokenizers", "numpy", "scipy"} <= of_scores
     assert "scikit-learn" not in made_by("bertsecrets.measures.special_tokens", None)["software"]

@@ -18,7 +18,7 @@ from pages import DOCS, blocks
 from pipeline import PROJECT, commit, copied_checkout, in_git, run
 
 from bertsecrets.measures.registry import get_measure, measure_names
-from bertsecrets.provenance import TRAINING
+from bertsecrets.provenance import TRAINING_MODULE
 from bertsecrets.settings import Params
 from bertsecrets.store.code import code_digest
 from bertsecrets.texts.corpus import write_corpus
@@ -202,7 +202,12 @@ def test_stages_depend_on_all_code_that_computes_their_results(tmp_path):
     measures = [type(measure).__module__ for measure in map(get_measure, measure_names()) if measure.common]
     frames = [type(get_measure("frame-heads")).__module__]
     words = [type(get_measure(name)).__module__ for name in stages["words"]["matrix"]["measure"]]
-    for stage, modules in {"finetune": [TRAINING], "measure": measures, "frames": frames, "words": words}.items():
+    for stage, modules in {
+        "finetune": [TRAINING_MODULE],
+        "measure": measures,
+        "frames": frames,
+        "words": words,
+    }.items():
         deps = {Path(dep) for dep in stages[stage].get("do", stages[stage])["deps"]}
         with edited_package(tmp_path / stage) as copy:
             before = [code_digest(module) for module in modules]

@@ -5,13 +5,13 @@ import pytest
 from bertsecrets import progress as module
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.options import RunOptions
-from bertsecrets.progress import IN_LOGS, SWITCH, progress
+from bertsecrets.progress import LINES_VALUE, PROGRESS_VARIABLE, progress
 
 
 @pytest.fixture
 def passing(monkeypatch):
     """Return a function that advances a fake clock."""
-    monkeypatch.delenv(SWITCH, raising=False)
+    monkeypatch.delenv(PROGRESS_VARIABLE, raising=False)
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
 
@@ -60,9 +60,9 @@ def test_slow_work_has_a_line_in_half_a_minute(passing, capsys):
     assert len(lines(capsys)) == 3
 
 
-@pytest.mark.parametrize(("switch", "shown"), [("1", 0), (IN_LOGS, 1), ("", 1)])
+@pytest.mark.parametrize(("switch", "shown"), [("1", 0), (LINES_VALUE, 1), ("", 1)])
 def test_progress_can_be_disabled_by_the_environment(passing, capsys, monkeypatch, switch, shown):
-    monkeypatch.setenv(SWITCH, switch)
+    monkeypatch.setenv(PROGRESS_VARIABLE, switch)
     with progress("long", 2, "row") as of:
         passing(31)
         of.advance()
@@ -72,7 +72,7 @@ def test_progress_can_be_disabled_by_the_environment(passing, capsys, monkeypatc
 @pytest.mark.parametrize(("switch", "shown"), [("", 1), ("1", 0)])
 def test_a_process_among_several_writes_lines_on_a_terminal_too(passing, capsys, monkeypatch, switch, shown):
     monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv(SWITCH, switch)
+    monkeypatch.setenv(PROGRESS_VARIABLE, switch)
     JobRunner(RunOptions())
     with progress("long", 2, "row") as of:
         passing(31)

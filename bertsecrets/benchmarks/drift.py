@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bertsecrets.benchmarks.exit_code import OUTCOME
+from bertsecrets.benchmarks.exit_code import OUTCOME_PROPERTY
 from bertsecrets.cli.compare_sides import model_side
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.compare.comparison import Compared, Comparison, compare
@@ -70,7 +70,7 @@ class Drift:
 
         def compared(pinned: Part) -> Compared:
             measure = next(each for each in comparison.measures if each.wanted.key == pinned.wanted.key)
-            request.node.user_properties.append((OUTCOME, measure.outcome))
+            request.node.user_properties.append((OUTCOME_PROPERTY, measure.outcome))
             reason = measure.reason or "too few seeds to show equivalence"
             if measure.outcome in ("open", "not comparable") and request.config.getoption("strict_verdicts"):
                 pytest.fail(f"{measure.outcome}: {reason}", pytrace=False)

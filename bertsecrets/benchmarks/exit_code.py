@@ -8,8 +8,8 @@ from _pytest.junitxml import xml_key
 from bertsecrets.cli.console import BUG, USER_ERROR, interrupted
 from bertsecrets.formats import ERROR
 
-KIND, OUTCOME = "bertsecrets", "verdict"  # report properties, also written to JUnit XML
-OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
+KIND_PROPERTY, OUTCOME_PROPERTY = "bertsecrets", "verdict"  # report properties, also written to JUnit XML
+BENCHMARK, CRASH, OTHER_TEST = "benchmark", "crashed", "foreign"
 
 
 class BugError(Exception):
@@ -28,14 +28,14 @@ class ExitCode:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the outcome of a benchmark, or the failure of another test."""
         xml = self.config.stash.get(xml_key, None)
-        if xml is not None and any(name == KIND for name, _ in report.user_properties):
+        if xml is not None and any(name == KIND_PROPERTY for name, _ in report.user_properties):
             module = Path(report.nodeid.partition("::")[0]).stem
             xml.node_reporter(report).attrs["classname"] = f"benchmarks.{module}"  # independent of the install location
-        ours = {str(value) for name, value in report.user_properties if name in (KIND, OUTCOME)}
-        if any(name == KIND for name, _ in report.user_properties):
+        ours = {str(value) for name, value in report.user_properties if name in (KIND_PROPERTY, OUTCOME_PROPERTY)}
+        if any(name == KIND_PROPERTY for name, _ in report.user_properties):
             self.kinds |= ours
         elif report.failed:
-            self.kinds.add(FOREIGN)
+            self.kinds.add(OTHER_TEST)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record the signal that ended the run. Subclasses of KeyboardInterrupt come from pytest."""
@@ -48,10 +48,10 @@ class ExitCode:
         if session.exitstatus == pytest.ExitCode.INTERRUPTED:
             if self.signalled is not None:
                 session.exitstatus = interrupted(self.signalled)
-            elif CRASHED in self.kinds:
+            elif CRASH in self.kinds:
                 session.exitstatus = BUG
-        elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and FOREIGN not in self.kinds:
-            if CRASHED in self.kinds:
+        elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and OTHER_TEST not in self.kinds:
+            if CRASH in self.kinds:
                 session.exitstatus = BUG
             elif ERROR in self.kinds:
                 session.exitstatus = USER_ERROR

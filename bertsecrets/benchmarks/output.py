@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bertsecrets.benchmarks.exit_code import KIND, OUTCOME
+from bertsecrets.benchmarks.exit_code import KIND_PROPERTY, OUTCOME_PROPERTY
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Known
 from bertsecrets.claims.verdict import Verdict
@@ -85,7 +85,7 @@ def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
 def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
     """Let pytest's summary name the benchmarks in these reports by their path in the project."""
     for report in reports:
-        if isinstance(report, pytest.TestReport) and KIND in dict(report.user_properties):
+        if isinstance(report, pytest.TestReport) and KIND_PROPERTY in dict(report.user_properties):
             path = config.invocation_params.dir / project_file(report.nodeid)
             test = report.nodeid.partition("::")[2]
             report.nodeid = f"{os.path.relpath(path, config.rootpath)}::{test}"  # pytest makes it relative to here
@@ -94,7 +94,7 @@ def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
 def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
     """Return a verdict's properties for JUnit XML."""
     facts = {
-        OUTCOME: verdict.verdict or ERROR,
+        OUTCOME_PROPERTY: verdict.verdict or ERROR,
         "observed": verdict.observed,
         "interval": _ends(verdict.interval),
         "band": _ends(verdict.band),

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugError, ExitCode
+from bertsecrets.benchmarks.exit_code import BENCHMARK, CRASH, KIND_PROPERTY, OUTCOME_PROPERTY, BugError, ExitCode
 from bertsecrets.benchmarks.output import (
     NO_REPORT,
     OPTIONS,
@@ -34,7 +34,7 @@ from bertsecrets.benchmarks.output import (
     uncaptured,
     write_report,
 )
-from bertsecrets.benchmarks.selection import LEFT_OUT, case_of, leave_out, marks, names_claim
+from bertsecrets.benchmarks.selection import LEFT_OUT_LINE, case_of, deselect_cases_on_other_tasks, marks, names_claim
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import (
@@ -46,17 +46,17 @@ from bertsecrets.cli.console import (
     report_bug,
     warnings_in_one_line,
 )
-from bertsecrets.cli.outputs import EXAMPLES
+from bertsecrets.cli.outputs import EXAMPLES_OPTION
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
-from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path, whole_number
+from bertsecrets.options import CHECKPOINT_OPTION, PARSING, RunOptions, add_options, path, whole_number
 from bertsecrets.progress import shown_by
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 
-LACKING = "missing input"  # reported instead of a verdict
-EXIT_CODE = "bertsecrets.exit-code"
+MISSING_INPUT = "missing input"  # reported instead of a verdict
+EXIT_CODE_PLUGIN = "bertsecrets.exit-code"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,11 +64,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add = parser.getgroup("bertsecrets").addoption
     add_options(add)
     add("--jobs", type=whole_number, metavar="N", help="run the measurements in N parallel processes before judging")
-    add("--checkpoint", **CHECKPOINT)
+    add("--checkpoint", **CHECKPOINT_OPTION)
     add("--task", metavar="NAME", help="the task that --checkpoint was fine-tuned on")
     add("--strict-verdicts", action="store_true", help="fail undecided claims instead of skipping them")
     add("--report", dest="report_folder", type=path, metavar="DIR", help="write report.html and verdicts.json to DIR")
-    add("--examples", **EXAMPLES)
+    add("--examples", **EXAMPLES_OPTION)
     add("--against", type=path, metavar="PIN", help="test for drift from this pin instead of judging claims")
 
 
@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
     config.stash[VERDICTS] = []
-    config.pluginmanager.register(ExitCode(config), EXIT_CODE)
+    config.pluginmanager.register(ExitCode(config), EXIT_CODE_PLUGIN)
     cleanup.enter_context(shown_by(partial(uncaptured, config)))
     try:
         config.stash[OPTIONS] = _options(config)
@@ -114,7 +114,7 @@ def _options(config: pytest.Config) -> RunOptions:
             "benchmarks share measurements, so pytest-xdist's -n cannot be used: leave it out, and give --jobs N "
             "instead"
         )
-    options = RunOptions.of(argparse.Namespace(**{name: config.getoption(name) for name in PARSING}))
+    options = RunOptions.from_namespace(argparse.Namespace(**{name: config.getoption(name) for name in PARSING}))
     checkpoint, name, jobs = (config.getoption(option) for option in ("checkpoint", "task", "jobs"))
     if name is not None and checkpoint is None:
         raise UserError("--task has no effect without --checkpoint: select claims with -k, such as -k rte")
@@ -155,12 +155,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect claims over several tasks that are not covered by the selection."""
-    leave_out(config, items)
+    deselect_cases_on_other_tasks(config, items)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """Return the line about deselected claims over several tasks, if any."""
-    line = config.stash.get(LEFT_OUT, "")
+    line = config.stash.get(LEFT_OUT_LINE, "")
     return [line] if line else []
 
 
@@ -237,7 +237,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     except UserError as error:
         pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
     if isinstance(verdict, Skipped):
-        request.node.user_properties.extend([(OUTCOME, LACKING), ("reason", one_line(verdict.reason))])
+        request.node.user_properties.extend([(OUTCOME_PROPERTY, MISSING_INPUT), ("reason", one_line(verdict.reason))])
         return partial(_undecided, verdict.reason, strict=strict)
     benchmark.extra_info.update(verdict.as_json())
     if verdict.measurements and benchmark.stats is not None:  # None with --benchmark-disable
@@ -280,7 +280,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None
         crashed = report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
-        report.user_properties = [*item.user_properties, (KIND, CRASHED if crashed else OURS)]
+        report.user_properties = [*item.user_properties, (KIND_PROPERTY, CRASH if crashed else BENCHMARK)]
         name_skipped(report, item)
     return report
 
@@ -323,6 +323,6 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         print_comparisons(terminalreporter, config)
     if (line := config.stash.get(REPORTED, None)) is not None:
         terminalreporter.write_line(line, red=line.startswith(NO_REPORT))
-    ended = config.pluginmanager.get_plugin(EXIT_CODE)
+    ended = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
     if ended is not None and ended.signalled is not None:
         terminalreporter.write_line(interrupted_message(config.stash[OPTIONS].store_folder))

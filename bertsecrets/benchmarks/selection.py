@@ -10,7 +10,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
-LEFT_OUT = pytest.StashKey[str]()  # the line about deselected claims over several tasks
+LEFT_OUT_LINE = pytest.StashKey[str]()  # the line about deselected claims over several tasks
 
 
 def marks(case: Case) -> list[str]:
@@ -36,7 +36,7 @@ def case_of(item: pytest.Item) -> Case | None:
     return case if isinstance(case, Case) else None
 
 
-def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+def deselect_cases_on_other_tasks(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect claims over several tasks that need new measurements on tasks that are not selected.
 
     Claims that are named explicitly, such as D2-mean, are kept. All are kept if no single-task claim is selected.
@@ -47,14 +47,14 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     several = [case for case in cases if set(case.on_tasks) - tasks and not names_claim(config, case.claim.name)]
     if not words.strip() or re.search(rf"\b{ALL_TASKS}\b", words) or not tasks or not several:
         return
-    from bertsecrets.jobs.plan import joining, left_out_line
+    from bertsecrets.jobs.plan import left_out_line, split_by_stored_tasks
 
-    joined: list[Case] = []
+    kept: list[Case] = []
     line = left_out_line(several)
     if not config.option.collectonly:
         with suppress(UserError):  # reported when the selection is complete, and ends the run
-            joined, line = joining(session_of(config), several, sorted(tasks))
-    config.stash[LEFT_OUT] = line
-    left_out = {str(case) for case in several if case not in joined}
+            kept, line = split_by_stored_tasks(session_of(config), several, sorted(tasks))
+    config.stash[LEFT_OUT_LINE] = line
+    left_out = {str(case) for case in several if case not in kept}
     config.hook.pytest_deselected(items=[item for item in items if str(case_of(item)) in left_out])
     items[:] = [item for item in items if str(case_of(item)) not in left_out]

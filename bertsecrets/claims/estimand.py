@@ -70,7 +70,7 @@ class Estimand:
     refuted: str = ""
 
     @classmethod
-    def of(
+    def from_block(
         cls, block: Float[np.ndarray, "_ _"], statistic: Statistic, *notes: str, clusters: Clusters = None
     ) -> "Estimand":
         """Return an estimand of a single block."""
@@ -110,7 +110,7 @@ def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
     if not half:
         raise NotApplicableError("a model of one layer has no halves")
     note = "layers 1 on: " + ", ".join(f"{value:.2f}" for value in layers.mean(0))
-    return Estimand.of(
+    return Estimand.from_block(
         layers,
         lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),
         note,

@@ -16,8 +16,8 @@ from bertsecrets.reading import read_text
 from bertsecrets.settings import Section, first_problem
 from bertsecrets.texts.tasks import TASKS
 
-FILE = "as-published.json"
-FILE_BYTES = 2**22
+PROSPECTS_FILE = "as-published.json"
+PROSPECTS_BYTES = 2**22
 DECIDED_SHARE = 0.5  # minimum fraction of worlds that are decided in a case that the task's examples can decide
 BISECTION_STEPS = 30
 
@@ -63,7 +63,7 @@ class Prospects(Section):
 @cache
 def prospects() -> Prospects | None:
     """Return the prospects in the folder of the claims; see `read_prospects`."""
-    return read_prospects(claims_folder() / FILE)
+    return read_prospects(claims_folder() / PROSPECTS_FILE)
 
 
 def read_prospects(file: Path) -> Prospects | None:
@@ -71,7 +71,7 @@ def read_prospects(file: Path) -> Prospects | None:
     if not file.is_file():
         return None
     try:
-        return Prospects.model_validate_json(read_text(file, FILE_BYTES))
+        return Prospects.model_validate_json(read_text(file, PROSPECTS_BYTES))
     except ValidationError as error:
         problem = first_problem(error)
         raise UserError(

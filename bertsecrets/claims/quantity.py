@@ -15,9 +15,9 @@ Needed = Measurement | tuple[Measurement, ...]  # the measurement for a need, or
 Function = TypeVar("Function", bound=Callable[..., Estimand])
 
 Ends = tuple[float, float]
-ANY: Ends = (float("-inf"), float("inf"))
+ANY_VALUE: Ends = (float("-inf"), float("inf"))
 
-REGISTERED: dict[str, "Quantity"] = {}
+REGISTERED_QUANTITIES: dict[str, "Quantity"] = {}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
 
 
 def quantity(
-    name: str, /, *, unit: str, within: Ends | Callable[[str], Ends] = ANY, **needs: Need
+    name: str, /, *, unit: str, within: Ends | Callable[[str], Ends] = ANY_VALUE, **needs: Need
 ) -> Callable[[Function], Function]:
     """Register a function as the quantity of this name. Keywords declare the measurements that it takes.
 
@@ -118,10 +118,10 @@ def quantity(
         unknown = [need for need in needs if need not in signature.parameters]
         if unknown:
             raise TypeError(f"quantity {name}: {function.__name__} takes no measurement named {unknown[0]!r}")
-        if name in REGISTERED:
+        if name in REGISTERED_QUANTITIES:
             raise ValueError(f"two quantities are named {name!r}")
         rest = [parameter for parameter in signature.parameters.values() if parameter.name not in needs]
-        REGISTERED[name] = Quantity(
+        REGISTERED_QUANTITIES[name] = Quantity(
             name=name,
             unit=unit,
             needs=needs,

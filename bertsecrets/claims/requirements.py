@@ -14,7 +14,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.types import InitialisationName, Measurement, Subject
 
-MANY_PASSES = 5  # forward passes over the rows; a measure with more is slow
+MAX_FAST_PASSES = 5  # forward passes over the rows; a measure with more is slow
 
 
 @runtime_checkable
@@ -97,7 +97,7 @@ def reads_rows(case: Case) -> bool:
 def is_slow(case: Case) -> bool:
     """Return whether a case needs many passes over the rows: to disable heads or layers one by one, or to prune."""
     measures = (get_measure(need.measure) for need in _needs(case).values())
-    return any(isinstance(measure, AblationMeasure) or measure.passes > MANY_PASSES for measure in measures)
+    return any(isinstance(measure, AblationMeasure) or measure.passes > MAX_FAST_PASSES for measure in measures)
 
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:

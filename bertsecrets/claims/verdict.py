@@ -11,14 +11,14 @@ from bertsecrets.claims.reasons import Cause
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.provenance import TRAINING, differences, made_by
+from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 from bertsecrets.texts.published import MODEL, is_papers_model
 from bertsecrets.types import Measurement, Subject, as_chart, as_html
 
-PAPER = "the paper's text"
-SOURCES = {  # by the key that a claim's source begins with; other sources are shown unchanged
-    "K19": PAPER,
-    "notebook": PAPER,
+PAPER_TEXT = "the paper's text"
+SOURCE_TITLES = {  # by the key that a claim's source begins with; other sources are shown unchanged
+    "K19": PAPER_TEXT,
+    "notebook": PAPER_TEXT,
     "ours": "what this suite expects",
     "hypothesis": "a hypothesis",
     "blog": "the text of the authors' blog",
@@ -249,7 +249,7 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
 def _older(measurement: Measurement) -> list[str]:
     """Return differences between the current versions of code and libraries and those that made a measurement."""
     made, trained = measurement.provenance.made_by, measurement.provenance.checkpoint_made_by
-    of_checkpoint = differences(trained, made_by(TRAINING, None)) if trained else []
+    of_checkpoint = differences(trained, made_by(TRAINING_MODULE, None)) if trained else []
     return [
         *(differences(made, get_measure(measurement.measure).made_by(None)) if made else []),
         *(f"checkpoint {difference}" for difference in of_checkpoint),
@@ -268,9 +268,9 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
         models: Models that were measured.
     """
     published, second, expect = case.figure.published, case.figure.second_value, case.claim.expect
-    whose = SOURCES.get(case.claim.first_source.split()[0], case.claim.first_source)
+    whose = SOURCE_TITLES.get(case.claim.first_source.split()[0], case.claim.first_source)
     parts = [whose]
-    if isinstance(expect, Figure) and whose == PAPER:
+    if isinstance(expect, Figure) and whose == PAPER_TEXT:
         parts = ["the paper's figure"]
     elif isinstance(expect, Order) and published is not None and expect.contradicts(published):
         parts = [f"{whose}, which the published figure contradicts too ({format_number(published)})"]

@@ -42,7 +42,7 @@ def claims(options: argparse.Namespace) -> None:
         if not listed:
             raise UserError(f"no claim of family {options.family} is on {name}")
     model = options.model and full_name(options.model)
-    print(claim_table(listed, Screen.of(sys.stdout), model=model, verbose=options.verbose))
+    print(claim_table(listed, Screen.of_stream(sys.stdout), model=model, verbose=options.verbose))
     print(f"\n{len(listed)} claims")
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")

@@ -8,7 +8,7 @@ from bertsecrets.cli.compare_sides import Selection, model_side, open_sides, wan
 from bertsecrets.cli.outputs import check_files, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.options import (
-    INITIALISATION,
+    INITIALISATION_OPTION,
     ROW_OPTIONS,
     RunOptions,
     add_command,
@@ -21,7 +21,7 @@ from bertsecrets.texts.tasks import task
 if TYPE_CHECKING:
     from bertsecrets.report.findings import Findings
 
-SIDE = (
+SIDE_HELP = (
     "a pin file, stored measurements (MODEL@STORE or a folder), a folder with a classifier (measured without "
     "training), a model (fine-tuned first), or a .json file of verdicts written by report --json"
 )
@@ -36,7 +36,7 @@ def add_parsers(commands) -> None:
         "compare expected/variants/minilm.yaml ./checkpoint --glue ./glue_data",
         compare,
     )
-    comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE}")
+    comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE_HELP}")
     comparing.add_argument("after", metavar="B", help="what to test for drift, named in the same way")
     comparing.add_argument(
         "--fail-on", choices=("worse",), help="for files of verdicts: exit with 1 if a verdict got worse"
@@ -60,7 +60,7 @@ def add_parsers(commands) -> None:
         parser.add_argument(
             "--measure", action="append", default=[], metavar="NAME", help="use only this measure; repeatable"
         )
-        parser.add_argument("--init", default="pretrained", **INITIALISATION)
+        parser.add_argument("--init", default="pretrained", **INITIALISATION_OPTION)
         add_run_options(parser, (*ROW_OPTIONS, "seeds", "spacy"))
 
 
@@ -99,7 +99,7 @@ def _compare_models(options: argparse.Namespace) -> tuple["Findings", bool]:
     from bertsecrets.store.entries import write_json
 
     refuse(options, ["fail_on"], "is for files of verdicts")
-    session = Session(RunOptions.of(options))
+    session = Session(RunOptions.from_namespace(options))
     before, after = open_sides([options.before, options.after], session, _selection(options))
     comparison = compared(before, after, session.settings.judge)
     if options.json:
@@ -118,16 +118,16 @@ def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
 
 def pin(options: argparse.Namespace) -> None:
     """Measure a model on several seeds and write its pin."""
-    from bertsecrets.compare.pins import MIN_SEEDS, check_reason, default_place, pin_of, write_pin
+    from bertsecrets.compare.pins import MIN_PIN_SEEDS, check_reason, default_place, pin_of, write_pin
     from bertsecrets.session import Session
     from bertsecrets.store.files import check_writable
 
-    session, choice = Session(RunOptions.of(options)), _selection(options)
+    session, choice = Session(RunOptions.from_namespace(options)), _selection(options)
     place = options.output or default_place(session.model)
     earlier = check_reason(place, options.reason)
     check_writable(place)
-    if len(session.seeds) < MIN_SEEDS:
-        raise UserError(f"a pin needs a standard deviation over seeds: use --seeds {MIN_SEEDS} or more, ideally 5")
+    if len(session.seeds) < MIN_PIN_SEEDS:
+        raise UserError(f"a pin needs a standard deviation over seeds: use --seeds {MIN_PIN_SEEDS} or more, ideally 5")
     session.check_model()
     side = model_side(session, session.model, wanted_of(session, choice), stop_on_collapse=True)
     ref = session.ref(session.model)

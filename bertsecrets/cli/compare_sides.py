@@ -26,11 +26,11 @@ class Selection:
     initialisation: InitialisationName = "pretrained"
 
     def __post_init__(self) -> None:
-        from bertsecrets.compare.cell_values import MEASURES
+        from bertsecrets.compare.cell_values import COMPARED_MEASURES
 
         for name in self.measures:
-            if name not in MEASURES:
-                raise UserError(f"measure {name!r} cannot be compared: {near_matches(name, MEASURES)}")
+            if name not in COMPARED_MEASURES:
+                raise UserError(f"measure {name!r} cannot be compared: {near_matches(name, COMPARED_MEASURES)}")
 
     def selects(self, wanted: "MeasureOnTask") -> bool:
         """Return whether a measure is compared on a task."""
@@ -47,7 +47,7 @@ class SideSource:
     model: str | None = None
 
     @classmethod
-    def of(cls, argument: str) -> "SideSource":
+    def parse(cls, argument: str) -> "SideSource":
         """Parse an argument.
 
         A file is a pin. MODEL@FOLDER or a folder of measurements stands for stored measurements. A folder with a
@@ -76,7 +76,7 @@ def _is_classifier(folder: Path) -> bool:
 
 def open_sides(arguments: Sequence[str], session: "Session", selection: Selection) -> list["Side"]:
     """Return the named sides. Models and checkpoints are measured wherever the other side has measurements."""
-    sources = [SideSource.of(argument) for argument in arguments]
+    sources = [SideSource.parse(argument) for argument in arguments]
     stored = [_stored(source, session, selection) for source in sources]
     for source in sources:
         if source.kind == "model":
@@ -93,14 +93,14 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
     Args:
         trains: Whether a side is fine-tuned, which requires training rows.
     """
-    from bertsecrets.compare.cell_values import MEASURES
+    from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask
     from bertsecrets.measures.registry import get_measure
 
     resources = replace(session.resources, rows=replace(session.resources.rows, trains=trains))
     wanted, problems = [], []
     for name in selection.tasks or [DEFAULT_TASK]:
-        for measure in selection.measures or MEASURES:
+        for measure in selection.measures or COMPARED_MEASURES:
             problem = get_measure(measure).missing(resources, name)
             if problem and (selection.measures or measure != "features"):
                 problems.append(problem)
@@ -160,7 +160,7 @@ def _stored(source: SideSource, session: "Session", selection: Selection) -> "Si
 
 def _of_measurements(source: SideSource, session: "Session", selection: Selection) -> "Side":
     """Return the side of stored measurements: the latest of each subject, preferably with the session's limits."""
-    from bertsecrets.compare.cell_values import MEASURES
+    from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
     from bertsecrets.store.measurements import VALUES, load
 
@@ -169,7 +169,7 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
 
     def suits(stored: "Measurement") -> bool:
         return (
-            stored.measure in MEASURES
+            stored.measure in COMPARED_MEASURES
             and not stored.options
             and selection.selects(MeasureOnTask(stored.measure, stored.subject.task))
             and stored.subject.initialisation == selection.initialisation
@@ -194,10 +194,12 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
     suitable.sort(key=lambda stored: (stored.provenance.limit == options.limit, stored.provenance.made))
     latest: dict[tuple[str, int], dict[int, Measurement]] = {}
     for stored in suitable:
-        latest.setdefault((stored.subject.task, MEASURES.index(stored.measure)), {})[stored.subject.seed] = stored
+        place = COMPARED_MEASURES.index(stored.measure)
+        latest.setdefault((stored.subject.task, place), {})[stored.subject.seed] = stored
     parts = [
         part_of(
-            MeasureOnTask(MEASURES[place], task, selection.initialisation), [by_seed[seed] for seed in sorted(by_seed)]
+            MeasureOnTask(COMPARED_MEASURES[place], task, selection.initialisation),
+            [by_seed[seed] for seed in sorted(by_seed)],
         )
         for (task, place), by_seed in sorted(latest.items())
     ]

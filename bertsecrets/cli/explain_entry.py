@@ -8,7 +8,7 @@ from typing import Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.registry import get_measure, request
-from bertsecrets.provenance import TRAINING, differences, made_by
+from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 from bertsecrets.session import Session
 from bertsecrets.store.entries import CHECKPOINTS, Key, damage, entries, read_manifest
 from bertsecrets.types import Subject
@@ -75,7 +75,7 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
     subject = replace(subject, model=session.options.model or subject.model)
     known: dict[str, Any] = {}  # current inputs that need neither model nor data
     if manifest.get("kind") == CHECKPOINTS:
-        now = made_by(TRAINING, session.resources.device)
+        now = made_by(TRAINING_MODULE, session.resources.device)
         if key.inputs.get("finetune"):
             known = {"finetune": session.settings.finetune.model_dump()}
         find_key = partial(session.checkpoints.key, subject)

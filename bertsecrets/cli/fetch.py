@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import INITIALISATION, RunOptions, add_command, add_run_options, path, whole_number
+from bertsecrets.options import INITIALISATION_OPTION, RunOptions, add_command, add_run_options, path, whole_number
 from bertsecrets.texts.tasks import TASKS, task
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def add_parsers(commands) -> None:
         finetune,
     )
     training.add_argument("--task", required=True, help="GLUE task")
-    training.add_argument("--init", default="pretrained", **INITIALISATION)
+    training.add_argument("--init", default="pretrained", **INITIALISATION_OPTION)
     training.add_argument("--seed", type=whole_number, default=1, metavar="N", help="default: 1")
     training.add_argument("--output", type=path, metavar="DIR", help="also write the checkpoint to this folder")
     add_run_options(training)
@@ -107,7 +107,7 @@ def fetch(options: argparse.Namespace) -> None:
     from bertsecrets.models.opening import open_classifier
     from bertsecrets.session import Session
 
-    session = Session(RunOptions.of(options))
+    session = Session(RunOptions.from_namespace(options))
     tasks = [task(name) for name in options.task or TASKS]
     ref = session.ref(session.model).resolved()
     open_classifier(ref, tasks[0])
@@ -119,7 +119,7 @@ def _fetch_tasks(options: argparse.Namespace) -> None:
     """Write tasks as a GLUE folder."""
     from bertsecrets.texts.glue_folder import write_tasks
 
-    run = RunOptions.of(options)
+    run = RunOptions.from_namespace(options)
     if options.watched:
         _check_watched("GLUE", run.glue_folders, options.watched)
     _print_splits(write_tasks(run.source(), [task(name) for name in options.task or TASKS], options.output))
@@ -133,7 +133,7 @@ def _fetch_digests(options: argparse.Namespace) -> None:
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import file_sha256
 
-    name = RunOptions.of(options).model or load_settings().model
+    name = RunOptions.from_namespace(options).model or load_settings().model
     if options.watched:
         _check_watched("the model", [Path(name)] if os.path.isdir(name) else [], options.watched)
     ref = locate(name, options.offline).resolved()
@@ -171,7 +171,7 @@ def finetune(options: argparse.Namespace) -> None:
 
     if options.output:
         check_free(options.output)
-    session = Session(RunOptions.of(options))
+    session = Session(RunOptions.from_namespace(options))
     subject = session.subject(options.task, options.init, options.seed)
     session.check_model()
     print(session.export_checkpoint(subject, options.output) if options.output else session.checkpoint(subject))

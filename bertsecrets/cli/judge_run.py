@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
     from bertsecrets.session import Session
 
-SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")
+JUDGING_OPTIONS = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")
 
 
-def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = SELECTION) -> None:
+def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDGING_OPTIONS) -> None:
     """Add the options that select claims, and the options of the run that measures them."""
     parser.add_argument(
         "--task",
@@ -45,7 +45,7 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     return chosen, tasks
 
 
-def joined(
+def on_known_tasks(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
 ) -> list["Case"]:
     """Return the chosen cases, except those that need new measurements on tasks that the user did not name.
@@ -53,11 +53,11 @@ def joined(
     Args:
         tell: Function that is called with a line about the excluded cases.
     """
-    from bertsecrets.jobs.plan import joining
+    from bertsecrets.jobs.plan import split_by_stored_tasks
 
     if not tasks or ALL_TASKS in tasks:
         return list(chosen)
-    cases, line = joining(session, chosen, tasks)
+    cases, line = split_by_stored_tasks(session, chosen, tasks)
     if line:
         tell(line)
     return cases
@@ -80,7 +80,9 @@ def open_run(
         session.check_model()
     rows = session.resources.rows
     no_rows = {name: rows.missing(name) for name in {case.task for case in chosen if reads_rows(case)}}
-    requested = [case for case in joined(session, chosen, tasks) if not (reads_rows(case) and no_rows[case.task])]
+    requested = [
+        case for case in on_known_tasks(session, chosen, tasks) if not (reads_rows(case) and no_rows[case.task])
+    ]
     run = JudgedRun(session, requested, PlannedRunner(session, work))
     if requested and not run.asked:
         about = " and ".join(requested[0].claim.architectures)

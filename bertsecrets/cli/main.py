@@ -23,15 +23,15 @@ from bertsecrets.cli.console import (
 from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed, check_threads
 
-GROUPS = {
+COMMAND_GROUPS = {
     "claims": ("claims", "explain"),
     "measurements and verdicts": ("measure", "report", "compare", "pin"),
     "parallel jobs": ("plan", "run"),
     "models, data and results": ("fetch", "finetune", "doctor", "store", "corpus"),
 }
 # Errors when writing to standard output if it is a file or a device. They do not contain a path.
-OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-LONGEST_LINE = 2000  # maximum characters of a message
+OUTPUT_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+MESSAGE_CHARACTERS = 2000  # maximum characters of a message
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **named})
 
     def error(self, message: str) -> NoReturn:
-        line = one_line(shortened(message, LONGEST_LINE))
+        line = one_line(shortened(message, MESSAGE_CHARACTERS))
         self.exit(USER_ERROR, f"{self.prog}: {line} (see {self.prog} --help)\n")
 
 
@@ -52,7 +52,7 @@ class _MainParser(Parser):
 
     def format_help(self) -> str:
         lines = [self.format_usage(), f"{self.description}"]
-        for title, names in GROUPS.items():
+        for title, names in COMMAND_GROUPS.items():
             lines += ["", f"{title}:", *(f"  {name:<9} {self.commands.choices[name].description}" for name in names)]
         return "\n".join([*lines, "", "`bertsecrets COMMAND --help` lists the options of a command.", ""])
 
@@ -101,11 +101,11 @@ def _run(options: argparse.Namespace) -> int:
     except UserError as error:
         return _tell(error)
     except KeyboardInterrupt as signalled:
-        return _tell(interrupted_message(RunOptions.of(options).store_folder), interrupted(signalled))
+        return _tell(interrupted_message(RunOptions.from_namespace(options).store_folder), interrupted(signalled))
     except BrokenPipeError:
         _drop_output()
     except Exception as error:
-        if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_FAILS:
+        if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_ERRNOS:
             _drop_output()
             return _tell(f"cannot write the output ({error.strerror}): redirect it to another place")
         line = of_the_machine(error)
@@ -116,7 +116,7 @@ def _run(options: argparse.Namespace) -> int:
 def _tell(problem: object, code: int = USER_ERROR) -> int:
     """Print a one-line error message to standard error, and return the exit code."""
     with suppress(OSError):  # if standard error is not writable, the exit code still signals the problem
-        print(f"bertsecrets: {one_line(shortened(str(problem), LONGEST_LINE))}", file=sys.stderr)
+        print(f"bertsecrets: {one_line(shortened(str(problem), MESSAGE_CHARACTERS))}", file=sys.stderr)
     return code
 
 

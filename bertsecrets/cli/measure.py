@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bertsecrets.cli.outputs import check_files, check_folder
 from bertsecrets.errors import RunError, UserError, in_short, of_the_machine, one_line
 from bertsecrets.options import (
-    INITIALISATION,
+    INITIALISATION_OPTION,
     ROW_OPTIONS,
     RunOptions,
     add_command,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Run = tuple[Measure, dict[str, Any]]  # a measure and its options
 
-ALL = "all"
+ALL_MEASURES = "all"
 
 
 def add_parsers(commands) -> None:
@@ -39,7 +39,7 @@ def add_parsers(commands) -> None:
     )
     parser.add_argument("measure", metavar="MEASURE", help="scores, attention-change, special-tokens, ... or all")
     parser.add_argument("--task", help="GLUE task; required for measures that run on a task")
-    parser.add_argument("--init", default="pretrained", **INITIALISATION)
+    parser.add_argument("--init", default="pretrained", **INITIALISATION_OPTION)
     parser.add_argument(
         "--seed", type=whole_number, default=1, metavar="N", help="seed of the fine-tuning (default: 1)"
     )
@@ -76,7 +76,7 @@ def measure(options: argparse.Namespace) -> None:
     check_files([options.json])
     check_folder(options.save)
     given = _given(options)
-    if options.measure == ALL:
+    if options.measure == ALL_MEASURES:
         if options.save is None or options.json is not None:
             raise UserError(
                 "measure all needs --save DIR and does not support --json: to write JSON, name a single measure"
@@ -93,15 +93,17 @@ def measure(options: argparse.Namespace) -> None:
     compares = any(measure.compares for measure in measures)
     if options.model is None and options.checkpoint is not None and not compares:
         options.model = str(options.checkpoint)
-    session = Session(RunOptions.of(options))
+    session = Session(RunOptions.from_namespace(options))
     subject = session.subject(options.task, options.init, options.seed)
     if any(measure.reads_model for measure in measures) and (options.checkpoint is None or compares):
         session.check_model()
     if "heads" in given and options.checkpoint is None and (shape := shape_of(session.ref(session.model))) is not None:
         parse_sets(given["heads"], *shape)  # before training
-    all_options = [measure.variants(session.settings) if options.measure == ALL else [given] for measure in measures]
+    all_options = [
+        measure.variants(session.settings) if options.measure == ALL_MEASURES else [given] for measure in measures
+    ]
     runs = [(measure, values) for measure, own in zip(measures, all_options, strict=True) for values in own]
-    if options.measure == ALL:
+    if options.measure == ALL_MEASURES:
         _run_all(session, subject, runs, options)
     else:
         _run(session, subject, *runs[0], options)

@@ -14,29 +14,29 @@ from bertsecrets.store.files import check_writable
 if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
 
-MOST_EXAMPLES = 6  # as many as `example-maps` keeps
+MAX_EXAMPLES = 6  # as many as `example-maps` keeps
 # The output files, by option.
-FILES = {
+OUTPUT_FILES = {
     "html": "the report page",
     "json": "the verdicts (JSON)",
     "markdown": "a summary (Markdown)",
     "metrics": "outcomes and observed values (JSON)",
     "plots": "curves over layers (JSON)",
 }
-SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
+OUTPUT_SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
 # Options that select claims and outputs. They are dropped from a command that judges a single claim again.
-CHOOSING = ("--task", "--claim", *map(flag, FILES), "--examples", *SWITCHES)
+SELECTION_FLAGS = ("--task", "--claim", *map(flag, OUTPUT_FILES), "--examples", *OUTPUT_SWITCHES)
 
 
 def _examples(text: str) -> int:
     """Parse a number of examples."""
     number = whole_number(text)
-    if not 0 <= number <= MOST_EXAMPLES:
-        raise argparse.ArgumentTypeError(f"{number} is out of range: give 0 to {MOST_EXAMPLES}")
+    if not 0 <= number <= MAX_EXAMPLES:
+        raise argparse.ArgumentTypeError(f"{number} is out of range: give 0 to {MAX_EXAMPLES}")
     return number
 
 
-EXAMPLES: dict[str, Any] = {
+EXAMPLES_OPTION: dict[str, Any] = {
     "help": "examples per task in the page's attention viewer, with their texts (default: 3; 0 for none)",
     "type": _examples,
     "default": 3,
@@ -51,16 +51,16 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
         "-v", "--verbose", action="store_true", help="also print each claim's statement, band, reason and remarks"
     )
     group.add_argument("--strict", "--strict-verdicts", action="store_true", help="also exit with 1 if undecided")
-    for name, content in FILES.items():
+    for name, content in OUTPUT_FILES.items():
         group.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
-    group.add_argument("--examples", **EXAMPLES)
+    group.add_argument("--examples", **EXAMPLES_OPTION)
 
 
 def check_outputs(options: argparse.Namespace) -> None:
     """Check, before anything is measured, that the requested files can be written."""
     if options.html:
         check_extra("report")
-    check_files(getattr(options, name) for name in FILES)
+    check_files(getattr(options, name) for name in OUTPUT_FILES)
 
 
 def check_files(files: Iterable[Path | None]) -> None:
@@ -111,7 +111,7 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
         if skipping:
             skipping = False
         elif name in names:
-            skipping = not given and name not in SWITCHES
+            skipping = not given and name not in OUTPUT_SWITCHES
         else:
             remaining.append(word)
     return remaining
@@ -142,7 +142,7 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
     from bertsecrets.settings import load_settings
 
     confidence = load_settings().judge.confidence
-    print(run_text(run.verdicts, Screen.of(sys.stdout), confidence, verbose=options.verbose))
+    print(run_text(run.verdicts, Screen.of_stream(sys.stdout), confidence, verbose=options.verbose))
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")
     for line in annotations(run.verdicts):
@@ -179,7 +179,7 @@ def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> Non
     from bertsecrets.store.files import write_whole
 
     examples = [run.examples for run in runs if run.examples is not None]
-    dropped = (*CHOOSING, "--model") if len(runs) > 1 else CHOOSING
+    dropped = (*SELECTION_FLAGS, "--model") if len(runs) > 1 else SELECTION_FLAGS
     content = page(
         {run.model: run.verdicts for run in runs},
         load_settings().judge,

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.judge_run import (
-    SELECTION,
+    JUDGING_OPTIONS,
     add_examples,
     add_selection,
-    joined,
+    on_known_tasks,
     open_run,
     selected,
 )
@@ -44,7 +44,7 @@ def add_parsers(commands) -> None:
         "run --model minilm --task rte --glue ./glue_data --jobs 4",
         run,
     )
-    add_selection(plan_parser, [name for name in SELECTION if name not in ("budget", "keep_checkpoints")])
+    add_selection(plan_parser, [name for name in JUDGING_OPTIONS if name not in ("budget", "keep_checkpoints")])
     add_selection(run_parser)
     for parser in (plan_parser, run_parser):
         parser.add_argument(
@@ -77,9 +77,9 @@ def plan(options: argparse.Namespace) -> None:
     from bertsecrets.judging import JudgedRun
 
     chosen, tasks = selected(options)
-    given = with_share(RunOptions.of(options), options.jobs)
+    given = with_share(RunOptions.from_namespace(options), options.jobs)
     session = PlanningSession(given)
-    chosen = joined(session, chosen, tasks, log.info)  # standard output may be the script
+    chosen = on_known_tasks(session, chosen, tasks, log.info)  # standard output may be the script
     judged = JudgedRun(session, chosen)
     possible = judged.possible()
     if not possible:
@@ -187,7 +187,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_outputs(options)
     chosen, tasks = selected(options)
-    given = with_share(RunOptions.of(options), options.jobs)
+    given = with_share(RunOptions.from_namespace(options), options.jobs)
     if options.gpus is not None and options.ray is None:
         raise UserError("--gpus requires --ray: local jobs use --device")
     if options.ray is not None:

@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.judge_run import SELECTION, add_examples, add_selection, open_run, selected
-from bertsecrets.cli.outputs import FILES, add_outputs, check_outputs, conclude, refuse
+from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_examples, add_selection, open_run, selected
+from bertsecrets.cli.outputs import OUTPUT_FILES, add_outputs, check_outputs, conclude, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
-from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_command, path, seed_range, whole_number
+from bertsecrets.options import CHECKPOINT_OPTION, PARSING, RunOptions, add_command, path, seed_range, whole_number
 from bertsecrets.types import AUTO, INITIALISATIONS
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
 
 FAMILIES_BEYOND_PAPER = "IJ"  # their measures read the attention maps four more times
-PROJECT_ONLY = ("threads", "precision")  # set by the project here, and by options of `run`
+PROJECT_OPTIONS = ("threads", "precision")  # set by the project here, and by options of `run`
 
 
 def add_parsers(commands) -> None:
@@ -35,9 +35,11 @@ def add_parsers(commands) -> None:
         action="append",
         help=f"{PARSING['model']['help']}; repeatable, to compare models on one page",
     )
-    parser.add_argument("--checkpoint", **CHECKPOINT)
-    add_selection(parser, [name for name in SELECTION if name not in ("model", "keep_checkpoints", *PROJECT_ONLY)])
-    parser.set_defaults(**dict.fromkeys(PROJECT_ONLY))
+    parser.add_argument("--checkpoint", **CHECKPOINT_OPTION)
+    add_selection(
+        parser, [name for name in JUDGING_OPTIONS if name not in ("model", "keep_checkpoints", *PROJECT_OPTIONS)]
+    )
+    parser.set_defaults(**dict.fromkeys(PROJECT_OPTIONS))
     saved = parser.add_argument_group("saved measurements")
     saved.add_argument(
         "--measurements",
@@ -59,7 +61,7 @@ def report(options: argparse.Namespace) -> int:
     named = {full_name(name): name for name in options.models or ()}
     models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
-        refuse(options, [*sorted({*FILES} - {"html"}), "checkpoint"], "is for a single --model")
+        refuse(options, [*sorted({*OUTPUT_FILES} - {"html"}), "checkpoint"], "is for a single --model")
     # Open all models before measuring anything.
     opened = [_opened(argparse.Namespace(**vars(options), model=model)) for model in models]
     runs: list[JudgedRun] = []
@@ -80,14 +82,14 @@ def _opened(options: argparse.Namespace) -> "JudgedRun":
     if options.measurements:
         return _saved(options, chosen, tasks)
     refuse(options, ("init", "seed"), "has no effect without --measurements")
-    session = Session(RunOptions.of(options).judging(options.checkpoint, tasks))
+    session = Session(RunOptions.from_namespace(options).judging(options.checkpoint, tasks))
     run = open_run(session, chosen, tasks)
     if options.checkpoint is not None and not options.claim:
-        _leave_out_slow(run, session.options)
+        _drop_slow_claims(run, session.options)
     return run
 
 
-def _leave_out_slow(run: "JudgedRun", options: RunOptions) -> None:
+def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
     """Skip and report the claims that take most of the time if --limit is given without --grid-limit."""
     from bertsecrets.claims.requirements import is_slow
 
@@ -110,7 +112,7 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
 
     unused = ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
     refuse(options, (*unused, "checkpoint"), "has no effect on --measurements")
-    given, settings = RunOptions.of(options), load_settings()
+    given, settings = RunOptions.from_namespace(options), load_settings()
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)
     if options.init or options.seed:

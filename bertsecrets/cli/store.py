@@ -58,7 +58,7 @@ def ls(options: argparse.Namespace) -> None:
     from bertsecrets.report.tables import table
     from bertsecrets.store.contents import PARSES, items
 
-    root = RunOptions.of(options).store_folder
+    root = RunOptions.from_namespace(options).store_folder
     held = items(root)
     if options.json:
         print(json.dumps([_facts(item) for item in held], indent=1))
@@ -79,7 +79,7 @@ def verify(options: argparse.Namespace) -> None:
     """Verify the digests of all files in the store."""
     from bertsecrets.store.contents import problems
 
-    root = RunOptions.of(options).store_folder
+    root = RunOptions.from_namespace(options).store_folder
     checked = list(problems(root))
     damaged = [(path, problem) for path, problem in checked if problem]
     for path, problem in damaged:
@@ -93,7 +93,7 @@ def gc(options: argparse.Namespace) -> None:
     """List the entries that are no longer needed, and delete them with `--yes`."""
     from bertsecrets.store.contents import unneeded
 
-    given = RunOptions.of(options)
+    given = RunOptions.from_namespace(options)
     removable = removed = 0
     older = None if options.keep_older else _older
     for item in unneeded(given.store_folder, older, keep_checkpoints=given.keep_checkpoints == "full"):
@@ -119,7 +119,7 @@ def explain(options: argparse.Namespace) -> None:
     from bertsecrets.cli.explain_entry import explanation, find_entry
     from bertsecrets.session import Session
 
-    given = RunOptions.of(options)
+    given = RunOptions.from_namespace(options)
     entry = find_entry(given.store_folder, options.entry)
     own_store: Path = entry.resolve().parents[1]  # the store that also contains the measurement's checkpoint
     for line in explanation(entry, Session(replace(given, store=own_store))):
@@ -132,13 +132,13 @@ def _older(kind: str, manifest: dict[str, Any]) -> str | None:
     Devices are not compared, because a store may be shared by different devices.
     """
     from bertsecrets.measures.registry import get_measure
-    from bertsecrets.provenance import TRAINING, differences, made_by
+    from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 
     key = manifest.get("key") or manifest
     made, checkpoint = key.get("made_by"), (key.get("inputs") or {}).get("checkpoint")
     if not isinstance(made, dict):
         return None
-    training = made_by(TRAINING, None)
+    training = made_by(TRAINING_MODULE, None)
     try:
         now = training if kind == CHECKPOINTS else get_measure(manifest["measure"]).made_by(None)
     except (UserError, KeyError):  # the measure belongs to a plugin that is not installed

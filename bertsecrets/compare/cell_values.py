@@ -107,7 +107,7 @@ def _step(measurement: Measurement, block: np.ndarray) -> float:
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 
-READERS: dict[str, Callable[[Measurement], Iterator[CellValues]]] = {
+CELL_READERS: dict[str, Callable[[Measurement], Iterator[CellValues]]] = {
     "scores": _scores,
     "special-tokens": _special_tokens,
     "patterns": _patterns,
@@ -116,4 +116,4 @@ READERS: dict[str, Callable[[Measurement], Iterator[CellValues]]] = {
     "layer-ablation": _gains,
     "head-ablation": _gains,
 }
-MEASURES = tuple(READERS)  # those that can be compared, cheapest first
+COMPARED_MEASURES = tuple(CELL_READERS)  # those that can be compared, cheapest first

@@ -15,17 +15,17 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from bertsecrets.errors import UserError, excerpt
-from bertsecrets.formats import ERROR, FORMAT, MAJOR, VerdictData, VerdictsFile
+from bertsecrets.formats import ERROR, FORMAT, MAJOR_VERSION, VerdictData, VerdictsFile
 from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
 from bertsecrets.store.entries import finite
 
-LIMIT = 16 * 2**20  # maximum file size in bytes, several times that of a file with all claims
-EQUAL = 1e-9  # relative tolerance for equal observed values
-FROM_BEST = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate", "deviates")
+VERDICTS_BYTES = 16 * 2**20  # maximum file size in bytes, several times that of a file with all claims
+EQUAL_TOLERANCE = 1e-9  # relative tolerance for equal observed values
+OUTCOMES_FROM_BEST = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate", "deviates")
 
 Kind = Literal["worse", "better", "moved", "new", "gone", "same"]
-KINDS: tuple[Kind, ...] = ("worse", "better", "moved", "new", "gone")
+CHANGE_KINDS: tuple[Kind, ...] = ("worse", "better", "moved", "new", "gone")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def moved(before: VerdictData, after: VerdictData) -> bool:
         return False
     change = after.observed - before.observed
     noise = math.hypot(_reach(before, change), _reach(after, -change))
-    return abs(change) > max(noise, EQUAL * abs(before.observed))
+    return abs(change) > max(noise, EQUAL_TOLERANCE * abs(before.observed))
 
 
 def _reach(verdict: VerdictData, direction: float) -> float:
@@ -105,7 +105,7 @@ class Change:
         """How much worse the new outcome is; negative if it is better, 0 if it is the same or missing."""
         if self.before is None or self.after is None:
             return 0
-        before, after = (FROM_BEST.index(verdict.verdict or ERROR) for verdict in (self.before, self.after))
+        before, after = (OUTCOMES_FROM_BEST.index(verdict.verdict or ERROR) for verdict in (self.before, self.after))
         return after - before
 
     @property
@@ -170,7 +170,7 @@ def _facts(run: VerdictsFile) -> dict[str, Any]:
 def read_verdicts_file(path: Path) -> VerdictsFile:
     """Read the verdicts of a run from a file written by `report --json` or `--benchmark-json`."""
     try:
-        data = from_json(read_bytes(path, LIMIT))
+        data = from_json(read_bytes(path, VERDICTS_BYTES))
     except ValueError as error:
         raise UserError(
             f"{path} is not valid JSON ({excerpt(error, 100)}): give a file written by bertsecrets report --json"
@@ -182,10 +182,10 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     if finite(data) != data:
         raise UserError(f"{path} holds NaN or an infinite number, which JSON does not have: write the file again")
     version = data.get("format_version")
-    if not isinstance(version, str) or version.partition(".")[0] != MAJOR:
+    if not isinstance(version, str) or version.partition(".")[0] != MAJOR_VERSION:
         raise UserError(
             f"{path} uses version {excerpt(version, 40)} of the format, but this version of bertsecrets reads only "
-            f"version {MAJOR}: compare files written by the same version"
+            f"version {MAJOR_VERSION}: compare files written by the same version"
         )
     try:
         run = VerdictsFile.model_validate_json(to_json(data), strict=True)

@@ -25,7 +25,7 @@ from bertsecrets.settings import JudgeParams
 Outcome = Literal["drift", "same", "open", "not comparable"]
 Cells = Float[np.ndarray, " cells"]
 
-LEAST_DEGREES, MOST_DEGREES = 2.0, 8.0  # range for the degrees of freedom of the typical spread
+MIN_DEGREES, MAX_DEGREES = 2.0, 8.0  # range for the degrees of freedom of the typical spread
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
 
     logs = np.log(stds**2) - digamma(degrees / 2) + np.log(degrees / 2)
     beyond = float(logs.var(ddof=1) - polygamma(1, degrees / 2)) if len(stds) > 1 else 0.0
-    beyond = float(np.clip(beyond, polygamma(1, MOST_DEGREES / 2), polygamma(1, LEAST_DEGREES / 2)))
-    prior = 2 * float(brentq(lambda half: polygamma(1, half) - beyond, LEAST_DEGREES / 2, MOST_DEGREES / 2))
+    beyond = float(np.clip(beyond, polygamma(1, MAX_DEGREES / 2), polygamma(1, MIN_DEGREES / 2)))
+    prior = 2 * float(brentq(lambda half: polygamma(1, half) - beyond, MIN_DEGREES / 2, MAX_DEGREES / 2))
     prior = min(prior, degrees * len(stds))
     variance = np.exp(logs.mean() + digamma(prior / 2) - np.log(prior / 2))
     return float(np.sqrt(variance)), prior

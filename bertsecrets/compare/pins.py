@@ -18,10 +18,10 @@ from bertsecrets.settings import Section, first_problem
 from bertsecrets.store.files import write_whole
 from bertsecrets.types import slug
 
-FOLDER = Path("expected") / "variants"
-LIMIT = 2**24  # maximum size of a pin in bytes
-MIN_SEEDS = 2  # minimum for a standard deviation
-HEADER = "# Written by bertsecrets pin: means over seeds and their standard deviations, head by head.\n"
+PINS_FOLDER = Path("expected") / "variants"
+PIN_BYTES = 2**24  # maximum size of a pin in bytes
+MIN_PIN_SEEDS = 2  # minimum for a standard deviation
+PIN_HEADER = "# Written by bertsecrets pin: means over seeds and their standard deviations, head by head.\n"
 
 
 class Reason(Section):
@@ -56,8 +56,8 @@ class Pin(Section):
     @classmethod
     def _several_seeds(cls, measures: list[Part]) -> list[Part]:
         for part in measures:
-            if len(set(part.seeds)) < max(MIN_SEEDS, len(part.seeds)):
-                raise ValueError(f"{part.measure} needs {MIN_SEEDS} different seeds or more")
+            if len(set(part.seeds)) < max(MIN_PIN_SEEDS, len(part.seeds)):
+                raise ValueError(f"{part.measure} needs {MIN_PIN_SEEDS} different seeds or more")
         return measures
 
 
@@ -67,7 +67,7 @@ def default_place(model: str) -> Path:
     >>> str(default_place("google-bert/bert-base-uncased"))
     'expected/variants/bert-base-uncased.yaml'
     """
-    return FOLDER / f"{slug(model)}.yaml"
+    return PINS_FOLDER / f"{slug(model)}.yaml"
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
@@ -120,13 +120,13 @@ def write_pin(place: Path, pin: Pin) -> None:
     """Write a pin atomically."""
     data = {"format": pin.format, **pin.model_dump(mode="json", exclude_defaults=True)}
     text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=118, allow_unicode=True)
-    write_whole(place, HEADER + text)
+    write_whole(place, PIN_HEADER + text)
 
 
 def read_pin(place: Path) -> Pin:
     """Read a pin."""
     try:
-        return Pin.model_validate(read_yaml(read_text(place, LIMIT, "cannot read the pin"))[1])
+        return Pin.model_validate(read_yaml(read_text(place, PIN_BYTES, "cannot read the pin"))[1])
     except ValidationError as error:
         raise UserError(f"{place} is not a pin ({first_problem(error)}): write one with bertsecrets pin") from error
     except YamlError as error:

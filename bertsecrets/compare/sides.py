@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Instanc
 
 from bertsecrets.claims.band import SMALLEST_EFFECTS
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.compare.cell_values import MEASURES, READERS, CellValues
+from bertsecrets.compare.cell_values import CELL_READERS, COMPARED_MEASURES, CellValues
 from bertsecrets.errors import MisreadError, RunError, UserError, excerpt, near_matches, one_line
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import Section
@@ -110,7 +110,7 @@ class Part(Section):
         collapsed: Why the model of a seed has collapsed or cannot be measured; otherwise "".
     """
 
-    measure: Annotated[str, _one_of(MEASURES)]
+    measure: Annotated[str, _one_of(COMPARED_MEASURES)]
     task: Annotated[str, _one_of(TASKS)]
     initialisation: InitialisationName
     options: dict[str, Any] = Field(default_factory=dict)
@@ -153,7 +153,7 @@ def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
     digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
     if len(digests) > 1 or len({measurement.examples for measurement in measurements}) > 1:
         raise UserError(f"{wanted}: the seeds were measured on different examples: measure them with the same limits")
-    by_seed = [{values.name: values for values in READERS[wanted.measure](each)} for each in measurements]
+    by_seed = [{values.name: values for values in CELL_READERS[wanted.measure](each)} for each in measurements]
     collapsed = (get_measure(measurement.measure).degenerate(measurement) for measurement in measurements)
     return _part(
         wanted,

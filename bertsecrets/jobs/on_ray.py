@@ -21,9 +21,9 @@ from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes
 from bertsecrets.types import Request
 
-RETRIES = 3  # for a job whose machine or process is lost
-TIMEOUT = 10.0  # seconds to wait for a cluster to respond
-PASSED_ON = ("BERTSECRETS_", "HF_")  # prefixes of environment variables that jobs inherit
+TASK_RETRIES = 3  # for a job whose machine or process is lost
+CLUSTER_SECONDS = 10.0  # seconds to wait for a cluster to respond
+INHERITED_PREFIXES = ("BERTSECRETS_", "HF_")  # prefixes of environment variables that jobs inherit
 
 
 def check_ray(gpus: float | None) -> None:
@@ -47,9 +47,9 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
     options = with_absolute_paths(session.options)
     with _connected(address) as ray, _marker(session.store.root) as marker:
         nodes = _check_nodes(ray, options, marker, share, device_name(session.resources.device))
-        task = ray.remote(max_retries=RETRIES)(_work)
+        task = ray.remote(max_retries=TASK_RETRIES)(_work)
 
-        def run(left: Plan) -> None:
+        def run_on_cluster(left: Plan) -> None:
             log.info(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
             refs: dict[Request, Any] = {}
             for request in left:
@@ -57,7 +57,7 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
                 refs[request] = task.options(name=str(request), **share).remote(request, options, str(marker), *before)
             carry_out(session, left, _outcomes(ray, refs))
 
-        yield run
+        yield run_on_cluster
 
 
 def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[JobResult]:
@@ -79,7 +79,7 @@ def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[JobResult]:
             with suppress(Exception):
                 ray.cancel(ref)  # raises KeyboardInterrupt, so that the task cleans up
         if waiting:
-            ray.wait(waiting, num_returns=len(waiting), timeout=TIMEOUT)
+            ray.wait(waiting, num_returns=len(waiting), timeout=CLUSTER_SECONDS)
 
 
 def _work(request: Request, options: RunOptions, marker: str, *before: JobResult) -> JobResult:
@@ -105,7 +105,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     address = address or os.environ.get("RAY_ADDRESS") or None
     if address is not None:
         _check_answers(address)
-    variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
+    variables = {name: value for name, value in os.environ.items() if name.startswith(INHERITED_PREFIXES)}
     try:
         ray.init(
             address=address or "local",
@@ -129,7 +129,7 @@ def _check_answers(address: str) -> None:
             raise UserError(f"--ray {address} is not an address: give HOST:PORT, such as 10.0.0.1:6379, or auto")
         return
     try:
-        with closing(socket.create_connection((host, int(port)), timeout=TIMEOUT)):
+        with closing(socket.create_connection((host, int(port)), timeout=CLUSTER_SECONDS)):
             return
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)

@@ -118,15 +118,15 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
         return False
 
 
-def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
+def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
     """Return the cases that need new measurements only on the given tasks, and a line about the others, if any.
 
     A case over several tasks is included in a run on some of them if its measurements on the others are stored.
     """
     cache = without_network(session)
     others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}
-    joined = [c for c in cases if not others[str(c)] or _stored_on(session, cache, c, others[str(c)])]
-    return joined, left_out_line([case for case in cases if case not in joined])
+    kept = [c for c in cases if not others[str(c)] or _stored_on(session, cache, c, others[str(c)])]
+    return kept, left_out_line([case for case in cases if case not in kept])
 
 
 def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:

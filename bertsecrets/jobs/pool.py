@@ -15,9 +15,9 @@ from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
 from bertsecrets.types import Request
 
-ATTEMPTS = 2  # for a job whose worker is killed
-CLEANUP = 30.0  # seconds for a worker to clean up after an interruption
-SPAWN = multiprocessing.get_context("spawn")  # forking a process with threads may hang
+JOB_ATTEMPTS = 2  # for a job whose worker is killed
+CLEANUP_SECONDS = 30.0  # seconds for a worker to clean up after an interruption
+SPAWN_CONTEXT = multiprocessing.get_context("spawn")  # forking a process with threads may hang
 
 
 def run_local(plan: Plan, options: RunOptions, *, jobs: int) -> Generator[JobResult]:
@@ -93,18 +93,20 @@ class _Pool:
         self.workers.remove(worker)
         worker.connection.close()
         self.kills[request] += 1
-        if self.kills[request] < ATTEMPTS:
+        if self.kills[request] < JOB_ATTEMPTS:
             log.info(f"the worker of {request} was killed: retrying")
             self.waiting.insert(0, request)
             return
         code = worker.process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         advice = "if memory ran out, give a lower --jobs"
-        yield JobResult(request, error=UserError(f"{request}: its worker was killed {ATTEMPTS} times, {how}: {advice}"))
+        yield JobResult(
+            request, error=UserError(f"{request}: its worker was killed {JOB_ATTEMPTS} times, {how}: {advice}")
+        )
 
     def _start(self) -> _Worker:
-        here, there = SPAWN.Pipe()
-        process = SPAWN.Process(target=serve, args=(there, self.options), daemon=False)
+        here, there = SPAWN_CONTEXT.Pipe()
+        process = SPAWN_CONTEXT.Process(target=serve, args=(there, self.options), daemon=False)
         process.start()
         there.close()  # so that the connection closes when the worker exits
         self.workers.append(_Worker(process, here))
@@ -117,7 +119,7 @@ class _Pool:
             if worker.request is not None:
                 worker.process.terminate()
         for worker in self.workers:
-            worker.process.join(CLEANUP)
+            worker.process.join(CLEANUP_SECONDS)
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()

@@ -25,7 +25,7 @@ from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
 
-MOST_JOBS = 4096
+MAX_JOBS = 4096
 Work = AbstractContextManager[Callable[[Plan], None]]  # yields a function that carries out a plan
 
 
@@ -35,8 +35,8 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
     The number comes from `--threads` or OMP_NUM_THREADS. Otherwise this machine's threads are divided equally. It is
     part of the cache keys, so judging must use the same number.
     """
-    if not 1 <= jobs <= MOST_JOBS:
-        raise UserError(f"--jobs {jobs} is out of range: give 1 to {MOST_JOBS}")
+    if not 1 <= jobs <= MAX_JOBS:
+        raise UserError(f"--jobs {jobs} is out of range: give 1 to {MAX_JOBS}")
     if options.threads is not None:
         return options
     given = bool(os.environ.get("OMP_NUM_THREADS"))

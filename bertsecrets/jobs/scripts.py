@@ -9,8 +9,8 @@ from typing import Any
 from bertsecrets.options import PARSING, RunOptions, flag
 from bertsecrets.types import Request
 
-VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
-NOT_OF_JOBS = ("seeds", "budget", "keep_checkpoints")  # not options of a single job
+EXPORTED_VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
+RUN_ONLY_OPTIONS = ("seeds", "budget", "keep_checkpoints")  # not options of a single job
 
 
 def command(request: Request, options: RunOptions) -> str:
@@ -21,7 +21,7 @@ def command(request: Request, options: RunOptions) -> str:
         words += ["--task", subject.task, "--init", subject.initialisation, "--seed", str(subject.seed)]
     for name, value in request.options:
         words += ["--option", f"{name}={value}"]
-    words += words_of(options, NOT_OF_JOBS)
+    words += words_of(options, RUN_ONLY_OPTIONS)
     return shlex.join(words) + ("" if request.measure is None else " > /dev/null")
 
 
@@ -59,7 +59,7 @@ def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
         "#!/bin/sh",
         "# One line per job, trainings first. Each can be repeated, on any machine with access to the store.",
     ]
-    for variable in VARIABLES:
+    for variable in EXPORTED_VARIABLES:
         if value := os.environ.get(variable):
             lines.append(f"export {variable}={shlex.quote(os.path.abspath(value))}")
     store = os.path.abspath(options.store_folder)

@@ -10,19 +10,19 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bertsecrets.progress import IN_LOGS, SWITCH, hidden, log
+from bertsecrets.progress import LINES_VALUE, PROGRESS_VARIABLE, hidden, log
 
 if TYPE_CHECKING:
     from bertsecrets.jobs.plan import JobResult
     from bertsecrets.options import RunOptions
     from bertsecrets.types import Request
 
-IGNORED = ("SIGINT", "SIGHUP", "SIGQUIT")  # sent by terminals to all processes; handled by the parent
+IGNORED_SIGNALS = ("SIGINT", "SIGHUP", "SIGQUIT")  # sent by terminals to all processes; handled by the parent
 
 
 def serve(connection: Connection, options: "RunOptions") -> None:
     """Run jobs received over a connection and send back their outcomes, until it is closed."""
-    for name in IGNORED:
+    for name in IGNORED_SIGNALS:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -40,7 +40,7 @@ class JobRunner:
 
     def __init__(self, options: "RunOptions", session: Any = None):
         if session is None and not hidden():  # the bars of parallel processes would overwrite each other
-            os.environ[SWITCH] = IN_LOGS
+            os.environ[PROGRESS_VARIABLE] = LINES_VALUE
         if options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)
         self.options = options

@@ -32,25 +32,25 @@ from bertsecrets.settings import JudgeParams
 with from_extra("altair"):
     import altair as alt
 
-CLASSES = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")
-LINES = ("#3b7dd8", "#d9822b", "#8a63c7", "#5b9a6f")
+CLASS_COLOURS = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")
+LINE_COLOURS = ("#3b7dd8", "#d9822b", "#8a63c7", "#5b9a6f")
 INK = "currentColor"  # the text colour of the page
-ACCENT, GAIN, LOSS = "#3b7dd8", "#3b7dd8", "#d9822b"
-AXIS = dict.fromkeys(("labelColor", "titleColor", "tickColor", "domainColor", "gridColor"), INK)
-TITLE = {"titleFontWeight": 400, "titleFontSize": 11}
-CONFIG = {
+ACCENT, GAIN_COLOUR, LOSS_COLOUR = "#3b7dd8", "#3b7dd8", "#d9822b"
+AXIS_COLOURS = dict.fromkeys(("labelColor", "titleColor", "tickColor", "domainColor", "gridColor"), INK)
+TITLE_FONT = {"titleFontWeight": 400, "titleFontSize": 11}
+CHART_CONFIG = {
     "background": None,
     "font": "system-ui, sans-serif",
     "aria": False,  # the page has a description and a data table for each chart
     "view": {"stroke": None},
     "title": {"color": INK, "fontSize": 12, "fontWeight": 500, "anchor": "start"},
-    "axis": {**AXIS, **TITLE, "tickOpacity": 0.3, "domainOpacity": 0.3, "gridOpacity": 0.12},
-    "legend": {**TITLE, "labelColor": INK, "titleColor": INK, "gradientThickness": 9},
+    "axis": {**AXIS_COLOURS, **TITLE_FONT, "tickOpacity": 0.3, "domainOpacity": 0.3, "gridOpacity": 0.12},
+    "legend": {**TITLE_FONT, "labelColor": INK, "titleColor": INK, "gradientThickness": 9},
     "text": {"color": INK},
     "rule": {"color": INK},
 }
-NAMED = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # Vega numbers these across all charts
-CELL, BAR = 20, 26  # pixels: of a heat map's cells, of a layer in the other charts
+NUMBERED_IDS = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # Vega numbers these across all charts
+CELL_PIXELS, BAR_PIXELS = 20, 26  # pixels: of a heat map's cells, of a layer in the other charts
 
 Number = float | int | str | None
 
@@ -77,7 +77,7 @@ def _(figure: HeadMap, settings: JudgeParams, caption: str) -> Chart:
     table = [(name, *map(rounded, row)) for name, row in zip(names, figure.values, strict=True)]
     scale = alt.Scale(scheme="blueorange", reverse=True) if figure.signed else alt.Scale(scheme="viridis")
     scale.domain = [float(figure.low), float(figure.high)]
-    length = min(160, CELL * len(table))
+    length = min(160, CELL_PIXELS * len(table))
     chart = (
         _data({side: name, "head": j + 1, "value": value} for name, *row in table for j, value in enumerate(row))
         .mark_rect()
@@ -91,7 +91,7 @@ def _(figure: HeadMap, settings: JudgeParams, caption: str) -> Chart:
             ),
             tooltip=[f"{side}:O", "head:O", alt.Tooltip("value:Q", title=figure.unit)],
         )
-        .properties(width=alt.Step(CELL), height=alt.Step(CELL), title=figure.title)
+        .properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS), title=figure.title)
     )
     return _chart(chart, caption, (side, *_heads(figure.values.shape[1])), table)
 
@@ -126,12 +126,12 @@ def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
     base = _intervals([{"layer": row[0]} for row in table], table).encode(
         x=_ordinal("layer"), tooltip=["layer:O", *_interval_tooltip(figure.unit)]
     )
-    colour = alt.condition("datum.value > 0", alt.value(GAIN), alt.value(LOSS))
+    colour = alt.condition("datum.value > 0", alt.value(GAIN_COLOUR), alt.value(LOSS_COLOUR))
     chart = alt.layer(
         base.mark_bar().encode(y=alt.Y("value:Q", title=figure.unit), color=colour),
         base.mark_rule().encode(y="low:Q", y2="high:Q"),
         _data([{}]).mark_rule(opacity=0.5).encode(y=alt.datum(0)),
-    ).properties(width=alt.Step(BAR), height=160, title=figure.title)
+    ).properties(width=alt.Step(BAR_PIXELS), height=160, title=figure.title)
     return _chart(chart, caption, ("layer", figure.unit, "from", "to"), table)
 
 
@@ -145,7 +145,7 @@ def _(figure: Lines, settings: JudgeParams, caption: str) -> Chart:
     points = [{"x": x, "name": name, "value": rounded(y)} for name, line in lines.items() for x, y in line.items()]
     scale = alt.Scale(domainMin=0) if figure.from_zero else alt.Scale(zero=False, nice=True)
     several = {} if len(lines) == 1 else {"strokeDash": alt.StrokeDash("name:N", legend=None, sort=None)}
-    colours = alt.Scale(domain=list(lines), range=list(LINES[: len(lines)]))
+    colours = alt.Scale(domain=list(lines), range=list(LINE_COLOURS[: len(lines)]))
     legend = alt.Undefined if several else None
     chart = (
         _data(points)
@@ -161,7 +161,7 @@ def _(figure: Lines, settings: JudgeParams, caption: str) -> Chart:
     if figure.baseline is not None:
         dashes = _data([{"baseline": rounded(figure.baseline)}]).mark_rule(strokeDash=[4, 3], opacity=0.7)
         chart = alt.layer(chart, dashes.encode(y="baseline:Q", tooltip="baseline:Q"))
-    chart = chart.properties(width=alt.Step(BAR) if by_layer else 340, height=180)
+    chart = chart.properties(width=alt.Step(BAR_PIXELS) if by_layer else 340, height=180)
     places = sorted({x for line in lines.values() for x in line})
     table = [(x, *(rounded(line[x]) if x in line else None for line in lines.values())) for x in places]
     return _chart(chart, caption, (figure.x, *lines), table)
@@ -189,7 +189,7 @@ def _(figure: Shares, settings: JudgeParams, caption: str) -> Chart:
     chart = alt.layer(
         base.mark_bar().encode(x=extent, x2="to:Q", color=_classes(figure.names)),
         base.mark_text(fontSize=11, color="#1b1d20").encode(x="middle:Q", text="label:N"),
-    ).properties(width=380, height=alt.Step(28 if figure.row == "source" else CELL))
+    ).properties(width=380, height=alt.Step(28 if figure.row == "source" else CELL_PIXELS))
     table = [(name, *map(rounded, shares)) for name, shares in figure.shares.items()]
     return _chart(chart, caption, (figure.row, *figure.names), table)
 
@@ -215,7 +215,7 @@ def _(figure: ClassMap, settings: JudgeParams, caption: str) -> Chart:
             opacity=alt.Opacity("agreement:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None),
             tooltip=["layer:O", "head:O", "class:N", alt.Tooltip("agreement:Q", title="share of its maps")],
         )
-        .properties(width=alt.Step(CELL), height=alt.Step(CELL))
+        .properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
     )
     table = [(i + 1, *(figure.names[kind] for kind in row)) for i, row in enumerate(figure.majority)]
     return _chart(chart, caption, ("layer", *_heads(figure.majority.shape[1])), table)
@@ -289,7 +289,7 @@ def attention_map(tokens: Sequence[str], weights: Float[np.ndarray, "n n"], titl
             color=alt.Color("weight:Q", scale=alt.Scale(scheme="viridis")),
             tooltip=["from:O", "to:O", alt.Tooltip("weight:Q", format=".3f")],
         )
-        .properties(title=title, width=alt.Step(CELL), height=alt.Step(CELL))
+        .properties(title=title, width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
     )
 
 
@@ -309,19 +309,19 @@ def strip_spec() -> dict[str, Any]:
     tooltip = [alt.Tooltip("label:N", title="value"), alt.Tooltip("row:N", title="what")]
     base = alt.Chart(alt.NamedData(name="rows"))
 
-    def of(kind: str) -> alt.Chart:
+    def of_kind(kind: str) -> alt.Chart:
         return base.transform_filter(f"datum.kind == '{kind}'")
 
     chart = alt.layer(
-        of("extent").mark_point(opacity=0).encode(x=x, y=y),  # first: it sets the order of the rows
-        of("band")
+        of_kind("extent").mark_point(opacity=0).encode(x=x, y=y),  # first: it sets the order of the rows
+        of_kind("band")
         .mark_rect(color=ACCENT, opacity=0.16)
         .encode(x=x, x2="high:Q", tooltip=alt.Tooltip("label:N", title="band")),
-        of("limit").mark_rule(color=ACCENT, opacity=0.6).encode(x=x),
-        of("interval").mark_rule(strokeWidth=2).encode(x=x, x2="high:Q", y=y, tooltip=tooltip),
-        of("seed").mark_point(size=36, color=INK, opacity=0.75, strokeWidth=1.2).encode(x=x, y=y, tooltip=tooltip),
-        of("observed").mark_circle(size=80, color=INK, opacity=1).encode(x=x, y=y, tooltip=tooltip),
-        of("published")
+        of_kind("limit").mark_rule(color=ACCENT, opacity=0.6).encode(x=x),
+        of_kind("interval").mark_rule(strokeWidth=2).encode(x=x, x2="high:Q", y=y, tooltip=tooltip),
+        of_kind("seed").mark_point(size=36, color=INK, opacity=0.75, strokeWidth=1.2).encode(x=x, y=y, tooltip=tooltip),
+        of_kind("observed").mark_circle(size=80, color=INK, opacity=1).encode(x=x, y=y, tooltip=tooltip),
+        of_kind("published")
         .mark_point(size=90, shape="diamond", filled=True, color=ACCENT, opacity=1)
         .encode(x=x, y=y, tooltip=tooltip),
     ).properties(width=440, height=alt.Step(24))
@@ -346,7 +346,7 @@ def _ordinal(field: str, title: str = "") -> alt.X:
 
 
 def _classes(names: Iterable[str]) -> alt.Color:
-    return alt.Color("class:N", title=None, sort=None, scale=alt.Scale(domain=list(names), range=list(CLASSES)))
+    return alt.Color("class:N", title=None, sort=None, scale=alt.Scale(domain=list(names), range=list(CLASS_COLOURS)))
 
 
 def _interval_tooltip(unit: str) -> list[alt.Tooltip]:
@@ -382,5 +382,5 @@ def svg(spec: dict[str, Any]) -> str:
 
     own = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
     names: dict[str, str] = {}
-    drawn = vl_convert.vegalite_to_svg({**spec, "config": CONFIG})
-    return NAMED.sub(lambda match: names.setdefault(match[0], f"{match[1]}-{own}-{len(names)}"), drawn)
+    drawn = vl_convert.vegalite_to_svg({**spec, "config": CHART_CONFIG})
+    return NUMBERED_IDS.sub(lambda match: names.setdefault(match[0], f"{match[1]}-{own}-{len(names)}"), drawn)

@@ -11,7 +11,7 @@ from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.report.text import band_text, cite, status, task_title
 from bertsecrets.settings import project_path
 
-STATEMENTS = "expected/statements.csv"
+STATEMENTS_FILE = "expected/statements.csv"
 
 
 def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
 
 def statements() -> list[dict[str, str]]:
     """Return what the sources state, as rows: section, statement, claims that test it, and how it is judged."""
-    with project_path(STATEMENTS).open(encoding="utf-8", newline="") as file:
+    with project_path(STATEMENTS_FILE).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 
 from bertsecrets.claims.band import format_number, smallest
-from bertsecrets.compare.changes import KINDS, Change, Changes
+from bertsecrets.compare.changes import CHANGE_KINDS, Change, Changes
 from bertsecrets.compare.comparison import CellDifferences, Compared, Comparison
 from bertsecrets.errors import excerpt, one_line
 from bertsecrets.formats import ERROR, VerdictsFile
@@ -17,7 +17,7 @@ from bertsecrets.report.text import observed_value, task_title
 
 TABLE_BYTES = 40_000  # all tables in Markdown; GitHub limits comments to 65,536 characters
 NAMED_CELLS = 5  # maximum number of cells that a message names per quantity
-WIDTHS = {"quantity": 26, "largest difference": 44, "verdict": 30}
+COLUMN_CHARACTERS = {"quantity": 26, "largest difference": 44, "verdict": 30}
 REPLICATIONS = {"seeds": ("sd", "standard deviations over seeds"), "examples": ("se", "standard errors over examples")}
 
 
@@ -87,7 +87,7 @@ def drift_findings(comparison: Comparison) -> Findings:
 def drift_table(comparison: Comparison) -> Table:
     """Return a table with a row for each quantity. A measure that cannot be compared has a single row."""
     header = ("task", "measure", "quantity", "compared", "drifted", "same", "largest difference", "verdict")
-    return Table(header, [row for measure in comparison.measures for row in _rows(measure)], WIDTHS)
+    return Table(header, [row for measure in comparison.measures for row in _rows(measure)], COLUMN_CHARACTERS)
 
 
 def _rows(measure: Compared) -> Iterator[list[str]]:
@@ -174,9 +174,9 @@ def comparison_line(comparison: Comparison) -> str:
 
 def change_findings(changes: Changes) -> Findings:
     """Return how the verdicts changed from one run to another."""
-    counts = {kind: len(changes.of_kind(kind)) for kind in KINDS}
+    counts = {kind: len(changes.of_kind(kind)) for kind in CHANGE_KINDS}
     counts_text = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    rows = [_change_row(change) for kind in KINDS for change in changes.of_kind(kind)]
+    rows = [_change_row(change) for kind in CHANGE_KINDS for change in changes.of_kind(kind)]
     facts = [[excerpt(text, 80) for text in (of.name, of.before, of.after)] for of in changes.different_conditions]
     tables = [
         Table(("change", "claim", "was", "is", "observed", "why"), rows, {"observed": 40, "why": 40}),

@@ -10,7 +10,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import from_extra
 from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import FOLDED_OUTCOME, RERUN_COMMAND, Row, cards_of, columns, matrix
-from bertsecrets.report.charts import CONFIG, strip_spec, svg
+from bertsecrets.report.charts import CHART_CONFIG, strip_spec, svg
 from bertsecrets.report.findings import Findings
 from bertsecrets.report.json import unique
 from bertsecrets.report.outcomes import OUTCOMES, tally
@@ -30,7 +30,7 @@ from bertsecrets.report.text import (
     task_title,
     verdict_row,
 )
-from bertsecrets.report.viewer import NAMES, RULE, Examples, viewer_data, viewer_specs
+from bertsecrets.report.viewer import EXAMPLES_RULE, SIDE_TITLES, Examples, viewer_data, viewer_specs
 from bertsecrets.settings import JudgeParams, load_settings
 from bertsecrets.texts.tasks import ALL_TASKS
 from bertsecrets.types import Measurement
@@ -41,8 +41,8 @@ with from_extra("jinja2"):
     from markupsafe import Markup
 
 NO_EXAMPLES = Examples()
-MOST = 5_000_000  # maximum bytes of a page with maps of examples
-OF_VIEWER = 20_000  # bytes of the viewer itself
+PAGE_BYTES = 5_000_000  # maximum bytes of a page with maps of examples
+VIEWER_BYTES = 20_000  # bytes of the viewer itself
 
 
 def page(
@@ -99,7 +99,7 @@ def page(
 
     if not examples.measurements:
         return _with_maps(render, [], examples.problems)
-    maps = viewer_data(examples, MOST - len(_with_maps(render, [], []).encode()) - OF_VIEWER)
+    maps = viewer_data(examples, PAGE_BYTES - len(_with_maps(render, [], []).encode()) - VIEWER_BYTES)
     too_large = [] if maps else ["any example: the page would be too large"]
     return _with_maps(render, maps, [*examples.problems, *too_large])
 
@@ -228,9 +228,9 @@ def _environment() -> Environment:
     environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
     environment.globals.update(
         outcomes=OUTCOMES,
-        map_names=NAMES,
-        map_rule=RULE,
-        config=CONFIG,
+        map_names=SIDE_TITLES,
+        map_rule=EXAMPLES_RULE,
+        config=CHART_CONFIG,
         json=_json,
         vega=_vega,
         svg=_svg,

@@ -7,7 +7,7 @@ import numpy as np
 
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.formats import FORMAT, VERSION, VerdictsFile
+from bertsecrets.formats import FORMAT, FORMAT_VERSION, VerdictsFile
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import run_facts
 from bertsecrets.settings import Params
@@ -29,7 +29,7 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
     named["finetune"]["precision"] = precisions or named["finetune"]["precision"]
     return VerdictsFile(
         format=FORMAT,
-        format_version=VERSION,
+        format_version=FORMAT_VERSION,
         **run_facts(),
         model=model,
         settings=named,

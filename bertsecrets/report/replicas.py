@@ -20,8 +20,8 @@ from bertsecrets.types import Measurement
 with from_extra("jinja2"):
     from markupsafe import Markup
 
-COLUMNS = {name: get_initialisation(name).label for name in ("untrained", "frozen", "random", "pretrained")}  # table 1
-METRICS = {"accuracy": "accuracy", "pearson": "Pearson", "f1": "F1"}
+TABLE_1_COLUMNS = {name: get_initialisation(name).label for name in ("untrained", "frozen", "random", "pretrained")}
+METRIC_TITLES = {"accuracy": "accuracy", "pearson": "Pearson", "f1": "F1"}
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,17 @@ def table_1(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[A
     scores = [each for each in measurements if each.measure == "scores" and not each.options]
     scores = [each for each in scores if each.subject.task in TASKS]
     models = list(dict.fromkeys(measurement.subject.model for measurement in scores))
-    columns = [f"{title}{who}" for name, title in COLUMNS.items() for who in _sources(name)]
+    columns = [f"{title}{who}" for name, title in TABLE_1_COLUMNS.items() for who in _sources(name)]
     rows = []
     for task_name in TASKS:
         for model in models:
             ours = [each for each in scores if (each.subject.task, each.subject.model) == (task_name, model)]
-            for metric, title in METRICS.items():
+            for metric, title in METRIC_TITLES.items():
                 if ours and metric in ours[0].values:
                     name = task_title(task_name) + (f", {model}" if len(models) > 1 else "")
                     majority = ours[0].values.get("majority") if metric == "accuracy" else None
                     last = "–" if majority is None else f"{100 * majority:.1f}"
-                    cells = [cell for column in COLUMNS for cell in _scores(ours, task_name, column, metric)]
+                    cells = [cell for column in TABLE_1_COLUMNS for cell in _scores(ours, task_name, column, metric)]
                     rows.append([name, title, *cells, last])
     return ["task", "metric", *columns, "majority class"], rows
 

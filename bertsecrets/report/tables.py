@@ -9,8 +9,8 @@ from typing import Literal
 from tabulate import Line, TableFormat, tabulate
 
 Format = Literal["text", "markdown", "html"]
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-GAP = 2  # spaces between the columns of a text table
+COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
+GAP_SPACES = 2  # spaces between the columns of a text table
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Format = "text") -> str:
@@ -24,9 +24,9 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Form
     if form == "text":
         laid_out = tabulate(clean, tablefmt="plain", disable_numparse=True, stralign="left")
         first, *rest = [line.rstrip() for line in laid_out.splitlines()]
-        width = max(len(COLOUR.sub("", line)) for line in (first, *rest))
+        width = max(len(COLOUR_CODES.sub("", line)) for line in (first, *rest))
         return "\n".join([first, "─" * width, *rest])
-    return tabulate(clean[1:], clean[0], tablefmt=FORMATS[form], disable_numparse=True, stralign=None)
+    return tabulate(clean[1:], clean[0], tablefmt=TABLE_FORMATS[form], disable_numparse=True, stralign=None)
 
 
 def sectioned(header: Sequence[str], sections: Mapping[str, Sequence[Sequence[str]]]) -> str:
@@ -70,7 +70,7 @@ def _html_row(header: bool, cells: Sequence[str], *_: object) -> str:
     return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
 
 
-FORMATS = {
+TABLE_FORMATS = {
     "markdown": TableFormat(
         None, lambda widths, _: _markdown_row(["---"] * len(widths)), None, None, _markdown_row, _markdown_row, 0, None
     ),

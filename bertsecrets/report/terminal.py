@@ -15,7 +15,7 @@ from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.outcomes import OUTCOMES, label
-from bertsecrets.report.tables import GAP, fold, sectioned, table
+from bertsecrets.report.tables import GAP_SPACES, fold, sectioned, table
 from bertsecrets.report.text import (
     cite,
     count_line,
@@ -31,12 +31,12 @@ from bertsecrets.report.text import (
 )
 from bertsecrets.texts.tasks import TASKS
 
-HEADER = ("id", "task", "published", "observed", "verdict")
+VERDICT_COLUMNS = ("id", "task", "published", "observed", "verdict")
 TASKS_WIDTH = 16  # maximum width of the column of tasks
 MIN_WIDTH = 80  # columns; also the width of files and pipes
 OUTCOME_WIDTH = max(map(len, map(label, OUTCOMES)))
-LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # labels of the notes
-UNITS = {"percent": "%"}  # abbreviated
+NOTE_LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # labels of the notes
+UNIT_SYMBOLS = {"percent": "%"}  # abbreviated
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Screen:
     colour: bool = False
 
     @classmethod
-    def of(cls, stream: Any) -> "Screen":
+    def of_stream(cls, stream: Any) -> "Screen":
         """Return the screen of a stream. Files have 80 columns and no colours. NO_COLOR is respected."""
         console = Console(file=stream)
         if not console.is_terminal:
@@ -108,7 +108,7 @@ def claim_table(
     cells = [_claim_cells(claim, model, verbose=verbose) for claim in claims]
     names = max(len(name) for name, *_ in cells)
     tasks = min(TASKS_WIDTH, max(len(titles) for _, titles, *_ in cells))
-    room = screen.width - names - tasks - 2 * GAP
+    room = screen.width - names - tasks - 2 * GAP_SPACES
     rows = []
     for claim, (name, titles, statement, more) in zip(claims, cells, strict=True):
         lines = filter(None, (fold(statement, room, 0), screen.paint(fold(more, room, 0), "dim")))
@@ -130,7 +130,7 @@ def verdict_line(verdict: Verdict) -> str:
     """Return a one-line verdict."""
     parts = [f"{verdict.case}: {_outcome(verdict)}"]
     if verdict.observed is not None:
-        parts.append(f"{', '.join(observed_lines(verdict))} {UNITS.get(verdict.unit, verdict.unit)}")
+        parts.append(f"{', '.join(observed_lines(verdict))} {UNIT_SYMBOLS.get(verdict.unit, verdict.unit)}")
         parts.append(f"{len(verdict.seeds)} seed{'s' if len(verdict.seeds) > 1 else ''}")
     return ", ".join(parts)
 
@@ -155,9 +155,10 @@ def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen
     """Return the table of verdicts. If it is too wide, the last two columns are wrapped."""
     cells = [_cells(verdict, notes) for verdict in verdicts]
     *first, observed, verdict = (
-        max(len(line) for row in (HEADER, *cells) for line in row[place].split("\n")) for place in range(len(HEADER))
+        max(len(line) for row in (VERDICT_COLUMNS, *cells) for line in row[place].split("\n"))
+        for place in range(len(VERDICT_COLUMNS))
     )
-    room = screen.width - GAP * (len(HEADER) - 1) - sum(first)
+    room = screen.width - GAP_SPACES * (len(VERDICT_COLUMNS) - 1) - sum(first)
     verdict = min(verdict, max(OUTCOME_WIDTH, room - observed))
     rows = []
     for judged, row in zip(verdicts, cells, strict=True):
@@ -166,13 +167,13 @@ def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen
         outcome = screen.paint(word, OUTCOMES[judged.status].style) + fold(outcome, verdict, 0).removeprefix(word)
         value = fold(value, min(observed, room - verdict), 0)
         rows.append((section_title(judged.case.claim), [*others, value, outcome]))
-    return screen.sections(HEADER, rows)
+    return screen.sections(VERDICT_COLUMNS, rows)
 
 
 def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
-    """Return a verdict as cells for the columns of `HEADER`."""
+    """Return a verdict as cells for the columns of `VERDICT_COLUMNS`."""
     case = verdict.case
-    unit = UNITS.get(verdict.unit, verdict.unit)
+    unit = UNIT_SYMBOLS.get(verdict.unit, verdict.unit)
     observed = [f"{line} {unit}" if verdict.observed is not None else line for line in observed_lines(verdict)]
     letters = ",".join(letter for note, letter in notes.items() if note in _own(verdict))
     return [
@@ -208,7 +209,7 @@ def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:
     first = measured[0] if len(measured) > 1 else []
     shared = [remark for remark in first if all(remark in remarks for remarks in measured)]
     notes = dict.fromkeys(note for verdict in verdicts for note in _own(verdict) if note not in shared)
-    return shared, dict(zip(notes, LETTERS, strict=False))
+    return shared, dict(zip(notes, NOTE_LETTERS, strict=False))
 
 
 def _on_model(verdict: Verdict) -> bool:

@@ -17,16 +17,16 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError, from_extra, one_line
 from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, SIDES
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.report.charts import ACCENT, CELL, INK, plain
+from bertsecrets.report.charts import ACCENT, CELL_PIXELS, INK, plain
 from bertsecrets.report.text import task_title
 from bertsecrets.types import Measurement, Subject
 
 with from_extra("altair"):
     import altair as alt
 
-LEVELS = 127  # quantization levels of the square root of a weight
-NAMES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
-RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word pieces, alternating between labels"
+WEIGHT_LEVELS = 127  # quantization levels of the square root of a weight
+SIDE_TITLES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
+EXAMPLES_RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word pieces, alternating between labels"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
     Most weights are small, and square roots resolve these better: the step is 0.003 near 0.04. The second side is
     stored as the difference from the first, modulo 256. Fine-tuning barely changes most maps, so this halves the size.
     """
-    steps = np.rint(LEVELS * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
+    steps = np.rint(WEIGHT_LEVELS * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
     changes = np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1]))
     return base64.b64encode(gzip.compress(changes.tobytes(), 9, mtime=0)).decode()
 
@@ -170,7 +170,7 @@ def _heads() -> alt.TopLevelMixin:
         fill=None, stroke="#fff", strokeWidth=2.5, tooltip=None, cursor="pointer"
     )
     edge = base.transform_filter("datum.chosen").mark_rect(fill=None, stroke="#000", strokeWidth=1, tooltip=None)
-    return alt.layer(cells, chosen, edge).properties(width=alt.Step(CELL), height=alt.Step(CELL))
+    return alt.layer(cells, chosen, edge).properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
 
 
 def _map() -> alt.TopLevelMixin:
@@ -205,7 +205,7 @@ def _map() -> alt.TopLevelMixin:
 
 def _targets() -> alt.TopLevelMixin:
     """Return the targets of attention: bars for the mean over inputs, ticks for the example."""
-    sides = list(NAMES.values())
+    sides = list(SIDE_TITLES.values())
     base = alt.Chart(alt.NamedData(name="targets")).encode(
         y=alt.Y("kind:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=130)),
         yOffset=alt.YOffset("side:N", sort=sides),

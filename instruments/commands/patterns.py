@@ -170,7 +170,7 @@ def _draw(options: argparse.Namespace) -> None:
 
     if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
         raise UserError("--per-task and --pretrained-per-task must be 0 or more, and not both 0")
-    session = Session(RunOptions.of(options))
+    session = Session(RunOptions.from_namespace(options))
     tasks = [task(name).name for name in dict.fromkeys(options.task)]
     session.check_model()
     plan = {Subject(session.model, name): options.per_task for name in tasks}

@@ -45,7 +45,7 @@ def specifications(options: argparse.Namespace) -> None:
         check_writable(place)
     names = None if options.choices is None else [name.strip() for name in options.choices.split(",")]
     choices = [(case, choices_of(case, names)) for case in chosen_cases(options.claim, options.task)]
-    session = Session(RunOptions.of(options))
+    session = Session(RunOptions.from_namespace(options))
     session.check_model()
     curves: list[Curve] = []
     for case, own in choices:

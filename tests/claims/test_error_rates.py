@@ -11,7 +11,7 @@ from bertsecrets.claims.error_rates import SMALLEST_P_VALUE, interval_at, smalle
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.quantity import ANY, REGISTERED
+from bertsecrets.claims.quantity import ANY_VALUE, REGISTERED_QUANTITIES
 from bertsecrets.settings import JudgeParams
 
 SETTINGS = JudgeParams(confidence=0.95, resamples=500, seed=7)
@@ -23,8 +23,10 @@ def of_estimands(monkeypatch):
 
     def verdict(case, estimands, confidence=0.95):
         left = iter(estimands)
-        changed = dataclasses.replace(REGISTERED["score"], function=lambda scores: next(left), within=lambda task: ANY)
-        monkeypatch.setitem(REGISTERED, "score", changed)
+        changed = dataclasses.replace(
+            REGISTERED_QUANTITIES["score"], function=lambda scores: next(left), within=lambda task: ANY_VALUE
+        )
+        monkeypatch.setitem(REGISTERED_QUANTITIES, "score", changed)
         by_seed = [needed("score", scored([1], [1])) for _ in estimands]
         settings = SETTINGS.model_copy(update={"confidence": confidence})
         return judge(case, by_seed, settings, checkpoint=len(estimands) == 1)

@@ -29,7 +29,7 @@ def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
 
 def levels(*values):
     """Return one estimand per value; all of its examples have this value."""
-    return [Estimand.of(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in values]
+    return [Estimand.from_block(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in values]
 
 
 def test_several_seeds_have_students_interval_around_their_mean():
@@ -57,7 +57,9 @@ def test_the_doubt_of_seeds_and_that_of_examples_add_up():
 def test_the_effect_of_a_seed_on_single_examples_is_counted_once():
     """Seeds differ at random on each example; the spread over seeds already includes this variation."""
     rng = np.random.default_rng(8)
-    worlds = [[Estimand.of(rng.normal(size=(100, 1)), lambda mean: mean[..., 0]) for _ in range(4)] for _ in range(60)]
+    worlds = [
+        [Estimand.from_block(rng.normal(size=(100, 1)), lambda mean: mean[..., 0]) for _ in range(4)] for _ in range(60)
+    ]
     observed = [estimate(world, SETTINGS) for world in worlds]
     of_examples = [
         estimated.replicates.var() - 3 * estimated.spread.std**2 / 4 for estimated in observed
@@ -82,7 +84,7 @@ def test_an_interval_contains_the_observed_value():
     def companion(mean):
         return np.where(mean[..., 0] > mean[..., 1], mean[..., 2], mean[..., 3])
 
-    estimated = estimate([Estimand.of(block, companion)], FEW)
+    estimated = estimate([Estimand.from_block(block, companion)], FEW)
     low, high = estimated.interval(0.95)
     assert estimated.value == 0
     assert low <= 0 <= high
@@ -96,7 +98,7 @@ def test_a_correlation_near_one_is_not_missed():
     rng, held = np.random.default_rng(13), 0
     figure = rng.exponential(size=60)
     for _ in range(20):
-        noisy = Estimand.of(figure + 2 * rng.normal(size=(100, 60)), lambda mean: correlation(mean, figure))
+        noisy = Estimand.from_block(figure + 2 * rng.normal(size=(100, 60)), lambda mean: correlation(mean, figure))
         low, high = estimate([noisy], FEW, seedless=True, within=(-1, 1)).interval(0.95)
         assert low < high
         held += low <= 1 <= high
@@ -107,10 +109,10 @@ def test_the_least_of_several_parts_holds_the_truth():
     """All parts have the same true value, so the smallest is biased; the interval must cover the true value anyway."""
     rng, held, worlds = np.random.default_rng(9), 0, 200
     for _ in range(worlds):
-        parts = Estimand.of(rng.normal(size=(100, 6)), lambda mean: mean)
+        parts = Estimand.from_block(rng.normal(size=(100, 6)), lambda mean: mean)
         low, high = estimate([dataclasses.replace(parts, extreme="least")], FEW).interval(0.95)
         held += low <= 0 <= high
-        turned = Estimand.of(-parts.blocks[0], lambda mean: mean)
+        turned = Estimand.from_block(-parts.blocks[0], lambda mean: mean)
         other = estimate([dataclasses.replace(turned, extreme="most")], FEW).interval(0.95)
         assert other == pytest.approx((-high, -low), abs=0.02)
     assert 0.93 <= held / worlds <= 1.0
@@ -119,8 +121,8 @@ def test_the_least_of_several_parts_holds_the_truth():
 def test_parts_that_are_far_off_do_not_widen_the_interval_of_the_least():
     rng = np.random.default_rng(14)
     noise = rng.normal(size=(200, 8))
-    alone = Estimand.of(noise[:, :1], lambda mean: mean[..., 0])
-    separate = dataclasses.replace(Estimand.of(noise + np.r_[0, [5.0] * 7], lambda mean: mean), extreme="least")
+    alone = Estimand.from_block(noise[:, :1], lambda mean: mean[..., 0])
+    separate = dataclasses.replace(Estimand.from_block(noise + np.r_[0, [5.0] * 7], lambda mean: mean), extreme="least")
     low, high = estimate([alone], SETTINGS).interval(0.95)
     assert estimate([separate], SETTINGS).interval(0.95) == pytest.approx((low, high), abs=0.02)
 
@@ -128,7 +130,7 @@ def test_parts_that_are_far_off_do_not_widen_the_interval_of_the_least():
 def test_rows_of_a_cluster_are_resampled_together():
     rng = np.random.default_rng(10)
     block = np.repeat(rng.normal(size=(100, 1)), 3, axis=0)
-    separate = Estimand.of(block, lambda mean: mean[..., 0])
+    separate = Estimand.from_block(block, lambda mean: mean[..., 0])
     clustered = dataclasses.replace(separate, clusters=(np.repeat(np.arange(100), 3),))
     narrow, wide = (estimate([quantity], SETTINGS).replicates.std() for quantity in (separate, clustered))
     assert wide / narrow == pytest.approx(np.sqrt(3), rel=0.06)
@@ -138,7 +140,7 @@ def test_skewed_examples_are_missed_on_neither_side():
     """Percentile intervals for the mean of 100 exponential numbers are too low three times as often as too high."""
     rng, low_misses, high_misses, worlds = np.random.default_rng(11), 0, 0, 400
     for _ in range(worlds):
-        quantity = Estimand.of(rng.exponential(size=(100, 1)), lambda mean: mean[..., 0])
+        quantity = Estimand.from_block(rng.exponential(size=(100, 1)), lambda mean: mean[..., 0])
         low, high = estimate([quantity], FEW).interval(0.90)
         low_misses += low > 1
         high_misses += high < 1

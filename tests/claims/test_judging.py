@@ -19,7 +19,7 @@ from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
 from bertsecrets.claims.expectations import Figure
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.quantity import REGISTERED
+from bertsecrets.claims.quantity import REGISTERED_QUANTITIES
 from bertsecrets.claims.requirements import measure_case
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
@@ -140,7 +140,7 @@ def test_a_claim_can_require_more_than_the_smallest_effect(interval, outcome):
 
 def test_an_uncomputable_quantity_is_inconclusive():
     block = np.array([[1.0]] + [[math.nan]] * 40)  # some resamples miss the only finite value
-    verdict = of_estimand(Estimand.of(block, lambda mean: mean[..., 0]), made_up(kind="above"))
+    verdict = of_estimand(Estimand.from_block(block, lambda mean: mean[..., 0]), made_up(kind="above"))
     assert (verdict.outcome, verdict.observed) == ("inconclusive", None)
     assert "cannot be computed" in verdict.reason
 
@@ -148,8 +148,8 @@ def test_an_uncomputable_quantity_is_inconclusive():
 def of_estimand(estimand, case):
     """Return the verdict on a case with this estimand."""
     with pytest.MonkeyPatch.context() as patch:
-        changed = dataclasses.replace(REGISTERED["score"], function=lambda scores: estimand)
-        patch.setitem(REGISTERED, "score", changed)
+        changed = dataclasses.replace(REGISTERED_QUANTITIES["score"], function=lambda scores: estimand)
+        patch.setitem(REGISTERED_QUANTITIES, "score", changed)
         return judged(case, scored([1], [1]))
 
 

@@ -137,7 +137,7 @@ def test_heads_at_each_others_places_are_noticed():
 
 
 def test_the_published_panel_brings_the_spread_of_one_more_run():
-    levels = [Estimand.of(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in (0.1, 0.2, 0.3)]
+    levels = [Estimand.from_block(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in (0.1, 0.2, 0.3)]
     with_panel = [dataclasses.replace(level, published=1) for level in levels]
     alone, both = (np.diff(estimate(seeds, FEW).interval(0.95)) for seeds in (levels, with_panel))
     assert both / alone == pytest.approx(np.sqrt(1 / 3 + 1) / np.sqrt(1 / 3), rel=1e-6)

@@ -8,7 +8,7 @@ import pytest
 from measurements import SETTINGS, gridded, measured, needed, of_id, scored
 
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.quantities.words import LINGUISTIC
+from bertsecrets.claims.quantities.words import LINGUISTIC_FEATURES
 from bertsecrets.texts.published import published_figures
 
 RTE = np.array([1] * 146 + [0] * 131)
@@ -126,7 +126,7 @@ def grown(rng, spread, seeds=3, shape=(277, 6, 12)):
 
     The changes are random for each head and kind.
     """
-    before = {kind: rng.uniform(0, 0.2, size=shape) for kind in LINGUISTIC}
+    before = {kind: rng.uniform(0, 0.2, size=shape) for kind in LINGUISTIC_FEATURES}
     plain = of(gridded("features", **before), initialisation="untrained")
     for seed in range(1, seeds + 1):
         after = {

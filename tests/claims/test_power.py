@@ -59,7 +59,7 @@ def decided(seeds, *, level, spread, own=0.0, rows=60, worlds=150):
     for _ in range(worlds):
         examples = rng.normal(size=(rows, 1))
         estimands = [
-            Estimand.of(
+            Estimand.from_block(
                 level + spread * rng.normal() + examples + own * rng.normal(size=(rows, 1)), lambda m: m[..., 0]
             )
             for _ in range(seeds)

@@ -46,7 +46,7 @@ def test_an_input_without_the_feature_is_left_out():
 def test_a_quantity_that_some_resamples_lack_decides_nothing():
     block = np.full((5, 1), NAN)
     block[0] = 1.0  # a third of the resamples miss this value
-    observed = estimate([Estimand.of(block, lambda mean: mean[..., 0])], SETTINGS)
+    observed = estimate([Estimand.from_block(block, lambda mean: mean[..., 0])], SETTINGS)
     assert observed.value == 1.0
     assert np.isnan(observed.replicates).mean() == pytest.approx(0.8**5, abs=0.04)
     assert "cannot be computed" in power(observed, (0, math.inf), 0.95)
@@ -56,7 +56,7 @@ def test_blocks_are_resampled_independently_and_rows_of_a_block_jointly():
     rng = np.random.default_rng(0)
     column = rng.normal(size=(400, 1))
     separate = Estimand((column, column), lambda a, b: (a - b)[..., 0])
-    paired = Estimand.of(np.hstack([column, column]), lambda mean: mean[..., 0] - mean[..., 1])
+    paired = Estimand.from_block(np.hstack([column, column]), lambda mean: mean[..., 0] - mean[..., 1])
     assert separate.value == paired.value == 0
     assert estimate([paired], SETTINGS).replicates.std() == 0
     assert estimate([separate], SETTINGS).replicates.std() == pytest.approx(math.sqrt(2) * column.std() / 20, rel=0.1)
@@ -72,7 +72,7 @@ def test_blocks_may_differ_in_rows_and_columns():
 def test_seeds_see_the_same_resamples_of_their_examples():
     rng = np.random.default_rng(3)
     base = rng.normal(size=(300, 1))
-    estimands = [Estimand.of(base + shift, lambda mean: mean[..., 0]) for shift in (0.0, 1.0, 2.0)]
+    estimands = [Estimand.from_block(base + shift, lambda mean: mean[..., 0]) for shift in (0.0, 1.0, 2.0)]
     observed = estimate(estimands, SETTINGS)
     assert observed.sampling_error == pytest.approx(base.std() / math.sqrt(300), rel=0.1)  # not less for three seeds
     assert observed.spread.std == pytest.approx(1)
@@ -81,11 +81,11 @@ def test_seeds_see_the_same_resamples_of_their_examples():
 def test_the_column_with_the_fewest_examples_counts():
     block = np.ones((50, 3))
     block[3:, 1], block[:, 2] = NAN, NAN
-    few = Estimand.of(block, lambda mean: mean[..., 0])
+    few = Estimand.from_block(block, lambda mean: mean[..., 0])
     assert estimate([few], SETTINGS).fewest == 3  # a column without any value is ignored
     alone = Estimand((block[:, :1], block[:40, :1]), lambda a, b: (a - b)[..., 0])
     assert estimate([alone], SETTINGS).fewest == 40
-    pairs = Estimand.of(block[:, :1], lambda mean: mean[..., 0], clusters=np.arange(50) // 2)
+    pairs = Estimand.from_block(block[:, :1], lambda mean: mean[..., 0], clusters=np.arange(50) // 2)
     assert estimate([pairs], SETTINGS).fewest == 25
 
 

@@ -151,7 +151,7 @@ def test_the_interval_of_a_share_includes_the_classifiers_error_on_other_encoder
     (patterns,) = of_encoder(model, shares(0.5, 0, 0, 0, 0.5))
     share = estimand("class-share", patterns, **HETEROGENEOUS)
     assert share.value == pytest.approx(50)
-    assert (quantities.NEW_ENCODER in share.notes) == (half > 0)
+    assert (quantities.NEW_ENCODER_NOTE in share.notes) == (half > 0)
     low, high = estimate([share], SETTINGS).interval(0.95)
     assert (low, high) == (pytest.approx(50 - half, abs=2), pytest.approx(50 + half, abs=2))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from measurements import estimand, gridded, measured, read, verdict
 
-from bertsecrets.claims.quantities.words import FIGURE_7, LINGUISTIC
+from bertsecrets.claims.quantities.words import FIGURE_7_KINDS, LINGUISTIC_FEATURES
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
@@ -65,7 +65,7 @@ def test_the_correlation_with_figure_6():
 
 def features(task_name="rte", **kinds):
     """Return attention by kind of word, with .01 in every head for kinds that are not given."""
-    rest = dict.fromkeys(LINGUISTIC, np.full(np.shape(next(iter(kinds.values()))), 0.01))
+    rest = dict.fromkeys(LINGUISTIC_FEATURES, np.full(np.shape(next(iter(kinds.values()))), 0.01))
     return gridded("features", task_name, **rest | kinds)
 
 
@@ -191,7 +191,7 @@ def test_a_kind_that_few_inputs_have_decides_nothing_among_kinds():
     )  # fmt: skip
     assert [verdict("E4-qqp", attention).outcome for attention in (three, thirty)] == ["reproduced", "deviates"]
     assert "left out: negation (in 3 inputs)" in verdict("E4-qqp", three).reason
-    few = features("qqp", **{kind: in_inputs(20, 20)([[0.1, 0.1]]) for kind in ("cls", "sep", *LINGUISTIC)})
+    few = features("qqp", **{kind: in_inputs(20, 20)([[0.1, 0.1]]) for kind in ("cls", "sep", *LINGUISTIC_FEATURES)})
     assert "fewer than 30 examples" in verdict("E4-qqp", few).reason
 
 
@@ -229,7 +229,7 @@ def test_targets_of_the_last_cls_can_pass_and_fail():
 
 def test_the_correlation_with_figure_7():
     panel = published_figures()["fig7_CLS_last_layer"]["RTE"]
-    rows = {f"cls_row_{ours}": np.tile(panel[theirs], (40, 1)) for theirs, ours in FIGURE_7.items()}
+    rows = {f"cls_row_{ours}": np.tile(panel[theirs], (40, 1)) for theirs, ours in FIGURE_7_KINDS.items()}
     like = measured("features", {"noun": np.ones((12, 12))}, rows)
     unlike = measured("features", {"noun": np.ones((12, 12))}, {name: 1 - row for name, row in rows.items()})
     assert estimand("figure-7-correlation", like).parts[0] == pytest.approx(1)

@@ -5,7 +5,7 @@ from measurements import estimand, measured
 
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.quantity import REGISTERED, Need, Quantity, quantity
+from bertsecrets.claims.quantity import REGISTERED_QUANTITIES, Need, Quantity, quantity
 from bertsecrets.claims.schema import Claim
 from bertsecrets.errors import UserError
 from bertsecrets.measures.registry import measure_names
@@ -20,10 +20,10 @@ def own():
     def mean(scores: Measurement, add: float, times: float = 1.0) -> Estimand:
         """Return the mean of the predictions."""
         block = scores.sample("predicted")[:, None].astype(float)
-        return Estimand.of(block, lambda means: times * means[..., 0] + add)
+        return Estimand.from_block(block, lambda means: times * means[..., 0] + add)
 
-    yield REGISTERED["test-mean"]
-    del REGISTERED["test-mean"]
+    yield REGISTERED_QUANTITIES["test-mean"]
+    del REGISTERED_QUANTITIES["test-mean"]
 
 
 def test_a_quantity_is_handed_its_measurements_by_name(own):

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from zoo import save_family
 
 from bertsecrets.cli import doctor
-from bertsecrets.cli.main import GROUPS, build_parser, main
+from bertsecrets.cli.main import COMMAND_GROUPS, build_parser, main
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import needs
 from bertsecrets.measures.registry import get_measure, measure_names
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 def test_help_groups_all_commands_and_each_shows_an_example_that_parses(capsys):
     parser = build_parser()
-    grouped = [name for names in GROUPS.values() for name in names]
+    grouped = [name for names in COMMAND_GROUPS.values() for name in names]
     assert sorted(grouped) == sorted(parser.commands.choices)
     assert len(grouped) == 13
     for name in grouped:
@@ -134,7 +134,7 @@ def test_doctor_lists_what_is_available_and_what_is_missing(capsys, shared, tiny
 
 def test_doctor_lists_an_extra_as_missing_unless_it_is_complete(capsys, monkeypatch, shared):
     for modules, line in (["json"], "extra report: installed"), (["json", "no_such_module"], "extra report: missing; "):
-        monkeypatch.setitem(doctor.EXTRAS, "report", modules)
+        monkeypatch.setitem(doctor.EXTRA_MODULES, "report", modules)
         assert line in run(capsys, "doctor", *shared)
 
 

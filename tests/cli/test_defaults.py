@@ -9,7 +9,9 @@ from bertsecrets.options import RunOptions
 
 
 def options(*words):
-    return RunOptions.of(build_parser().parse_args(["report" if "--checkpoint" in words else "plan", *map(str, words)]))
+    return RunOptions.from_namespace(
+        build_parser().parse_args(["report" if "--checkpoint" in words else "plan", *map(str, words)])
+    )
 
 
 @pytest.fixture

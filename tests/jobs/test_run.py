@@ -35,7 +35,7 @@ FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--claim", "C1")
 @pytest.fixture
 def forked(monkeypatch):
     """Fork workers from a server that has imported everything, which saves seconds per worker."""
-    monkeypatch.setattr(pool, "SPAWN", PROCESSES)
+    monkeypatch.setattr(pool, "SPAWN_CONTEXT", PROCESSES)
 
 
 def judged(capsys, command, shared, store, *more):
@@ -207,7 +207,9 @@ def run_endlessly(words, errors):
     """Run the command `run` in a subprocess, with workers whose trainings never end."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore SIGINT
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
-    pool.SPAWN = multiprocessing.get_context("fork")  # safe without other threads; `PROCESSES` would start a server
+    pool.SPAWN_CONTEXT = multiprocessing.get_context(
+        "fork"
+    )  # safe without other threads; `PROCESSES` would start a server
     pool.serve = serve_endless_trainings
     sys.exit(main(words))
 

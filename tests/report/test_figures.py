@@ -10,7 +10,7 @@ from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.report import charts
-from bertsecrets.report.charts import GAIN, LOSS, scaled, svg
+from bertsecrets.report.charts import GAIN_COLOUR, LOSS_COLOUR, scaled, svg
 from bertsecrets.report.replicas import figures_of
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
@@ -122,8 +122,8 @@ def test_a_model_with_one_head_is_drawn():
 
 def test_gains_and_losses_have_different_colours():
     up, down = (draw(found("layer-ablation", baseline=0.5, score=np.full(2, score)))[-1] for score in (0.6, 0.4))
-    assert (GAIN in svg(up.spec), LOSS in svg(up.spec)) == (True, False)
-    assert (GAIN in svg(down.spec), LOSS in svg(down.spec)) == (False, True)
+    assert (GAIN_COLOUR in svg(up.spec), LOSS_COLOUR in svg(up.spec)) == (True, False)
+    assert (GAIN_COLOUR in svg(down.spec), LOSS_COLOUR in svg(down.spec)) == (False, True)
 
 
 def test_measurements_without_figures_have_none():

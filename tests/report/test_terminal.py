@@ -24,20 +24,20 @@ def environment(monkeypatch):
 
 
 def test_colours_need_a_terminal_and_respect_no_color(environment):
-    assert Screen.of(Terminal()).colour
-    assert not Screen.of(io.StringIO()).colour
+    assert Screen.of_stream(Terminal()).colour
+    assert not Screen.of_stream(io.StringIO()).colour
     environment.setenv("NO_COLOR", "1")
-    assert not Screen.of(Terminal()).colour
+    assert not Screen.of_stream(Terminal()).colour
     environment.delenv("NO_COLOR")
     environment.setenv("TERM", "dumb")
-    assert not Screen.of(Terminal()).colour
+    assert not Screen.of_stream(Terminal()).colour
 
 
 def test_the_width_of_a_terminal_is_used_from_eighty_columns(environment):
     environment.setenv("COLUMNS", "150")
-    assert (Screen.of(Terminal()).width, Screen.of(io.StringIO()).width) == (150, 80)
+    assert (Screen.of_stream(Terminal()).width, Screen.of_stream(io.StringIO()).width) == (150, 80)
     environment.setenv("COLUMNS", "40")
-    assert Screen.of(Terminal()).width == 80
+    assert Screen.of_stream(Terminal()).width == 80
 
 
 def test_the_table_of_all_claims_fits_eighty_columns():

@@ -13,8 +13,8 @@ from verdicts import of_every_outcome
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.example_maps import KINDS
-from bertsecrets.report.html import OF_VIEWER, page
-from bertsecrets.report.viewer import LEVELS, Examples, packed, subjects_shown, viewer_data
+from bertsecrets.report.html import VIEWER_BYTES, page
+from bertsecrets.report.viewer import WEIGHT_LEVELS, Examples, packed, subjects_shown, viewer_data
 from bertsecrets.types import Subject
 
 SPACE = 100_000
@@ -22,12 +22,12 @@ SPACE = 100_000
 
 def unpacked(text: str, shape: tuple[int, ...]) -> np.ndarray:
     changes = np.frombuffer(gzip.decompress(base64.b64decode(text)), np.uint8).reshape(shape)
-    return (np.cumsum(changes, axis=0, dtype=np.uint8) / LEVELS) ** 2
+    return (np.cumsum(changes, axis=0, dtype=np.uint8) / WEIGHT_LEVELS) ** 2
 
 
 def test_packed_weights_are_exact_to_one_step():
     weights = np.random.default_rng(1).dirichlet(np.full(16, 0.2), size=(2, *SHAPE, 16))
-    assert np.abs(unpacked(packed(weights), weights.shape) - weights).max() < 1 / LEVELS
+    assert np.abs(unpacked(packed(weights), weights.shape) - weights).max() < 1 / WEIGHT_LEVELS
 
 
 def test_maps_are_cropped_to_the_tokens_of_each_example():
@@ -59,12 +59,12 @@ def test_examples_are_added_in_turn_while_there_is_space():
 def test_the_size_of_a_page_is_limited_for_any_number_of_examples(monkeypatch):
     both = Examples([example_maps(), example_maps("sst2")], rows=2)
     without = len(page({MODEL: of_every_outcome()}, SETTINGS).encode())
-    most = without + OF_VIEWER + len(json.dumps(viewer_data(replace(both, rows=1), SPACE))) + 200
-    monkeypatch.setattr("bertsecrets.report.html.MOST", most)
+    most = without + VIEWER_BYTES + len(json.dumps(viewer_data(replace(both, rows=1), SPACE))) + 200
+    monkeypatch.setattr("bertsecrets.report.html.PAGE_BYTES", most)
     shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=both)
     assert len(shown.encode()) < most
     assert [shown.count(f'<option value="{place} ') for place in (0, 1)] == [1, 1]
-    monkeypatch.setattr("bertsecrets.report.html.MOST", without)
+    monkeypatch.setattr("bertsecrets.report.html.PAGE_BYTES", without)
     shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=both)
     assert "No maps of any example: the page would be too large." in shown
 

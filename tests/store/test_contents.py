@@ -13,7 +13,7 @@ from calls import run, told
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.cli.store import age, in_bytes
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.provenance import TRAINING, made_by
+from bertsecrets.provenance import TRAINING_MODULE, made_by
 from bertsecrets.store.contents import ABANDONED
 from bertsecrets.store.entries import Key, Store, write_manifest
 from bertsecrets.store.files import signed, whole_folder, write_whole
@@ -31,7 +31,7 @@ def make(folder: Path, **facts):
 def key(kind: str, code: str | None = None, **inputs) -> Key:
     """Return a key with the current code, or with `code` if given."""
     if kind == "checkpoints":
-        own = made_by(TRAINING, None)
+        own = made_by(TRAINING_MODULE, None)
     else:
         own, inputs = get_measure("head-ablation").made_by(None), {"measure": "head-ablation", **inputs}
     return Key(inputs, own | ({"code": code} if code else {}))

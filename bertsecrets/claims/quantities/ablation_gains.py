@@ -14,19 +14,19 @@ from bertsecrets.claims.estimand import Estimand, Extreme, Number, both, cluster
 from bertsecrets.claims.quantities.head_ranking import name_of, place, top
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantities.task_scores import in_points, mean_over_tasks, metric_name, score_range
-from bertsecrets.claims.quantity import ANY, Need, quantity
+from bertsecrets.claims.quantity import ANY_VALUE, Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.metrics import moments
 from bertsecrets.texts.published import FRAME_HEADS, HARMFUL_HEADS, SEVEN_TASKS
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
-FLIPS, SEED, AT_ONCE = 2000, 2019, 100  # draws of the null distribution
-HEADS, LAYERS = Need("head-ablation"), Need("layer-ablation")
-KINDS = ("uniform", "zero", "mean", "resampled")
+NULL_DRAWS, NULL_SEED, NULL_DRAWS_AT_ONCE = 2000, 2019, 100  # draws of the null distribution
+HEAD_ABLATION, LAYER_ABLATION = Need("head-ablation"), Need("layer-ablation")
+ABLATION_KINDS = ("uniform", "zero", "mean", "resampled")
 TOP_HEADS = 2  # number of most important heads that claims G6 and J4 are about
 STSB_AND_RTE = Need("head-ablation", tasks=("stsb", "rte"))
-SEVERAL_TASKS = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
+HEAD_ABLATIONS_BY_TASK = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 
 
 def _cross_fitted(ablation: Measurement, choose: Callable[[np.ndarray], np.integer], *notes: str) -> Estimand:
@@ -48,14 +48,14 @@ def _cross_fitted(ablation: Measurement, choose: Callable[[np.ndarray], np.integ
         return share * gains(mean[..., :k])[..., 0] + (1 - share) * gains(mean[..., k:])[..., 0]
 
     names = both([_name(ablation, place) for place in reversed(chosen)])
-    return Estimand.of(np.hstack(columns), gain, f"chosen {names}", *notes, clusters=clusters)
+    return Estimand.from_block(np.hstack(columns), gain, f"chosen {names}", *notes, clusters=clusters)
 
 
 def _name(ablation: Measurement, chosen: int) -> str:
     return name_of(ablation, chosen, "score")
 
 
-@quantity("best-head-gain", unit="points", ablation=HEADS)
+@quantity("best-head-gain", unit="points", ablation=HEAD_ABLATION)
 def best_head(ablation: Measurement) -> Estimand:
     """Return the gain of the best head (K19 figure 8), selected on one half of the examples and tested on the other.
 
@@ -73,7 +73,7 @@ def best_head(ablation: Measurement) -> Estimand:
     return replace(_cross_fitted(ablation, np.argmax, best), slow_note=luck)
 
 
-def largest_by_luck(ablation: Measurement, draws: int = FLIPS) -> Float[np.ndarray, " draws"]:
+def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.ndarray, " draws"]:
     """Return draws of the largest gain over all sets, under the null hypothesis that ablation has no effect.
 
     Each draw swaps the baseline and ablated predictions of every example, or cluster of examples, with probability 0.5.
@@ -83,10 +83,10 @@ def largest_by_luck(ablation: Measurement, draws: int = FLIPS) -> Float[np.ndarr
     block, _ = gains_of(ablation)
     metric, k = metric_of(ablation), block.shape[1] // (len(ablation.sample("predicted")) + 1)
     before, after = np.tile(block[:, :k], block.shape[1] // k - 1), block[:, k:]
-    rng, largest = np.random.default_rng(SEED), []
-    for start in range(0, draws, AT_ONCE):
+    rng, largest = np.random.default_rng(NULL_SEED), []
+    for start in range(0, draws, NULL_DRAWS_AT_ONCE):
         units = len(block) if clusters is None else int(clusters.max()) + 1
-        swapped = rng.integers(2, size=(min(AT_ONCE, draws - start), units)).astype(float)
+        swapped = rng.integers(2, size=(min(NULL_DRAWS_AT_ONCE, draws - start), units)).astype(float)
         swapped = swapped if clusters is None else swapped[:, clusters]
         moved = swapped @ (before - after) / len(block)
         shape = (len(moved), -1, k)
@@ -95,26 +95,26 @@ def largest_by_luck(ablation: Measurement, draws: int = FLIPS) -> Float[np.ndarr
     return np.concatenate(largest)
 
 
-@quantity("worst-head-gain", unit="points", ablation=HEADS)
+@quantity("worst-head-gain", unit="points", ablation=HEAD_ABLATION)
 def worst_head(ablation: Measurement) -> Estimand:
     """Return the gain of the most important head (lowest gain), selected on one half and tested on the other."""
     return _cross_fitted(ablation, np.argmin)
 
 
-@quantity("mean-head-gain", unit="points", ablation=HEADS)
+@quantity("mean-head-gain", unit="points", ablation=HEAD_ABLATION)
 def mean_gain(ablation: Measurement) -> Estimand:
     """Return the gain of disabling a single head, averaged over all heads (K19 section 4.6)."""
     block, gains = gains_of(ablation)
-    return Estimand.of(block, lambda mean: gains(mean).mean(-1), clusters=clusters_of(ablation))
+    return Estimand.from_block(block, lambda mean: gains(mean).mean(-1), clusters=clusters_of(ablation))
 
 
-@quantity("best-head-gain-over-tasks", unit="points", ablations=SEVERAL_TASKS)
+@quantity("best-head-gain-over-tasks", unit="points", ablations=HEAD_ABLATIONS_BY_TASK)
 def best_head_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the gain of the best head of each task, as in `best-head-gain`, averaged over the tasks with data."""
     return _over_tasks(ablations, [_cross_fitted(ablation, np.argmax) for ablation in ablations])
 
 
-@quantity("mean-head-gain-over-tasks", unit="points", ablations=SEVERAL_TASKS)
+@quantity("mean-head-gain-over-tasks", unit="points", ablations=HEAD_ABLATIONS_BY_TASK)
 def mean_gain_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the gain of disabling a single head, averaged over all heads and over the tasks with data."""
     return _over_tasks(ablations, [mean_gain(ablation) for ablation in ablations])
@@ -127,7 +127,7 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
     return replace(mean_over_tasks(by_task), notes=(note,))
 
 
-@quantity("heads-without-effect", unit="percent", within=(0, 100), ablation=HEADS)
+@quantity("heads-without-effect", unit="percent", within=(0, 100), ablation=HEAD_ABLATION)
 def without_effect(ablation: Measurement, within: float = 0.1) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score.
 
@@ -136,41 +136,44 @@ def without_effect(ablation: Measurement, within: float = 0.1) -> Estimand:
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < within).mean(-1)  # noqa: E731
-    return Estimand.of(block, share, clusters=clusters_of(ablation))
+    return Estimand.from_block(block, share, clusters=clusters_of(ablation))
 
 
-@quantity("first-layer-gain", unit="points", ablation=LAYERS)
+@quantity("first-layer-gain", unit="points", ablation=LAYER_ABLATION)
 def first_layer(ablation: Measurement) -> Estimand:
     """Return the gain of disabling the first layer (K19 figure 9)."""
     block, gains = gains_of(ablation, [0])
-    return Estimand.of(block, lambda mean: gains(mean)[..., 0], clusters=clusters_of(ablation))
+    return Estimand.from_block(block, lambda mean: gains(mean)[..., 0], clusters=clusters_of(ablation))
 
 
-@quantity("best-layer-gain", unit="points", ablation=LAYERS)
+@quantity("best-layer-gain", unit="points", ablation=LAYER_ABLATION)
 def best_layer(ablation: Measurement) -> Estimand:
     """Return the gain of the best layer (K19 figure 9), selected on one half of the examples, tested on the other."""
     by_layer = ", ".join(f"{gain:+.1f}" for gain in all_gains(ablation))
     return _cross_fitted(ablation, np.argmax, f"layers 1 on: {by_layer}")
 
 
-@quantity("named-heads-gain", unit="points", ablation=HEADS)
+@quantity("named-heads-gain", unit="points", ablation=HEAD_ABLATION)
 def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
     """Return the smallest gain from disabling one of the named heads, given as (layer, head) from 1."""
     sets = [place(ablation, layer, head, "score") for layer, head in heads]
     block, gains = gains_of(ablation, sets)
     by_set = zip(sets, gains(block.mean(0)), strict=True)
     notes = [f"{_name(ablation, chosen)} {gain:+.2f}" for chosen, gain in by_set]
-    return replace(Estimand.of(block, gains, *notes, clusters=clusters_of(ablation)), extreme="least")
+    return replace(Estimand.from_block(block, gains, *notes, clusters=clusters_of(ablation)), extreme="least")
 
 
-@quantity("named-heads-gain-over-tasks", unit="points", ablations=SEVERAL_TASKS)
+@quantity("named-heads-gain-over-tasks", unit="points", ablations=HEAD_ABLATIONS_BY_TASK)
 def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence = FRAME_HEADS) -> Estimand:
     """Return the smallest gain over the named heads, each averaged over the tasks with data."""
     return _over_tasks(ablations, [named_heads(ablation, heads) for ablation in ablations])
 
 
 @quantity(
-    "own-frame-heads-gain", unit="points", ablation=HEADS, frames=Need("frame-heads", "untrained", task=ALL_TASKS)
+    "own-frame-heads-gain",
+    unit="points",
+    ablation=HEAD_ABLATION,
+    frames=Need("frame-heads", "untrained", task=ALL_TASKS),
 )
 def own_frame_heads(ablation: Measurement, frames: Measurement) -> Estimand:
     """Return the smallest gain from disabling one of the model's two best frame heads."""
@@ -179,7 +182,7 @@ def own_frame_heads(ablation: Measurement, frames: Measurement) -> Estimand:
 
 def _of_kinds(measure: str) -> dict[str, Need]:
     """Return a need for each kind of ablation, by name."""
-    return {kind: Need(measure, options={} if kind == "uniform" else {"kind": kind}) for kind in KINDS}
+    return {kind: Need(measure, options={} if kind == "uniform" else {"kind": kind}) for kind in ABLATION_KINDS}
 
 
 def _over_kinds(read: Callable[[Measurement], Estimand], extreme: Extreme, kinds: tuple[Measurement, ...]) -> Estimand:
@@ -191,8 +194,8 @@ def _over_kinds(read: Callable[[Measurement], Estimand], extreme: Extreme, kinds
         parts = zip(estimands, split(mean), strict=True)
         return np.stack([estimand.statistic(part) for estimand, part in parts], axis=-1)
 
-    note = ", ".join(f"{kind} {estimand.value:+.2f}" for kind, estimand in zip(KINDS, estimands, strict=True))
-    return replace(Estimand.of(block, statistic, note, clusters=clusters_of(kinds[0])), extreme=extreme)
+    note = ", ".join(f"{kind} {estimand.value:+.2f}" for kind, estimand in zip(ABLATION_KINDS, estimands, strict=True))
+    return replace(Estimand.from_block(block, statistic, note, clusters=clusters_of(kinds[0])), extreme=extreme)
 
 
 def _side_by_side(
@@ -203,25 +206,25 @@ def _side_by_side(
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 
 
-@quantity("best-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
+@quantity("best-head-gain-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds("head-ablation"))
 def best_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
     """Return the smallest gain of the best head, as in `best-head-gain`, over the kinds of ablation."""
     return _over_kinds(lambda ablation: _cross_fitted(ablation, np.argmax), "least", (uniform, zero, mean, resampled))
 
 
-@quantity("mean-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
+@quantity("mean-head-gain-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds("head-ablation"))
 def mean_gain_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
     """Return the smallest gain from disabling a head, averaged over all heads, over the kinds of ablation."""
     return _over_kinds(mean_gain, "least", (uniform, zero, mean, resampled))
 
 
-@quantity("worst-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
+@quantity("worst-head-gain-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds("head-ablation"))
 def worst_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
     """Return the largest gain of the most important head, as in `worst-head-gain`, over the kinds of ablation."""
     return _over_kinds(worst_head, "most", (uniform, zero, mean, resampled))
 
 
-@quantity("first-layer-gain-of-kinds", unit="points", within=ANY, **_of_kinds("layer-ablation"))
+@quantity("first-layer-gain-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds("layer-ablation"))
 def first_layer_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
@@ -249,12 +252,12 @@ def shared_harm_of_kinds(
 
     notes = [note.partition(": ")[2] for note in _most_harmful(kinds)]
     parts = np.atleast_1d(statistic(block.mean(0)))
-    said = [f"{kind} {part:.1f}: {note}" for kind, part, note in zip(KINDS[1:], parts, notes[1:], strict=True)]
-    estimand = Estimand.of(block, statistic, f"uniform: {notes[0]}", *said, clusters=clusters_of(uniform))
+    said = [f"{kind} {part:.1f}: {note}" for kind, part, note in zip(ABLATION_KINDS[1:], parts, notes[1:], strict=True)]
+    estimand = Estimand.from_block(block, statistic, f"uniform: {notes[0]}", *said, clusters=clusters_of(uniform))
     return replace(estimand, extreme="most")
 
 
-@quantity("score-without-attention", unit="points", within=score_range, ablation=HEADS)
+@quantity("score-without-attention", unit="points", within=score_range, ablation=HEAD_ABLATION)
 def without_attention(ablation: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation, with all heads of all layers disabled (option `heads`: `all`).
 
@@ -270,7 +273,7 @@ def without_attention(ablation: Measurement) -> Estimand:
     note = f"{float(points(with_all.mean(0))):.1f} with all heads"
     if metric == "accuracy":
         note += f", {100 * float(np.bincount(target.astype(int)).max()) / len(target):.1f} for the most frequent class"
-    return Estimand.of(without, points, note, clusters=clusters_of(ablation))
+    return Estimand.from_block(without, points, note, clusters=clusters_of(ablation))
 
 
 def _ranks(
@@ -339,7 +342,7 @@ def _most_harmful(ablations: Sequence[Measurement]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-@quantity("figure-8-correlation", unit="r", ablation=HEADS)
+@quantity("figure-8-correlation", unit="r", ablation=HEAD_ABLATION)
 def figure_8(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 8 exceeds all references."""
     block, gains = gains_of(ablation)
@@ -347,7 +350,7 @@ def figure_8(ablation: Measurement) -> Estimand:
     return likeness(block, panels("fig8_head"), folder, to_map=gains, clusters=clusters)
 
 
-@quantity("figure-9-correlation", unit="r", ablation=LAYERS)
+@quantity("figure-9-correlation", unit="r", ablation=LAYER_ABLATION)
 def figure_9(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 9 exceeds all references.
 

@@ -11,23 +11,23 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-CHANGE = Need("attention-change")
-LITTLE, SOME = 0.7, 0.95  # similarity; heads above the first changed little, heads below the second changed
+ATTENTION_CHANGE = Need("attention-change")
+LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # heads above the first changed little, below the second they changed
 
 
-@quantity("last-two-layers", unit="cosine", change=CHANGE)
+@quantity("last-two-layers", unit="cosine", change=ATTENTION_CHANGE)
 def last_two(change: Measurement) -> Estimand:
     """Return the larger mean similarity of the last two layers minus the smallest one of the earlier layers."""
     return replace(_two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two"), extreme="most")
 
 
-@quantity("first-two-layers", unit="cosine", change=CHANGE)
+@quantity("first-two-layers", unit="cosine", change=ATTENTION_CHANGE)
 def first_two(change: Measurement) -> Estimand:
     """Return the smaller mean similarity of the first two layers minus the largest one of the later layers."""
     return replace(_two_minus_others(change, slice(None, 2), slice(2, None), "after the first two"), extreme="least")
 
 
-@quantity("upper-half-change", unit="cosine", change=CHANGE)
+@quantity("upper-half-change", unit="cosine", change=ATTENTION_CHANGE)
 def upper_half(change: Measurement) -> Estimand:
     """Return the mean similarity of the lower half of the layers minus that of the upper half."""
     return lower_minus_upper(change, "cosine")
@@ -43,10 +43,10 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
         differences = mean[..., two, None] - mean[..., None, others]
         return differences.reshape(*mean.shape[:-1], -1)
 
-    return Estimand.of(layers, pairs, clusters=clusters_of(change))
+    return Estimand.from_block(layers, pairs, clusters=clusters_of(change))
 
 
-@quantity("heads-little-changed", unit="percent", within=(0, 100), change=CHANGE)
+@quantity("heads-little-changed", unit="percent", within=(0, 100), change=ATTENTION_CHANGE)
 def little_changed(change: Measurement) -> Estimand:
     """Return the percentage of heads whose mean similarity is above 0.7; NaN if any similarity is NaN.
 
@@ -54,15 +54,15 @@ def little_changed(change: Measurement) -> Estimand:
     """
 
     def parts(mean: np.ndarray) -> np.ndarray:
-        little = np.where(np.isnan(mean), np.nan, mean > LITTLE).mean(-1)
-        return 100 * np.stack([little, (mean < SOME).any(-1)], axis=-1)
+        little = np.where(np.isnan(mean), np.nan, mean > LITTLE_CHANGED_COSINE).mean(-1)
+        return 100 * np.stack([little, (mean < CHANGED_COSINE).any(-1)], axis=-1)
 
     block = flat(change, "cosine")
     note = f"the head that changed most has {np.nanmin(block.mean(0)):.3f}"
-    return replace(Estimand.of(block, parts, note, clusters=clusters_of(change)), extreme="least")
+    return replace(Estimand.from_block(block, parts, note, clusters=clusters_of(change)), extreme="least")
 
 
-@quantity("figure-5-correlation", unit="r", change=CHANGE)
+@quantity("figure-5-correlation", unit="r", change=ATTENTION_CHANGE)
 def figure_5(change: Measurement) -> Estimand:
     """Return how much the similarities' correlation with the task's panel of K19's figure 5 exceeds all references."""
     folder = TASKS[change.subject.task].folder

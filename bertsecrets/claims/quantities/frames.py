@@ -18,28 +18,28 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.published import FRAME_DIGEST, FRAME_HEADS, FRAME_SENTENCES, published_figures
 from bertsecrets.types import Measurement
 
-SAMPLES = {
+PAIRING_SAMPLES = {
     "all": "max_weight",
     "zip": "max_weight_zipped",
     "reverse": "max_weight_reverse",
     "reverse zip": "max_weight_zipped_reverse",
 }
-WEIGHT = SAMPLES["all"]
-FRAMES = Need("frame-heads")
+ALL_PAIRS_SAMPLE = PAIRING_SAMPLES["all"]
+FRAME_WEIGHTS = Need("frame-heads")
 
 
-@quantity("frame-heads-lead", unit="attention", frames=FRAMES)
+@quantity("frame-heads-lead", unit="attention", frames=FRAME_WEIGHTS)
 def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
     """Return the smallest mean weight of the named heads minus the largest of the other heads (K19 figure 3)."""
-    block = flat(frames, WEIGHT)
+    block = flat(frames, ALL_PAIRS_SAMPLE)
     named = np.zeros(block.shape[1], dtype=bool)
-    named[[place(frames, layer, head, WEIGHT) for layer, head in heads]] = True
+    named[[place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]] = True
 
     def pairs(mean: np.ndarray) -> np.ndarray:
         differences = mean[..., named][..., None] - mean[..., ~named][..., None, :]
         return differences.reshape(*mean.shape[:-1], -1)
 
-    estimand = Estimand.of(block, pairs, f"the best heads are {best_heads(frames, WEIGHT)}")
+    estimand = Estimand.from_block(block, pairs, f"the best heads are {best_heads(frames, ALL_PAIRS_SAMPLE)}")
     return replace(estimand, extreme="least")
 
 
@@ -48,46 +48,46 @@ def _of_paper(frames: Measurement) -> bool:
     return frames.values.get("sentences") == FRAME_DIGEST
 
 
-@quantity("frame-weight", unit="attention", within=(0, 1), frames=FRAMES)
+@quantity("frame-weight", unit="attention", within=(0, 1), frames=FRAME_WEIGHTS)
 def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all") -> Estimand:
     """Return the mean weight of one head, (layer, head) from 1."""
-    column = place(frames, layer, head, WEIGHT)
-    by_pairing = {name: float(frames.value(sample).ravel()[column]) for name, sample in SAMPLES.items()}
+    column = place(frames, layer, head, ALL_PAIRS_SAMPLE)
+    by_pairing = {name: float(frames.value(sample).ravel()[column]) for name, sample in PAIRING_SAMPLES.items()}
     own = by_pairing.pop(pairing)
     note = "other pairings: " + ", ".join(f"{name} {weight - own:+.3f}" for name, weight in by_pairing.items())
-    estimand = Estimand.of(flat(frames, SAMPLES[pairing]), lambda mean: mean[..., column], note)
+    estimand = Estimand.from_block(flat(frames, PAIRING_SAMPLES[pairing]), lambda mean: mean[..., column], note)
     return replace(estimand, sampled=not _of_paper(frames))
 
 
-@quantity("ranked-frame-weight", unit="attention", within=(0, 1), frames=FRAMES)
+@quantity("ranked-frame-weight", unit="attention", within=(0, 1), frames=FRAME_WEIGHTS)
 def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estimand:
     """Return the mean weight of the head with this rank; rank 1 is the largest.
 
     Selecting the best heads is biased upwards by noise, but the published figure has the same bias.
     """
-    block = flat(frames, SAMPLES[pairing])
+    block = flat(frames, PAIRING_SAMPLES[pairing])
     if block.shape[1] < rank:
         raise NotApplicableError(f"the model has {block.shape[1]} heads, so none of rank {rank}")
-    note = f"the best heads are {best_heads(frames, SAMPLES[pairing])}"
-    estimand = Estimand.of(block, lambda mean: np.sort(mean, axis=-1)[..., -rank], note)
+    note = f"the best heads are {best_heads(frames, PAIRING_SAMPLES[pairing])}"
+    estimand = Estimand.from_block(block, lambda mean: np.sort(mean, axis=-1)[..., -rank], note)
     return replace(estimand, sampled=not _of_paper(frames))
 
 
-@quantity("frame-heads-over-percentile", unit="attention", frames=FRAMES)
+@quantity("frame-heads-over-percentile", unit="attention", frames=FRAME_WEIGHTS)
 def over_percentile(frames: Measurement, percentile: float = 99, heads: Sequence = FRAME_HEADS) -> Estimand:
     """Return the smallest mean weight of the named heads minus a percentile of all heads (linear interpolation)."""
-    columns = [place(frames, layer, head, WEIGHT) for layer, head in heads]
+    columns = [place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]
 
     def lead(mean: np.ndarray) -> Number:
         return mean[..., columns] - np.percentile(mean, percentile, axis=-1, keepdims=True)
 
-    return replace(Estimand.of(flat(frames, WEIGHT), lead), extreme="least")
+    return replace(Estimand.from_block(flat(frames, ALL_PAIRS_SAMPLE), lead), extreme="least")
 
 
-@quantity("frame-gap-in-spread", unit="standard deviations", frames=FRAMES)
+@quantity("frame-gap-in-spread", unit="standard deviations", frames=FRAME_WEIGHTS)
 def gap_in_spread(frames: Measurement, first: int = 2) -> Estimand:
     """Return the gap from the `first`-th best head to the next, in standard deviations of the heads below the gap."""
-    block = flat(frames, WEIGHT)
+    block = flat(frames, ALL_PAIRS_SAMPLE)
     if block.shape[1] < first + 2:
         raise NotApplicableError(f"the model has only {block.shape[1]} heads: too few for some to stand out")
 
@@ -97,10 +97,10 @@ def gap_in_spread(frames: Measurement, first: int = 2) -> Estimand:
         width = weights[..., first - 1] - weights[..., first]
         return np.divide(width, spread, out=np.full(np.shape(spread), np.nan), where=spread > 0)
 
-    return Estimand.of(block, gap, f"the best heads are {best_heads(frames, WEIGHT)}")
+    return Estimand.from_block(block, gap, f"the best heads are {best_heads(frames, ALL_PAIRS_SAMPLE)}")
 
 
-@quantity("figure-3-correlation", unit="r", within=(-1, 1), frames=FRAMES)
+@quantity("figure-3-correlation", unit="r", within=(-1, 1), frames=FRAME_WEIGHTS)
 def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> Estimand:
     """Return the correlation of the measured map with figure 3, on the paper's own sentences.
 
@@ -113,16 +113,16 @@ def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> 
             "less like it by chance alone"
         )
     figure = np.array(published_figures()["fig3_frame_notebook"]).ravel()
-    block = flat(frames, SAMPLES[pairing])
+    block = flat(frames, PAIRING_SAMPLES[pairing])
     other_kind = float(correlation(column_means(block)[0], figure, not ranks))
     note = f"{'Pearson' if ranks else 'Spearman'} correlation {other_kind:.3f}"
-    return replace(Estimand.of(block, lambda mean: correlation(mean, figure, ranks), note), sampled=False)
+    return replace(Estimand.from_block(block, lambda mean: correlation(mean, figure, ranks), note), sampled=False)
 
 
-SENTENCE = Need("example-sentence")
+EXAMPLE_WEIGHTS = Need("example-sentence")
 
 
-@quantity("example-weight", unit="attention", sentence=SENTENCE)
+@quantity("example-weight", unit="attention", sentence=EXAMPLE_WEIGHTS)
 def example_weight(sentence: Measurement, layer: int, head: int, word: str = "agitated") -> Estimand:
     """Return the attention from "He" to a word in one head, for the paper's example sentence."""
     column = place(sentence, layer, head, word)
@@ -131,7 +131,7 @@ def example_weight(sentence: Measurement, layer: int, head: int, word: str = "ag
     return _of_example(flat(sentence, word)[:, [column]], note)
 
 
-@quantity("example-weight-lead", unit="attention", sentence=SENTENCE)
+@quantity("example-weight-lead", unit="attention", sentence=EXAMPLE_WEIGHTS)
 def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estimand:
     """Return the attention from "agitated" to "He" in one head, minus the largest weight on any other token.
 

@@ -9,16 +9,16 @@ from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.types import Measurement
 
-STATISTICS = Need("head-statistics")
+HEAD_STATISTICS = Need("head-statistics")
 
 
-@quantity("lower-breadth", unit="bits", statistics=STATISTICS)
+@quantity("lower-breadth", unit="bits", statistics=HEAD_STATISTICS)
 def lower_breadth(statistics: Measurement) -> Estimand:
     """Return the mean entropy of attention in the lower half of the layers minus that in the upper half."""
     return lower_minus_upper(statistics, "entropy")
 
 
-@quantity("layer-likeness", unit="bits", statistics=STATISTICS)
+@quantity("layer-likeness", unit="bits", statistics=HEAD_STATISTICS)
 def layer_likeness(statistics: Measurement) -> Estimand:
     """Return the divergence of two heads in different layers minus that of two heads in the same layer."""
     block = np.stack([statistics.sample(name).astype(np.float64) for name in ("between", "within")], axis=1)
@@ -27,7 +27,7 @@ def layer_likeness(statistics: Measurement) -> Estimand:
         raise NotApplicableError("the model has no two heads in one layer, or only one layer")
     between, within = column_means(block)[0]
     note = f"different layers {between:.3f}, one layer {within:.3f}"
-    return Estimand.of(
+    return Estimand.from_block(
         block[there],
         lambda mean: mean[..., 0] - mean[..., 1],
         note,
@@ -55,7 +55,7 @@ def sep_gradient_ratio(slopes: Measurement, above: float = 1 / 3) -> Estimand:
     first = round(above * sep.shape[1])
     block: Float[np.ndarray, "examples 2"] = np.stack([value[:, first:].mean(1) for value in (sep, other)], axis=1)
     by_depth = ", ".join(f"{value:.2f}" for value in column_means(sep)[0] / column_means(other)[0])
-    return Estimand.of(
+    return Estimand.from_block(
         block,
         lambda mean: mean[..., 0] / mean[..., 1],
         f"from layer {first + 1} on; layers 1 on: {by_depth}",

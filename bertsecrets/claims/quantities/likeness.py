@@ -16,9 +16,9 @@ from bertsecrets.claims.estimand import Clusters, Estimand
 from bertsecrets.texts.metrics import Number
 from bertsecrets.texts.published import published_figures
 
-PERMUTATIONS, SEED = 2000, 2019
-SHUFFLED = 0.95  # quantile of the null distribution that the correlation must exceed
-WITHIN_ROWS = 0.9  # required fraction of the correlation between seeds, if row means are removed
+PERMUTATIONS, SHUFFLE_SEED = 2000, 2019
+SHUFFLE_QUANTILE = 0.95  # quantile of the null distribution that the correlation must exceed
+WITHIN_ROWS_CEILING_SHARE = 0.9  # required fraction of the correlation between seeds, if row means are removed
 
 
 def panels(name: str, features: Sequence[str] = ()) -> dict[str, Float[np.ndarray, "rows heads"]]:
@@ -83,15 +83,15 @@ def shuffled(
 def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"]) -> float:
     """Return the upper quantile of the correlations of shuffled maps, in standard deviations above their mean.
 
-    It is the `SHUFFLED` quantile over random permutations of heads within rows. If rows have few heads, as in figure 7,
+    It is the `SHUFFLE_QUANTILE` over random permutations of heads within rows. If rows have few heads, as in figure 7,
     it is larger than the 1.645 of a normal distribution.
     """
-    rng, shape = np.random.default_rng(SEED), (PERMUTATIONS, *figure.shape)
+    rng, shape = np.random.default_rng(SHUFFLE_SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
     middle, spread = shuffled(map, figure)
     if not spread > 0:
         return 0.0
-    return float((np.quantile(correlation(permuted, figure.ravel()), SHUFFLED) - middle) / spread)
+    return float((np.quantile(correlation(permuted, figure.ravel()), SHUFFLE_QUANTILE) - middle) / spread)
 
 
 def likeness(
@@ -141,17 +141,19 @@ def likeness(
     notes = [
         f"Pearson correlation {by_panel[0]:.3f}",
         f"Spearman {spearman:.3f}",
-        f"{chance:.3f} by shuffled heads at {SHUFFLED:.0%}",
+        f"{chance:.3f} by shuffled heads at {SHUFFLE_QUANTILE:.0%}",
     ]
     if len(order) > 1 and not np.isnan(by_panel).any():
         best = 1 + int(by_panel[1:].argmax())
         notes.append(f"{by_panel[best]:.3f} with {order[best]}'s panel")
-    estimand = replace(Estimand.of(block, parts, ", ".join(notes), clusters=clusters), extreme="least", published=1)
+    estimand = replace(
+        Estimand.from_block(block, parts, ", ".join(notes), clusters=clusters), extreme="least", published=1
+    )
     if not within_rows:
         return replace(estimand, map=to_map(measured))
     within = _without_rows(to_map(measured), rows)
     notes.append(f"{float(correlation(within, own_within)):.3f} within layers")
-    return replace(estimand, map=within, of_ceiling=WITHIN_ROWS, notes=(", ".join(notes),))
+    return replace(estimand, map=within, of_ceiling=WITHIN_ROWS_CEILING_SHARE, notes=(", ".join(notes),))
 
 
 def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarray, "*any k"]:

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 import bertsecrets.patterns
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Clusters, Estimand, Number, clusters_of, halves
-from bertsecrets.claims.quantities.likeness import SHUFFLED, correlation
+from bertsecrets.claims.quantities.likeness import SHUFFLE_QUANTILE, correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.models.packaged import PUBLISHED_AS
 from bertsecrets.patterns.classes import CLASSES, check_class
@@ -28,9 +28,9 @@ from bertsecrets.texts.published import SEVEN_TASKS, figure_2_share
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-SIZE = len(CLASSES)
+CLASS_COUNT = len(CLASSES)
 PATTERNS = Need("patterns")
-NEW_ENCODER = "the interval includes how the classifier errs on encoders that it was not trained on"
+NEW_ENCODER_NOTE = "the interval includes how the classifier errs on encoders that it was not trained on"
 
 
 def _blocks(patterns: Measurement, reading: str) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +61,7 @@ def left_out_errors(reading: str) -> Float[np.ndarray, "encoders classes"]:
     """Return the shipped classifier's mean error on each annotated encoder, if trained without that encoder's maps."""
     report = json.loads((Path(bertsecrets.patterns.__file__).parent / "weights" / "report.json").read_text("utf-8"))
     models = report["readings"].get(reading, {"models": {}})["models"].values()
-    return np.array([model["left_out_error"] for model in models if "left_out_error" in model]).reshape(-1, SIZE)
+    return np.array([model["left_out_error"] for model in models if "left_out_error" in model]).reshape(-1, CLASS_COUNT)
 
 
 def annotated(model: str, models: Sequence[str]) -> bool:
@@ -112,7 +112,7 @@ def _of_shares(
     widened = 1.0
     if (encoder := new_encoder(by_task[0], reading)) is not None:
         blocks, drawn, clusters = [*blocks, encoder[0]], [*drawn, FEWEST_EXAMPLES], [*clusters, None]
-        notes, widened = (*notes, NEW_ENCODER), encoder[1]
+        notes, widened = (*notes, NEW_ENCODER_NOTE), encoder[1]
 
     def of_means(*means: np.ndarray) -> Number:
         both = 2 * len(pairs)
@@ -162,10 +162,10 @@ def share_gap(
     )
 
 
-SEVERAL_TASKS = Need("patterns", tasks=SEVEN_TASKS, least=4)
+PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 
 
-@quantity("figure-2-rank-correlation", unit="r", within=(-2, 1), by_task=SEVERAL_TASKS)
+@quantity("figure-2-rank-correlation", unit="r", within=(-2, 1), by_task=PATTERNS_BY_TASK)
 def figure_2_order(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -176,7 +176,7 @@ def figure_2_order(
     figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     orders = np.array(list(permutations(range(len(figure)))), dtype=np.float64)
     reached = correlation(orders, figure, ranks=True).round(9)
-    chance = float(np.quantile(reached, SHUFFLED, method="higher"))
+    chance = float(np.quantile(reached, SHUFFLE_QUANTILE, method="higher"))
 
     def lead(shares: np.ndarray) -> Number:
         return correlation(shares, figure, ranks=True) - chance
@@ -186,7 +186,7 @@ def figure_2_order(
     return replace(estimand, notes=(note, *estimand.notes))
 
 
-@quantity("figure-2-difference", unit="percent", within=(0, 100), by_task=SEVERAL_TASKS)
+@quantity("figure-2-difference", unit="percent", within=(0, 100), by_task=PATTERNS_BY_TASK)
 def figure_2_difference(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -206,10 +206,10 @@ def _over_tasks(
     return _of_shares(by_task, reading, lambda shares: statistic(shares[..., chosen].sum(-1)), note)
 
 
-CHANGE = {"after": PATTERNS, "before": Need("patterns", "against")}
+SHARE_CHANGE = {"after": PATTERNS, "before": Need("patterns", "against")}
 
 
-@quantity("class-share-change", unit="percent", within=(-100, 100), **CHANGE)
+@quantity("class-share-change", unit="percent", within=(-100, 100), **SHARE_CHANGE)
 def share_change(
     after: Measurement, before: Measurement, classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -218,11 +218,11 @@ def share_change(
     return _change(after, before, reading, lambda change: change[..., chosen].sum(-1))
 
 
-@quantity("largest-share-change", unit="percent", within=(0, 100), **CHANGE)
+@quantity("largest-share-change", unit="percent", within=(0, 100), **SHARE_CHANGE)
 def largest_change(after: Measurement, before: Measurement, reading: Reading = "special") -> Estimand:
     """Return the largest absolute change in the percentage of a class from that of the pretrained model."""
     estimand = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
-    parts = estimand.parts[:SIZE]
+    parts = estimand.parts[:CLASS_COUNT]
     note = ", ".join(f"{name} {part:+.1f}" for name, part in zip(CLASSES, parts, strict=True))
     return replace(estimand, extreme="most", notes=(note,))
 
@@ -239,7 +239,7 @@ def _change(
     (expected, errors), (expected_before, errors_before) = _blocks(after, reading), _blocks(before, reading)
 
     def change(means: np.ndarray, errors: np.ndarray, errors_before: np.ndarray) -> Number:
-        shares = corrected(means[..., :SIZE], errors) - corrected(means[..., SIZE:], errors_before)
+        shares = corrected(means[..., :CLASS_COUNT], errors) - corrected(means[..., CLASS_COUNT:], errors_before)
         return statistic(100 * shares)
 
     return Estimand(
@@ -254,11 +254,11 @@ def _one_hot(patterns: Measurement, reading: str) -> Float[np.ndarray, "examples
     """Return the one-hot class of each map: one row per example, columns by head, then class."""
     predicted = _predicted(patterns, reading)
     predicted = predicted.reshape(len(predicted), -1)
-    return (predicted[:, :, None] == np.arange(SIZE)).reshape(len(predicted), -1).astype(np.float64)
+    return (predicted[:, :, None] == np.arange(CLASS_COUNT)).reshape(len(predicted), -1).astype(np.float64)
 
 
 def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any heads classes"]:
-    return mean.reshape(*mean.shape[:-1], -1, SIZE)
+    return mean.reshape(*mean.shape[:-1], -1, CLASS_COUNT)
 
 
 @quantity("class-steadiness", unit="percent", within=(0, 100), patterns=PATTERNS)
@@ -274,7 +274,7 @@ def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     by_first, by_second = (_by_head(one_hot[half].sum(0)).argmax(-1) for half in (first, ~first))
     same = predicted == np.where(first[:, None], by_second, by_first)
     block = same.mean(1, dtype=np.float64, keepdims=True)
-    return Estimand.of(block, lambda mean: 100 * mean[..., 0], clusters=clusters)
+    return Estimand.from_block(block, lambda mean: 100 * mean[..., 0], clusters=clusters)
 
 
 @quantity(
@@ -300,5 +300,5 @@ def macro_f1_of_classifier(quality: Measurement, agreed: bool = False, reading: 
     Args:
         agreed: Whether to use only maps on which readers agree.
     """
-    parts = quality.sample(f"{reading}_{'agreed_' if agreed else ''}confusion").reshape(-1, SIZE * SIZE)
-    return Estimand.of(parts, lambda mean: macro_f1(mean.reshape(*mean.shape[:-1], SIZE, SIZE)))
+    parts = quality.sample(f"{reading}_{'agreed_' if agreed else ''}confusion").reshape(-1, CLASS_COUNT * CLASS_COUNT)
+    return Estimand.from_block(parts, lambda mean: macro_f1(mean.reshape(*mean.shape[:-1], CLASS_COUNT, CLASS_COUNT)))

@@ -11,7 +11,7 @@ from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.texts.metrics import moments
 from bertsecrets.types import Measurement
 
-WEIGHTS = Need("weight-pruning")
+WEIGHT_PRUNING = Need("weight-pruning")
 Curve = Callable[[np.ndarray], np.ndarray]
 
 
@@ -32,7 +32,7 @@ def _place(pruning: Measurement, share: float) -> int:
     return 1 + int(np.abs(np.asarray(pruning.value("share")) - share).argmin())
 
 
-@quantity("pruned-score", unit="points", within=score_range, pruning=WEIGHTS)
+@quantity("pruned-score", unit="points", within=score_range, pruning=WEIGHT_PRUNING)
 def pruned_score(pruning: Measurement, share: float) -> Estimand:
     """Return accuracy, or Pearson's correlation, with a fraction of the smallest weights set to 0.
 
@@ -42,10 +42,10 @@ def pruned_score(pruning: Measurement, share: float) -> Estimand:
     block, scores = _curve(pruning)
     place = _place(pruning, share)
     note = f"{float(scores(block.mean(0))[0]):.1f} with all weights"
-    return Estimand.of(block, lambda mean: scores(mean)[..., place], note, clusters=clusters_of(pruning))
+    return Estimand.from_block(block, lambda mean: scores(mean)[..., place], note, clusters=clusters_of(pruning))
 
 
-@quantity("pruning-loss", unit="points", pruning=WEIGHTS)
+@quantity("pruning-loss", unit="points", pruning=WEIGHT_PRUNING)
 def pruning_loss(pruning: Measurement, share: float) -> Estimand:
     """Return the score minus that with a fraction of the smallest weights set to 0, on the same examples.
 
@@ -60,7 +60,7 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
         return points[..., 0] - points[..., place]
 
     by_share = ", ".join(f"{value:.1f}" for value in scores(block.mean(0)))
-    return Estimand.of(block, loss, f"from 0 to 70 % pruned: {by_share}", clusters=clusters_of(pruning))
+    return Estimand.from_block(block, loss, f"from 0 to 70 % pruned: {by_share}", clusters=clusters_of(pruning))
 
 
 @quantity("heads-left", unit="percent", within=(0, 100), pruning=Need("head-pruning"))
@@ -83,4 +83,4 @@ def heads_left(pruning: Measurement, keeps: float = 0.9) -> Estimand:
         return left[np.maximum(enough, 1) - 1]
 
     curve = ", ".join(f"{share:.0f} % {value:.1f}" for share, value in zip(left, scores(block.mean(0)), strict=True))
-    return Estimand.of(block, percent, f"score by heads left: {curve}", clusters=clusters_of(pruning))
+    return Estimand.from_block(block, percent, f"score by heads left: {curve}", clusters=clusters_of(pruning))

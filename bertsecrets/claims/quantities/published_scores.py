@@ -16,7 +16,7 @@ from bertsecrets.texts.published import P20_SEEDS, p20_score
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-FIGURES = Need("published-figures")
+PUBLISHED_FIGURES = Need("published-figures")
 
 
 def _figure_8(figures: Measurement) -> Float[np.ndarray, "1 heads"]:
@@ -25,13 +25,13 @@ def _figure_8(figures: Measurement) -> Float[np.ndarray, "1 heads"]:
     return 100 * figures.sample("figure_8")[:, place].reshape(1, -1)
 
 
-@quantity("figure-8-score", unit="points", figures=FIGURES)
+@quantity("figure-8-score", unit="points", figures=PUBLISHED_FIGURES)
 def median_score(figures: Measurement) -> Estimand:
     """Return the median of figure 8's scores with one head disabled, an estimate of the score with all heads."""
-    return replace(Estimand.of(_figure_8(figures), lambda mean: np.median(mean, axis=-1)), sampled=False)
+    return replace(Estimand.from_block(_figure_8(figures), lambda mean: np.median(mean, axis=-1)), sampled=False)
 
 
-@quantity("figure-8-luck", unit="p", figures=FIGURES)
+@quantity("figure-8-luck", unit="p", figures=PUBLISHED_FIGURES)
 def luck(figures: Measurement) -> Estimand:
     """Return the probability of a best gain as large as figure 8's by chance, relative to the median of all heads.
 
@@ -50,10 +50,10 @@ def luck(figures: Measurement) -> Estimand:
         within = 2 * ndtr(own.max(-1) / _scale(own)) - 1
         return 1 - within ** (own.shape[-1] // 2)
 
-    return replace(Estimand.of(scores, chance, note), sampled=False)
+    return replace(Estimand.from_block(scores, chance, note), sampled=False)
 
 
-@quantity("gain-over-seeds", unit="ratio", within=(0, float("inf")), figures=FIGURES)
+@quantity("gain-over-seeds", unit="ratio", within=(0, float("inf")), figures=PUBLISHED_FIGURES)
 def gain_over_seeds(figures: Measurement) -> Estimand:
     """Return figure 8's best gain divided by the 95 % half-width of the difference between two of P20's seeds.
 
@@ -70,7 +70,7 @@ def gain_over_seeds(figures: Measurement) -> Estimand:
     note = (
         f"the best gain is {(scores - np.median(scores)).max():.2f} points, two seeds differ by up to {difference:.2f}"
     )
-    estimand = Estimand.of(scores, lambda mean: (mean.max(-1) - np.median(mean, axis=-1)) / difference, note)
+    estimand = Estimand.from_block(scores, lambda mean: (mean.max(-1) - np.median(mean, axis=-1)) / difference, note)
     return replace(estimand, sampled=False)
 
 

@@ -39,7 +39,7 @@ def score_range(task: str) -> tuple[float, float]:
 @quantity("score", unit="points", within=score_range, scores=SCORES)
 def score(scores: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation for a regression task."""
-    estimand = Estimand.of(_moments(scores), in_points(metric_name(scores)), clusters=clusters_of(scores))
+    estimand = Estimand.from_block(_moments(scores), in_points(metric_name(scores)), clusters=clusters_of(scores))
     nothing = 0.0 if metric_name(scores) == "pearson" else 100 * _majority(scores).mean()
     return replace(estimand, nothing=float(nothing), constant=bool(scores.values.get("constant")))
 
@@ -56,7 +56,7 @@ def f1_score(scores: Measurement) -> Estimand:
     target = scores.sample("target").astype(int)
     share = float((target == 1).mean())
     always = 100 * 2 * share / (1 + share)  # F1 of always predicting 1
-    estimand = Estimand.of(_moments(scores), in_points("f1"), clusters=clusters_of(scores))
+    estimand = Estimand.from_block(_moments(scores), in_points("f1"), clusters=clusters_of(scores))
     return replace(estimand, nothing=always, constant=bool(scores.values.get("constant")))
 
 
@@ -75,7 +75,9 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
     has_f1 = with_f1 and TASKS[own.subject.task].metric == "f1"
     k, points = of_own.shape[1], in_points("f1" if has_f1 else metric_name(own))
     block = np.hstack([of_own, of_other])
-    return Estimand.of(block, lambda mean: points(mean[..., :k]) - points(mean[..., k:]), clusters=clusters_of(own))
+    return Estimand.from_block(
+        block, lambda mean: points(mean[..., :k]) - points(mean[..., k:]), clusters=clusters_of(own)
+    )
 
 
 def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
@@ -83,7 +85,9 @@ def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
-    estimand = Estimand.of(block, lambda mean: 100 * (mean[..., :1] - mean[..., 1:]), note, clusters=clusters_of(own))
+    estimand = Estimand.from_block(
+        block, lambda mean: 100 * (mean[..., :1] - mean[..., 1:]), note, clusters=clusters_of(own)
+    )
     return replace(estimand, extreme="least")
 
 
@@ -145,4 +149,4 @@ def over_majority(scores: Measurement) -> Estimand:
     points = in_points("accuracy")
     block = np.hstack([_moments(scores), _majority(scores)[:, None]])
     lead = lambda mean: points(mean[..., :-1]) - 100 * mean[..., -1]  # noqa: E731
-    return replace(Estimand.of(block, lead, clusters=clusters_of(scores)), refuted=refuted)
+    return replace(Estimand.from_block(block, lead, clusters=clusters_of(scores)), refuted=refuted)

@@ -15,8 +15,8 @@ from bertsecrets.texts.published import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-SPECIAL = Need("special-tokens")
-STRIPED = ("vertical", "vertical-diagonal")
+SPECIAL_TOKENS = Need("special-tokens")
+STRIPED_CLASSES = ("vertical", "vertical-diagonal")
 
 
 def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples layers"]:
@@ -26,7 +26,7 @@ def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples la
     return by_layer(special, kind)
 
 
-@quantity("sep-growth", unit="attention", after=SPECIAL, before=Need("special-tokens", "against"))
+@quantity("sep-growth", unit="attention", after=SPECIAL_TOKENS, before=Need("special-tokens", "against"))
 def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Estimand:
     """Return the [SEP] attention of the last two layers, fine-tuned minus pretrained.
 
@@ -36,10 +36,10 @@ def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Es
     growth = _by_layer(after, kind) - _by_layer(before, kind)
     if growth.shape[1] < 3:
         raise NotApplicableError(f"the model has {growth.shape[1]} layers, so none before the last two")
-    return Estimand.of(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
+    return Estimand.from_block(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
 
 
-@quantity("depth-gap", unit="depth", special=SPECIAL)
+@quantity("depth-gap", unit="depth", special=SPECIAL_TOKENS)
 def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     """Return the depth of [SEP] attention minus that of [CLS] attention, as a fraction of the model's depth.
 
@@ -58,10 +58,10 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
         to_cls, to_sep = mean[..., :layers], mean[..., layers:]
         return (to_sep @ depth) / to_sep.sum(-1) - (to_cls @ depth) / to_cls.sum(-1)
 
-    return Estimand.of(np.hstack([cls, sep]), gap, clusters=clusters_of(special))
+    return Estimand.from_block(np.hstack([cls, sep]), gap, clusters=clusters_of(special))
 
 
-@quantity("special-token-crossing", unit="attention", special=SPECIAL)
+@quantity("special-token-crossing", unit="attention", special=SPECIAL_TOKENS)
 def crossing(special: Measurement) -> Estimand:
     """Return the smallest of the differences that figure 6 shows on every task, averaged over heads.
 
@@ -72,7 +72,9 @@ def crossing(special: Measurement) -> Estimand:
     leads = (cls - sep)[:, 1:10]
     note = f"[CLS] minus [SEP], layers 2 on: {', '.join(f'{lead:+.3f}' for lead in leads.mean(0))}"
     sign = np.where(np.arange(leads.shape[1]) < 2, 1.0, -1.0)
-    return replace(Estimand.of(leads * sign, lambda mean: mean, note, clusters=clusters_of(special)), extreme="least")
+    return replace(
+        Estimand.from_block(leads * sign, lambda mean: mean, note, clusters=clusters_of(special)), extreme="least"
+    )
 
 
 @quantity(
@@ -108,7 +110,9 @@ def sep_lead(
     return replace(estimand, extreme="least") if others == "most" else estimand
 
 
-@quantity("stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL, patterns=Need("patterns"))
+@quantity(
+    "stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL_TOKENS, patterns=Need("patterns")
+)
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
 
@@ -120,7 +124,7 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     striped = _striped(patterns)
     block = np.stack([(striped * flat(special, "brightest")).mean(1), striped.mean(1)], axis=1)
     note = f"{100 * block[:, 1].mean():.0f} % of all maps have a stripe"
-    return Estimand.of(block, _percent, note, clusters=clusters_of(special))
+    return Estimand.from_block(block, _percent, note, clusters=clusters_of(special))
 
 
 @quantity(
@@ -138,11 +142,11 @@ def stripes_from_pretraining(after: Measurement, before: Measurement) -> Estiman
     tuned, plain = (_striped(patterns) for patterns in (after, before))
     block = np.stack([(tuned & plain).mean(1), tuned.mean(1)], axis=1)
     note = f"{100 * plain.mean():.0f} % of all maps before, {100 * tuned.mean():.0f} % after"
-    return Estimand.of(block, _percent, note, clusters=clusters_of(after))
+    return Estimand.from_block(block, _percent, note, clusters=clusters_of(after))
 
 
 def _striped(patterns: Measurement) -> Bool[np.ndarray, "examples heads"]:
-    return np.isin(flat(patterns, "stripes_predicted"), [CLASSES.index(name) for name in STRIPED])
+    return np.isin(flat(patterns, "stripes_predicted"), [CLASSES.index(name) for name in STRIPED_CLASSES])
 
 
 def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
@@ -151,7 +155,7 @@ def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
     return 100 * np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
-@quantity("figure-6-correlation", unit="r", special=SPECIAL)
+@quantity("figure-6-correlation", unit="r", special=SPECIAL_TOKENS)
 def figure_6(special: Measurement, kind: str) -> Estimand:
     """Return how much the correlation of a map with the task's panel of K19's figure 6 exceeds all references."""
     _by_layer(special, kind)

@@ -25,7 +25,7 @@ def _layers(vectors: Measurement) -> tuple[Float[np.ndarray, "pairs layers"], st
 def anisotropy(vectors: Measurement) -> Estimand:
     """Return the mean cosine of two random words' vectors, averaged over all layers."""
     block, note = _layers(vectors)
-    return Estimand.of(block, lambda mean: mean.mean(-1), note)
+    return Estimand.from_block(block, lambda mean: mean.mean(-1), note)
 
 
 @quantity("anisotropy-rise", unit="cosine", vectors=VECTORS)
@@ -35,13 +35,13 @@ def anisotropy_rise(vectors: Measurement) -> Estimand:
     half = block.shape[1] // 2
     if not half:
         raise NotApplicableError("a model of one layer has no upper half")
-    return Estimand.of(block, lambda mean: mean[..., -half:].mean(-1) - mean[..., :half].mean(-1), note)
+    return Estimand.from_block(block, lambda mean: mean[..., -half:].mean(-1) - mean[..., :half].mean(-1), note)
 
 
-CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
+VECTOR_CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
 
 
-@quantity("geometry-correlation", unit="r", within=(-1, 1), **CHANGE)
+@quantity("geometry-correlation", unit="r", within=(-1, 1), **VECTOR_CHANGE)
 def geometry(after: Measurement, before: Measurement) -> Estimand:
     """Return the correlation of cosines before and after fine-tuning, over pairs of rows, in the upper half of layers.
 
@@ -61,10 +61,10 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
         return np.divide(xy - x * y, spread, out=np.full(np.shape(xy), np.nan), where=spread > 0)
 
     note = ", ".join(f"{value:.2f}" for value in correlations(products.mean(0)))
-    return Estimand.of(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"layers 1 on: {note}")
+    return Estimand.from_block(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"layers 1 on: {note}")
 
 
-@quantity("class-separation-growth", unit="cosine", within=(-4, 4), **CHANGE)
+@quantity("class-separation-growth", unit="cosine", within=(-4, 4), **VECTOR_CHANGE)
 def class_separation(after: Measurement, before: Measurement) -> Estimand:
     """Return how much fine-tuning separates classes in the last layer.
 
@@ -79,7 +79,7 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
     by_class = np.stack([np.where(same == 1, growth, np.nan), np.where(same == 0, growth, np.nan)], axis=1)
     within, between = column_means(by_class)[0]
     note = f"cosines in one class change by {within:+.3f}, between classes by {between:+.3f}"
-    return Estimand.of(by_class, lambda mean: mean[..., 0] - mean[..., 1], note)
+    return Estimand.from_block(by_class, lambda mean: mean[..., 0] - mean[..., 1], note)
 
 
 def _pairs(after: Measurement, before: Measurement) -> tuple[Float[np.ndarray, "pairs layers2"], np.ndarray]:

@@ -28,15 +28,15 @@ from bertsecrets.texts.published import HARMFUL_HEADS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-LINGUISTIC = ("noun", "verb", "pronoun", "subject", "object", "negation")
-FIGURE_7 = {
+LINGUISTIC_FEATURES = ("noun", "verb", "pronoun", "subject", "object", "negation")
+FIGURE_7_KINDS = {
     "PRON": "pronoun", "NOUN": "noun", "VERB": "verb", "OBJ": "object", "SUBJ": "subject", "NEG": "negation",
     "CLS": "cls", "SEP": "sep",
 }  # fmt: skip
-RELATIONS = ("verb_subject", "noun_pronoun")
-DIAGONAL = ("diagonal", "vertical-diagonal")
-FEATURES = Need("features")
-SURFACE = Need("surface-words")
+DIAGONAL_RELATIONS = ("verb_subject", "noun_pronoun")
+DIAGONAL_CLASSES = ("diagonal", "vertical-diagonal")
+FEATURE_WEIGHTS = Need("features")
+SURFACE_WORDS = Need("surface-words")
 
 
 def _means(block: Float[np.ndarray, "examples k"]) -> Float[np.ndarray, " k"]:
@@ -61,7 +61,7 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     return frequent, [f"left out: {few}"] if few else []
 
 
-@quantity("best-feature-growth", unit="attention", after=FEATURES, before=Need("features", "against"))
+@quantity("best-feature-growth", unit="attention", after=FEATURE_WEIGHTS, before=Need("features", "against"))
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return the largest increase, over heads, of attention to a type of word, beyond two contrasts.
 
@@ -72,7 +72,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
     kind is selected on the other half.
     """
     columns, notes, clusters = [], [], clusters_of(after)
-    others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC if kind not in kinds]
+    others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC_FEATURES if kind not in kinds]
     of_others = _mean_of_present(np.stack(others))
     for kind in kinds:
         growth = flat(after, kind) - flat(before, kind)
@@ -96,7 +96,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
         increase = by_kind[..., :1]
         return np.concatenate([increase, increase - by_kind[..., 1:]], axis=-1).reshape(*mean.shape[:-1], -1)
 
-    return replace(Estimand.of(np.stack(columns, axis=1), leads, *notes, clusters=clusters), extreme="least")
+    return replace(Estimand.from_block(np.stack(columns, axis=1), leads, *notes, clusters=clusters), extreme="least")
 
 
 def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[np.ndarray, "examples heads"]:
@@ -106,7 +106,7 @@ def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[
     return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
-@quantity("feature-ratio", unit="ratio", features=FEATURES)
+@quantity("feature-ratio", unit="ratio", features=FEATURE_WEIGHTS)
 def best_against_special(features: Measurement) -> Estimand:
     """Return attention to the most attended linguistic feature divided by that to the less attended of [CLS] and [SEP].
 
@@ -117,7 +117,7 @@ def best_against_special(features: Measurement) -> Estimand:
     for kind in special:
         if np.isnan(features.value(kind)).all():
             raise NotApplicableError(f"the model has no [{kind.upper()}]")
-    frequent, notes = _frequent({kind: flat(features, kind) for kind in LINGUISTIC})
+    frequent, notes = _frequent({kind: flat(features, kind) for kind in LINGUISTIC_FEATURES})
     kinds, clusters = (*special, *frequent), clusters_of(features)
     first = halves(features.examples, clusters)
     block = np.stack([cross_fitted(flat(features, kind), first)[0] for kind in kinds], axis=1)
@@ -127,7 +127,9 @@ def best_against_special(features: Measurement) -> Estimand:
         return each.reshape(*mean.shape[:-1], -1)
 
     weights = ", ".join(f"{kind} {weight:.3f}" for kind, weight in zip(kinds, _means(block), strict=True))
-    return replace(Estimand.of(block, ratios, f"best heads: {weights}", *notes, clusters=clusters), extreme="most")
+    return replace(
+        Estimand.from_block(block, ratios, f"best heads: {weights}", *notes, clusters=clusters), extreme="most"
+    )
 
 
 def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples heads"]]:
@@ -139,7 +141,7 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
     return {kind: row.astype(np.float64) for kind, row in rows.items()}
 
 
-@quantity("cls-row-lead", unit="attention", features=FEATURES)
+@quantity("cls-row-lead", unit="attention", features=FEATURE_WEIGHTS)
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     """Return the weight on a kind of token minus that on the best other kind, in the last layer's [CLS] row.
 
@@ -155,10 +157,10 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     by_kind = sorted(zip(names, _means(block), strict=True), key=lambda pair: -np.nan_to_num(pair[1]))
     note = ", ".join(f"{name} {weight:.3f}" for name, weight in by_kind)
     leads = lambda mean: mean[..., :1] - mean[..., 1:]  # noqa: E731
-    return replace(Estimand.of(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
+    return replace(Estimand.from_block(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
 
 
-@quantity("final-punctuation-heads", unit="percent", within=(0, 100), words=SURFACE)
+@quantity("final-punctuation-heads", unit="percent", within=(0, 100), words=SURFACE_WORDS)
 def final_punctuation(words: Measurement) -> Estimand:
     """Return the percentage of heads in the last two layers that attend more to final punctuation than to any word.
 
@@ -169,10 +171,10 @@ def final_punctuation(words: Measurement) -> Estimand:
     best = int(largest(_means(lead)))
     note = f"at most {_means(lead)[best]:+.3f} over the most attended word"
     share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > 0).mean(-1)  # noqa: E731
-    return Estimand.of(lead, share, note, clusters=clusters_of(words))
+    return Estimand.from_block(lead, share, note, clusters=clusters_of(words))
 
 
-@quantity("named-equal-word-attention", unit="attention", words=SURFACE)
+@quantity("named-equal-word-attention", unit="attention", words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
     """Return the smallest weight, over named heads, from a word to the same word in the other text, above chance.
 
@@ -183,13 +185,13 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
     values = zip(columns, _means(excess), strict=True)
     notes = [f"{name_of(words, column, 'equal')} {value:+.4f}" for column, value in values]
-    return replace(Estimand.of(excess, lambda mean: mean, *notes, clusters=clusters_of(words)), extreme="least")
+    return replace(Estimand.from_block(excess, lambda mean: mean, *notes, clusters=clusters_of(words)), extreme="least")
 
 
 @quantity(
     "equal-word-attention",
     unit="attention",
-    words=SURFACE,
+    words=SURFACE_WORDS,
     ablations=STSB_AND_RTE,
 )
 def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estimand:
@@ -204,18 +206,18 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estim
     names = " and ".join(f"{name_of(words, int(head), 'equal')} {every[head]:+.4f}" for head in heads)
     share = 100 * float((every > 0).mean())
     notes = (f"most harmful on both tasks: {names}", f"{share:.0f} % of all heads are above chance")
-    return Estimand.of(excess[:, heads], lambda mean: mean.mean(-1), *notes, clusters=clusters_of(words))
+    return Estimand.from_block(excess[:, heads], lambda mean: mean.mean(-1), *notes, clusters=clusters_of(words))
 
 
-@quantity("figure-7-correlation", unit="r", features=FEATURES)
+@quantity("figure-7-correlation", unit="r", features=FEATURE_WEIGHTS)
 def figure_7(features: Measurement) -> Estimand:
     """Return how much the correlation of the last layer with the task's panel of K19's figure 7 exceeds all references.
 
     Features that occur in too few inputs are excluded.
     """
     rows = _cls_row(features)
-    frequent, notes = _frequent({kind: rows[kind] for kind in FIGURE_7.values()})
-    figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7.items() if kind in frequent])
+    frequent, notes = _frequent({kind: rows[kind] for kind in FIGURE_7_KINDS.values()})
+    figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7_KINDS.items() if kind in frequent])
     block, folder = np.hstack([rows[kind] for kind in frequent]), TASKS[features.subject.task].folder
     estimand = likeness(block, figures, folder, clusters=clusters_of(features))
     return replace(estimand, notes=(*estimand.notes, *notes))
@@ -227,7 +229,7 @@ def figure_7(features: Measurement) -> Estimand:
 def relation_heads(
     attention: Measurement,
     patterns: Measurement,
-    relations: Sequence[str] = RELATIONS,
+    relations: Sequence[str] = DIAGONAL_RELATIONS,
     reading: Reading = "special",
 ) -> Estimand:
     """Return the percentage of diagonal maps in the best head for a relation: the smallest over the relations.
@@ -236,7 +238,7 @@ def relation_heads(
     """
     weights = np.hstack([flat(attention, name) for name in relations])
     predicted = flat(patterns, f"{reading}_predicted")
-    diagonal = np.isin(predicted, [CLASSES.index(name) for name in DIAGONAL]).astype(np.float64)
+    diagonal = np.isin(predicted, [CLASSES.index(name) for name in DIAGONAL_CLASSES]).astype(np.float64)
 
     def by_relation(weight: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         by_head = weight.reshape(*weight.shape[:-1], len(relations), -1)
