@@ -150,16 +150,11 @@ def from_extra(package: str) -> Iterator[None]:
         raise MissingError(_advice(package)) from error
 
 
-def extra_problem(package: str) -> str | None:
-    """Return how to install a missing package, or None if it is installed, without importing it."""
-    return None if find_spec(OPTIONAL_PACKAGES[package][0]) else _advice(package)
-
-
 def check_extra(extra: str) -> None:
     """Check that all packages of an extra are installed, without importing them."""
-    packages = (package for package, (_, own, _) in OPTIONAL_PACKAGES.items() if own == extra)
-    if problem := next(filter(None, map(extra_problem, packages)), None):
-        raise MissingError(problem)
+    for package, (module, own, _) in OPTIONAL_PACKAGES.items():
+        if own == extra and find_spec(module) is None:
+            raise MissingError(_advice(package))
 
 
 def _advice(package: str) -> str:

@@ -29,7 +29,7 @@ from bertsecrets.errors import (
     one_line,
 )
 from bertsecrets.formats import FAILURES
-from bertsecrets.progress import in_time, log
+from bertsecrets.progress import counted, in_time, log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.types import Measurement, Subject, as_chart
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def skipped(names: Sequence[str], reason: str) -> str:
     """Return a line about claims that are skipped for the same reason."""
-    return f"{len(names)} claim{'' if len(names) == 1 else 's'} skipped ({', '.join(names)}): {reason}"
+    return f"{counted(len(names), 'claim')} skipped ({', '.join(names)}): {reason}"
 
 
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:

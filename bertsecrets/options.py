@@ -287,17 +287,15 @@ def configured() -> dict[str, Any]:
     """
     given = project_options()
     known = [name for name in PARSING if name not in ("budget", "keep_checkpoints")]
-    for name, value in given.items():
-        if name not in known:
-            hint = near_matches(name, known)
-            raise UserError(f"pyproject.toml, [tool.bertsecrets]: unknown option {name!r}: {hint}")
-        if value in ("", []):
-            raise UserError(f"pyproject.toml, [tool.bertsecrets]: {name} is empty: give a value, or delete the line")
-        flagged, whole = PARSING[name].get("action") == "store_true", PARSING[name].get("type") is whole_number
-        usual = (bool,) if flagged else (int,) if whole else (str,)
-        kinds: tuple[type, ...] = {"seeds": (int, str), "glue": (str, list)}.get(name, usual)
-        if type(value) not in kinds or (type(value) is list and not all(isinstance(part, str) for part in value)):
-            raise UserError(f"pyproject.toml, [tool.bertsecrets]: {name} cannot be {shortened(repr(value))}")
+    try:
+        for name, value in given.items():
+            if name not in known:
+                raise UserError(f"unknown option {name!r}: {near_matches(name, known)}")
+            if value in ("", []):
+                raise UserError(f"{name} is empty: give a value, or delete the line")
+        RunOptions(**given)
+    except UserError as error:
+        raise UserError(f"pyproject.toml, [tool.bertsecrets]: {error}") from error
     variables = {"model": MODEL_VARIABLE, "glue": GLUE_VARIABLE, "store": STORE_VARIABLE, "frames": FRAMES_VARIABLE}
     in_environment = [name for name, variable in variables.items() if os.environ.get(variable)]
     defaults = {name: value for name, value in given.items() if name not in in_environment}

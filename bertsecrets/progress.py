@@ -131,40 +131,30 @@ def _on_terminal() -> bool:
 def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
     """Draw a bar during the block, below other output."""
     from rich.console import Console  # imported only if something is drawn
-    from rich.progress import BarColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
     from rich.table import Column
-    from rich.text import Text
-
-    class Facts(TextColumn):
-        def __init__(self) -> None:
-            super().__init__("", table_column=Column(no_wrap=True))
-
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            facts = (
-                f"{int(task.completed + 1e-6)}/{total}",
-                f"{speed:.3g} {unit}s/s" if speed else "",
-                task.fields["note"],
-            )
-            return Text("  ".join(filter(None, facts)))
 
     columns = (
         TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         BarColumn(bar_width=10),
         TextColumn("{task.percentage:>3.0f}%"),
-        Facts(),
+        TextColumn("{task.fields[facts]}", markup=False, table_column=Column(no_wrap=True)),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
     with Bar(*columns, console=Console(stderr=True), expand=True, redirect_stdout=False) as drawn:
-        task = drawn.add_task(title, total=total, note="")
+        task = drawn.add_task(title, total=total, facts=f"{int(done)}/{total}")
         drawn.update(task, completed=done)
 
         class Drawn:
+            note = ""
+
             def advance(self, more: float = 1.0, note: str = "") -> None:
-                if note:
-                    drawn.update(task, note=note)
                 drawn.advance(task, more)
+                [state] = drawn.tasks
+                self.note, speed = note or self.note, f"{state.speed:.3g} {unit}s/s" if state.speed else ""
+                facts = (f"{int(state.completed + 1e-6)}/{total}", speed, self.note)
+                drawn.update(task, facts="  ".join(filter(None, facts)))
 
         yield Drawn()
 

@@ -20,7 +20,6 @@ from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
 from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case, select_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
@@ -293,19 +292,11 @@ class Session:
     # ------------------------------------------------------------------ verdicts
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
-        """Return the verdict on a case after the analysis of these seeds, making measurements that are not stored."""
-        return self.verdict(case, self.measure_case(case, seeds))
+        """Return the verdict on a case after the analysis of these seeds, making measurements that are not stored.
 
-    def measure_case(self, case: Case, seeds: Sequence[int]) -> list[dict[str, Needed]]:
-        """Return the measurements that a case needs for each seed, by the names of its quantity's needs."""
-        return requirements.measure_case(self, case, self.model, seeds)
-
-    def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
-        """Judge a case from its measurements.
-
-        If seeds are added one by one, this is the verdict of the latest interim analysis. If a checkpoint was given,
-        the verdict applies only to that checkpoint.
+        If a checkpoint was given, the verdict applies only to that checkpoint.
         """
+        measured = requirements.measure_case(self, case, self.model, seeds)
         if self.adds_seeds:
             return judge_interim(case, measured, self.settings.judge)
         return judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)

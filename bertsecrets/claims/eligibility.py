@@ -77,7 +77,9 @@ def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
     """Return whether a claim says something about a model that some data could decide."""
     claim = case.claim
     if not case.applies_to(model.architecture):
-        return _about_others(case, model)
+        wanted = " and ".join(claim.architectures)
+        reason = f"is about {wanted}; the model is {model.architecture or 'unknown'}"
+        return NotApplicable(reason, other_architecture=True)
     if no_data := undecidable(case):
         return NotApplicable(no_data)
     instead = f"; {claim.relative} is the same claim for any " if claim.relative else ""
@@ -91,8 +93,3 @@ def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
         instead = instead and f"{instead}shape"
         return NotApplicable(f"needs {layers} layers x {heads} heads; {has}{instead}")
     return Eligible()
-
-
-def _about_others(case: Case, model: ModelFacts) -> NotApplicable:
-    wanted = " and ".join(case.claim.architectures)
-    return NotApplicable(f"is about {wanted}; the model is {model.architecture or 'unknown'}", other_architecture=True)

@@ -140,9 +140,7 @@ class Cited:
         doubt_of: Sequence[str],
         second: bool,
     ) -> TaskFigure:
-        """Return a task's figure with the claim's references resolved.
-
-        """  # fmt: skip
+        """Return a task's figure with the claim's references resolved."""
         more: dict[str, Any] = {}
         if published is not None:
             more["published"], more["rounding"] = self.published(published, task_name)

@@ -63,24 +63,11 @@ class Quantity:
     within: Callable[[str], Ends]
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
-        """Return the estimand.
-
-        Args:
-            measurements: Measurements by name of the need. A need with `tasks` takes a tuple in the same order.
-            arguments: Arguments of the claim.
-
-        Raises:
-            NotApplicableError: The quantity is undefined for the model.
-            UserError: A measurement is incomplete.
-        """
+        """Return the estimand of measurements, by name of the need, and of a claim's arguments."""
         return self.function(**measurements, **arguments)
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> None:
-        """Check that the function accepts a claim's arguments.
-
-        Raises:
-            TypeError: An argument is unknown or missing.
-        """
+        """Check that the function accepts a claim's arguments; a TypeError names one that is unknown or missing."""
         self.arguments.bind(**arguments)
 
 

@@ -127,9 +127,6 @@ class Claim(Section):
 
         Args:
             figures: Figures of all claims as given in the files, by claim name and task.
-
-        Raises:
-            ValueError: A reference is invalid, or the file also gives the number.
         """
         if not (self.published or self.seeds_of or self.doubt_of or self.second):
             return self

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bertsecrets.errors import UserError, near_matches
+from bertsecrets.progress import counted
 from bertsecrets.types import InitialisationName
 
 if TYPE_CHECKING:
@@ -120,8 +121,7 @@ def model_side(
     def measure(of: "MeasureOnTask", seed: int) -> "Measurement":
         return session.measurement(of.measure, of.subject(model, seed), **of.options)
 
-    count = len(session.seeds)
-    seeds = f"{count} seed{'s' if count > 1 else ''}"
+    seeds = counted(len(session.seeds), "seed")
     return measured_side(model, seeds, wanted, session.seeds, measure, stop_on_collapse=stop_on_collapse)
 
 

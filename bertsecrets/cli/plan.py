@@ -2,20 +2,12 @@
 
 import argparse
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.judge_run import (
-    JUDGING_OPTIONS,
-    add_examples,
-    add_selection,
-    on_known_tasks,
-    open_run,
-    selected,
-)
+from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_examples, add_selection, on_known_tasks, open_run, selected
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_command, whole_number
@@ -25,7 +17,6 @@ from bertsecrets.types import Request
 if TYPE_CHECKING:
     from bertsecrets.jobs.plan import Plan, State
     from bertsecrets.jobs.prepare import Work
-    from bertsecrets.session import Session
 
 
 def add_parsers(commands) -> None:
@@ -74,54 +65,40 @@ def plan(options: argparse.Namespace) -> None:
     from bertsecrets.devices import device_name
     from bertsecrets.jobs.plan import PlanningSession, plan_for, states
     from bertsecrets.jobs.prepare import with_share
+    from bertsecrets.jobs.scripts import shell_script
     from bertsecrets.judging import JudgedRun
+    from bertsecrets.store.files import guarded_writes
 
     chosen, tasks = selected(options)
     given = with_share(RunOptions.from_namespace(options), options.jobs)
     session = PlanningSession(given)
     chosen = on_known_tasks(session, chosen, tasks, log.info)  # standard output may be the script
     judged = JudgedRun(session, chosen)
-    possible = judged.possible()
-    if not possible:
+    if not judged.possible():
         reason = next(iter(judged.skipped()), "no claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
     planned = plan_for(session, judged.eligible(), session.model, session.seeds)
     known = states(session.measurements, planned)
     if options.shell:
-        _print_script(session, [job for job in planned if known[job] != "stored"])
+        with guarded_writes(given.store_folder):
+            given.store_folder.mkdir(parents=True, exist_ok=True)  # the script fails without access to it
+        print(shell_script([job for job in planned if known[job] != "stored"], session.options), end="")
         return
+    stored = sum(state == "stored" for state in known.values())
+    totals = {"jobs": len(known), "trainings": sum(job.measure is None for job in known), "stored": stored}
     facts = {
         "model": session.model,
         "seeds": sorted(session.seeds),
         "store": str(session.store.root.resolve()),
         "device": device_name(session.resources.device),
-        "totals": _totals(known),
-        "without_data": sorted(name for name in {c.task for c in possible} if session.resources.rows.missing(name)),
+        "totals": totals | {"to_do": len(known) - stored},
+        "without_data": sorted({c.task for c in judged.possible() if session.resources.rows.missing(c.task)}),
         "skipped": judged.skipped(),
     }
     if options.json:
         print(json.dumps({**facts, "jobs": _jobs(planned, known, session.options)}, indent=1))
     else:
         _print_plan(known, facts)
-
-
-def _print_script(session: "Session", jobs: Sequence[Request]) -> None:
-    from bertsecrets.jobs.scripts import shell_script
-    from bertsecrets.store.files import guarded_writes
-
-    with guarded_writes(session.options.store_folder):
-        session.options.store_folder.mkdir(parents=True, exist_ok=True)  # the script fails without access to it
-    print(shell_script(jobs, session.options), end="")
-
-
-def _totals(known: "Mapping[Request, State]") -> dict[str, int]:
-    """Return the number of jobs, of trainings, and of jobs in each state."""
-    counts = Counter(known.values())
-    trainings = sum(job.measure is None for job in known)
-    return {"jobs": len(known), "trainings": trainings} | {
-        "stored": counts["stored"],
-        "to_do": counts["to do"],
-    }
 
 
 def _jobs(planned: "Plan", known: "Mapping[Request, State]", options: RunOptions) -> list[dict[str, Any]]:

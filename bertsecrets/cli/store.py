@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_command, add_run_options
-from bertsecrets.progress import in_bytes
+from bertsecrets.progress import counted, in_bytes
 from bertsecrets.store.entries import CHECKPOINTS
 
 if TYPE_CHECKING:
@@ -174,6 +174,5 @@ def age(made: datetime) -> str:
     seconds = max(0, int((datetime.now(UTC) - made).total_seconds()))
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
-            number = seconds // length
-            return f"{number} {unit}{'s' if number > 1 else ''}"
+            return counted(seconds // length, unit)
     return "under a minute"

@@ -16,6 +16,7 @@ from pydantic_core import from_json, to_json
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.formats import ERROR, FORMAT, MAJOR_VERSION, VerdictData, VerdictsFile
+from bertsecrets.progress import counted
 from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
 from bertsecrets.store.entries import finite
@@ -142,7 +143,7 @@ class Changes:
         measured = [(old, new) for old, new in pairs if old.models and new.models]
         by_claim = Counter(fact for old, new in measured for fact in differing(_conditions(old), _conditions(new)))
         return differing(_facts(self.before), _facts(self.after)) + [
-            ChangedFact(f"{fact.name} of {count} claim{'s' if count > 1 else ''}", fact.before, fact.after)
+            ChangedFact(f"{fact.name} of {counted(count, 'claim')}", fact.before, fact.after)
             for fact, count in by_claim.items()
         ]
 

@@ -20,6 +20,7 @@ from bertsecrets.claims.band import smallest
 from bertsecrets.claims.bootstrap import resampled_means
 from bertsecrets.compare.sides import MeasureOnTask, Part, Side, Values
 from bertsecrets.errors import UserError
+from bertsecrets.progress import counted
 from bertsecrets.settings import JudgeParams
 
 Outcome = Literal["drift", "same", "open", "not comparable"]
@@ -184,7 +185,7 @@ def _tested_measure(part: Part, other: Part | None, after: Side, settings: Judge
         for name, values in part.quantities.items()
         if name in other.quantities
     )
-    seeds = " against ".join(f"{len(side.seeds)} seed{'s' if len(side.seeds) > 1 else ''}" for side in (part, other))
+    seeds = " against ".join(counted(len(side.seeds), "seed") for side in (part, other))
     basis = f"{seeds}, {part.examples} examples" if replicated else f"{part.examples} examples, one seed each"
     return Compared(wanted, "open", "", differences, basis, "seeds" if replicated else "examples")
 

@@ -11,6 +11,7 @@ from bertsecrets.compare.changes import CHANGE_KINDS, Change, Changes
 from bertsecrets.compare.comparison import CellDifferences, Compared, Comparison
 from bertsecrets.errors import excerpt, one_line
 from bertsecrets.formats import ERROR, VerdictsFile
+from bertsecrets.progress import counted
 from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table
 from bertsecrets.report.text import observed_value, task_title
@@ -149,7 +150,7 @@ def comparison_line(comparison: Comparison) -> str:
     """Return a one-line outcome of a comparison."""
     compared = [measure for measure in comparison.measures if measure.outcome != "not comparable"]
     drifted = [measure for measure in compared if measure.outcome == "drift"]
-    count = f"{len(compared)} measure{'s' if len(compared) > 1 else ''}"
+    count = counted(len(compared), "measure")
     rate = f"at a false discovery rate of {100 * comparison.rate:.3g} % over all heads and measures"
     if drifted:
         alone = any(measure.counted == "examples" and measure.differences for measure in drifted)

@@ -90,15 +90,15 @@ def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, in
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 
-def counted(outcomes: Sequence[str], known: int = 0) -> str:
+def outcome_counts(outcomes: Sequence[str], known: int = 0) -> str:
     """Return the number of claims per outcome as text.
 
     Args:
         known: Number of deviations that are known.
 
-    >>> counted(["reproduced", "inconclusive", "reproduced"])
+    >>> outcome_counts(["reproduced", "inconclusive", "reproduced"])
     '2 reproduced, 0 deviate, 1 inconclusive'
-    >>> counted(["deviates", "reproduced", "deviates"], known=1)
+    >>> outcome_counts(["deviates", "reproduced", "deviates"], known=1)
     '1 reproduced, 2 deviate (1 known)'
     """
     counts = tally(outcomes, ("reproduced", "deviates"))

@@ -14,6 +14,7 @@ from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.progress import counted
 from bertsecrets.report.outcomes import OUTCOMES, label
 from bertsecrets.report.tables import GAP_SPACES, fold, sectioned, table
 from bertsecrets.report.text import (
@@ -131,7 +132,7 @@ def verdict_line(verdict: Verdict) -> str:
     parts = [f"{verdict.case}: {_outcome(verdict)}"]
     if verdict.observed is not None:
         parts.append(f"{', '.join(observed_lines(verdict))} {UNIT_SYMBOLS.get(verdict.unit, verdict.unit)}")
-        parts.append(f"{len(verdict.seeds)} seed{'s' if len(verdict.seeds) > 1 else ''}")
+        parts.append(counted(len(verdict.seeds), "seed"))
     return ", ".join(parts)
 
 

@@ -12,7 +12,8 @@ from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import ends
 from bertsecrets.formats import FAILURES, OverTasksData, TogetherData, VerdictData
-from bertsecrets.report.outcomes import OUTCOMES, counted, label
+from bertsecrets.progress import counted
+from bertsecrets.report.outcomes import OUTCOMES, label, outcome_counts
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
@@ -214,7 +215,7 @@ def grid_legend(rows: Sequence[Sequence[str]]) -> str:
 def count_line(verdicts: Sequence[Verdict]) -> str:
     """Return one line with the number of claims per outcome."""
     number, known = len(verdicts), sum(verdict.known_deviation for verdict in verdicts)
-    return f"{number} claim{'' if number == 1 else 's'}: {counted([verdict.status for verdict in verdicts], known)}"
+    return f"{counted(number, 'claim')}: {outcome_counts([verdict.status for verdict in verdicts], known)}"
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
@@ -253,7 +254,7 @@ def _over_tasks_line(result: OverTasksData, confidence: float) -> str:
 def _multiple_testing_lines(result: TogetherData) -> Iterator[str]:
     if not result.judged:
         return
-    claims, rate = "1 claim" if result.judged == 1 else f"{result.judged} claims", result.false_discovery_rate
+    claims, rate = counted(result.judged, "claim"), result.false_discovery_rate
     alarms = format_number(result.judged * rate)
     yield f"expect up to {alarms} false alarms among {claims} judged at {_percent(1 - rate)} confidence"
     if result.surviving or result.not_surviving:

@@ -123,7 +123,10 @@ def test_they_are_judged_without_model_and_data(tmp_path, monkeypatch, capsys):
 
 def test_the_measure_is_made_once_for_all_tasks(tmp_path):
     session = Session(RunOptions(model=str(tmp_path / "none"), store=tmp_path / "runs", offline=True))
-    first, second = (session.measure_case(find_case("D7", task), [1])[0]["figures"] for task in ("qqp", "rte"))
+    first, second = (
+        requirements.measure_case(session, find_case("D7", task), session.model, [1])[0]["figures"]
+        for task in ("qqp", "rte")
+    )
     assert (first.reused, second.reused) == (False, True)
     assert (first.subject.task, second.subject.task) == ("qqp", "rte")
     assert len(list((tmp_path / "runs" / "measurements").glob("published*"))) == 1

@@ -46,8 +46,8 @@ def test_defaults_of_training_do_not_disturb_a_finished_checkpoint(project):
     ("text", "said"),
     [
         ('modle = "x"', "unknown option 'modle': did you mean model"),
-        ('limit = "8"', "limit cannot be '8'"),
-        ("limit = 0", "limit 0 leaves no rows"),
+        ('limit = "8"', "[tool.bertsecrets]: limit must be a whole number, not '8'"),
+        ("limit = 0", "[tool.bertsecrets]: limit 0 leaves no rows"),
         ("model = [1", "pyproject.toml: "),
     ],
 )

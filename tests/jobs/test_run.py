@@ -16,6 +16,7 @@ import torch
 from calls import run, told
 from faults import LIMIT, PROCESSES, lasting
 
+from bertsecrets.claims.requirements import measure_case
 from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
@@ -83,7 +84,11 @@ def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs
     )
     case = find_case("D2", "rte")
     plan = plan_for(session, [case], session.model, [1])
-    made = {(m.measure, m.subject) for measured in session.measure_case(case, [1]) for m in measured.values()}
+    made = {
+        (m.measure, m.subject)
+        for measured in measure_case(session, case, session.model, [1])
+        for m in measured.values()
+    }
     assert made == {(request.measure, request.subject) for request in plan if request.measure}
 
 

@@ -185,19 +185,6 @@ def _of_kinds(measure: str) -> dict[str, Need]:
     return {kind: Need(measure, options={} if kind == "uniform" else {"kind": kind}) for kind in ABLATION_KINDS}
 
 
-def _over_kinds(read: Callable[[Measurement], Estimand], extreme: Extreme, kinds: tuple[Measurement, ...]) -> Estimand:
-    """Return the smallest or largest value of a quantity over the kinds of ablation, on the same examples."""
-    estimands = [read(ablation) for ablation in kinds]
-    block, split = _side_by_side([estimand.blocks[0] for estimand in estimands])
-
-    def statistic(mean: np.ndarray) -> Number:
-        parts = zip(estimands, split(mean), strict=True)
-        return np.stack([estimand.statistic(part) for estimand, part in parts], axis=-1)
-
-    note = ", ".join(f"{kind} {estimand.value:+.2f}" for kind, estimand in zip(ABLATION_KINDS, estimands, strict=True))
-    return replace(Estimand.from_block(block, statistic, note, clusters=clusters_of(kinds[0])), extreme=extreme)
-
-
 def _side_by_side(
     blocks: Sequence[Block],
 ) -> tuple[Float[np.ndarray, "examples all"], Callable[[np.ndarray], list[np.ndarray]]]:
@@ -206,30 +193,30 @@ def _side_by_side(
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 
 
-@quantity("best-head-gain-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds("head-ablation"))
-def best_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
-    """Return the smallest gain of the best head, as in `best-head-gain`, over the kinds of ablation."""
-    return _over_kinds(lambda ablation: _cross_fitted(ablation, np.argmax), "least", (uniform, zero, mean, resampled))
+def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], extreme: Extreme) -> None:
+    """Register the smallest or largest value of a quantity over the kinds of ablation, on the same examples."""
+
+    def over_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
+        estimands = [read(ablation) for ablation in (uniform, zero, mean, resampled)]
+        block, split = _side_by_side([estimand.blocks[0] for estimand in estimands])
+
+        def statistic(mean: np.ndarray) -> Number:
+            parts = zip(estimands, split(mean), strict=True)
+            return np.stack([estimand.statistic(part) for estimand, part in parts], axis=-1)
+
+        by_kind = zip(ABLATION_KINDS, estimands, strict=True)
+        note = ", ".join(f"{kind} {estimand.value:+.2f}" for kind, estimand in by_kind)
+        return replace(Estimand.from_block(block, statistic, note, clusters=clusters_of(uniform)), extreme=extreme)
+
+    size = "smallest" if extreme == "least" else "largest"
+    over_kinds.__doc__ = f"Return the {size} value of `{name}` over the kinds of ablation."
+    quantity(f"{name}-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds(need.measure))(over_kinds)
 
 
-@quantity("mean-head-gain-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds("head-ablation"))
-def mean_gain_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
-    """Return the smallest gain from disabling a head, averaged over all heads, over the kinds of ablation."""
-    return _over_kinds(mean_gain, "least", (uniform, zero, mean, resampled))
-
-
-@quantity("worst-head-gain-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds("head-ablation"))
-def worst_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
-    """Return the largest gain of the most important head, as in `worst-head-gain`, over the kinds of ablation."""
-    return _over_kinds(worst_head, "most", (uniform, zero, mean, resampled))
-
-
-@quantity("first-layer-gain-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds("layer-ablation"))
-def first_layer_of_kinds(
-    uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
-) -> Estimand:
-    """Return the smallest gain from disabling the first layer over the kinds of ablation."""
-    return _over_kinds(first_layer, "least", (uniform, zero, mean, resampled))
+_over_kinds("best-head-gain", HEAD_ABLATION, lambda ablation: _cross_fitted(ablation, np.argmax), "least")
+_over_kinds("mean-head-gain", HEAD_ABLATION, mean_gain, "least")
+_over_kinds("worst-head-gain", HEAD_ABLATION, worst_head, "most")
+_over_kinds("first-layer-gain", LAYER_ABLATION, first_layer, "least")
 
 
 @quantity("shared-harm-rank-of-kinds", unit="percent", within=(0, 100), **_of_kinds("head-ablation"))

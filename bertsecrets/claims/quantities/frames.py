@@ -74,27 +74,27 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
 
 
 @quantity("frame-heads-over-percentile", unit="attention", frames=FRAME_WEIGHTS)
-def over_percentile(frames: Measurement, percentile: float = 99, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest mean weight of the named heads minus a percentile of all heads (linear interpolation)."""
+def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
+    """Return the smallest mean weight of the named heads minus the 99th percentile of all heads (interpolated)."""
     columns = [place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]
 
     def lead(mean: np.ndarray) -> Number:
-        return mean[..., columns] - np.percentile(mean, percentile, axis=-1, keepdims=True)
+        return mean[..., columns] - np.percentile(mean, 99, axis=-1, keepdims=True)
 
     return replace(Estimand.from_block(flat(frames, ALL_PAIRS_SAMPLE), lead), extreme="least")
 
 
 @quantity("frame-gap-in-spread", unit="standard deviations", frames=FRAME_WEIGHTS)
-def gap_in_spread(frames: Measurement, first: int = 2) -> Estimand:
-    """Return the gap from the `first`-th best head to the next, in standard deviations of the heads below the gap."""
+def gap_in_spread(frames: Measurement) -> Estimand:
+    """Return the gap from the second best head to the third, in standard deviations of the heads below the gap."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
-    if block.shape[1] < first + 2:
+    if block.shape[1] < 4:
         raise NotApplicableError(f"the model has only {block.shape[1]} heads: too few for some to stand out")
 
     def gap(mean: np.ndarray) -> Number:
         weights = np.sort(mean, axis=-1)[..., ::-1]
-        spread = weights[..., first:].std(-1)
-        width = weights[..., first - 1] - weights[..., first]
+        spread = weights[..., 2:].std(-1)
+        width = weights[..., 1] - weights[..., 2]
         return np.divide(width, spread, out=np.full(np.shape(spread), np.nan), where=spread > 0)
 
     return Estimand.from_block(block, gap, f"the best heads are {best_heads(frames, ALL_PAIRS_SAMPLE)}")

@@ -41,18 +41,15 @@ def _some(clusters: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 
 
 @quantity("sep-gradient-ratio", unit="ratio", within=(0, float("inf")), slopes=Need("attention-gradients"))
-def sep_gradient_ratio(slopes: Measurement, above: float = 1 / 3) -> Estimand:
+def sep_gradient_ratio(slopes: Measurement) -> Estimand:
     """Return the absolute loss gradient for attention weights on [SEP], divided by that for other tokens.
 
-    Gradients are averaged over examples and over the heads of the upper layers.
-
-    Args:
-        above: Fraction of layers to exclude, starting with the first.
+    Gradients are averaged over examples and over the heads of the upper two thirds of the layers.
     """
     if np.isnan(slopes.value("sep")).all():
         raise NotApplicableError("the model has no [SEP]")
     sep, other = (by_layer(slopes, kind) for kind in ("sep", "other"))
-    first = round(above * sep.shape[1])
+    first = round(sep.shape[1] / 3)
     block: Float[np.ndarray, "examples 2"] = np.stack([value[:, first:].mean(1) for value in (sep, other)], axis=1)
     by_depth = ", ".join(f"{value:.2f}" for value in column_means(sep)[0] / column_means(other)[0])
     return Estimand.from_block(

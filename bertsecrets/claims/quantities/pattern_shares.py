@@ -139,16 +139,14 @@ def rarest_class(patterns: Measurement, reading: Reading = "special") -> Estiman
 
 
 @quantity("class-share-gap", unit="percent", first=Need("patterns", task="qqp"), second=Need("patterns", task="mrpc"))
-def share_gap(
-    first: Measurement, second: Measurement, name: str = "heterogeneous", reading: Reading = "special"
-) -> Estimand:
-    """Return the percentage of a class on the first task minus that on the second.
+def share_gap(first: Measurement, second: Measurement, reading: Reading = "special") -> Estimand:
+    """Return the percentage of heterogeneous maps on the first task minus that on the second.
 
     Both tasks have the same heads, but the classifier may make different errors on each. Errors are therefore drawn
     independently for each task, as many as there are heads. The uncertainty of the mean error of the annotated heads is
     the same for both tasks, so it cancels.
     """
-    place = CLASSES.index(check_class(name))
+    place = CLASSES.index("heterogeneous")
     heads = _heads(first, reading)
 
     def gap(expected: np.ndarray, errors: np.ndarray, expected_2: np.ndarray, errors_2: np.ndarray) -> Number:

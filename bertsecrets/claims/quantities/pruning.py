@@ -12,6 +12,7 @@ from bertsecrets.texts.metrics import moments
 from bertsecrets.types import Measurement
 
 WEIGHT_PRUNING = Need("weight-pruning")
+REQUIRED_SCORE_SHARE = 0.9  # of the full model's score, which must remain after every step
 Curve = Callable[[np.ndarray], np.ndarray]
 
 
@@ -64,14 +65,11 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
 
 
 @quantity("heads-left", unit="percent", within=(0, 100), pruning=Need("head-pruning"))
-def heads_left(pruning: Measurement, keeps: float = 0.9) -> Estimand:
-    """Return the percentage of heads left after the last step that keeps the required score.
+def heads_left(pruning: Measurement) -> Estimand:
+    """Return the percentage of heads left after the last step that keeps 90 % of the full model's score.
 
     Each step prunes a tenth of all heads, ordered by gradient importance. The order is the same in every resample, but
     the number of steps is not.
-
-    Args:
-        keeps: Fraction of the full model's score that must remain after every step.
     """
     block, scores = _curve(pruning)
     heads = np.asarray(pruning.value("removed")).size
@@ -79,7 +77,7 @@ def heads_left(pruning: Measurement, keeps: float = 0.9) -> Estimand:
 
     def percent(mean: np.ndarray) -> Number:
         points = scores(mean)
-        enough = np.cumprod(points >= keeps * points[..., :1], axis=-1).sum(-1)
+        enough = np.cumprod(points >= REQUIRED_SCORE_SHARE * points[..., :1], axis=-1).sum(-1)
         return left[np.maximum(enough, 1) - 1]
 
     curve = ", ".join(f"{share:.0f} % {value:.1f}" for share, value in zip(left, scores(block.mean(0)), strict=True))
