@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 PROGRESS_VARIABLE = "TQDM_DISABLE"  # environment variable that hides progress, here and in other libraries
 LINES_VALUE = "lines"  # its value to write lines instead of drawing bars
@@ -41,8 +41,8 @@ def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None
         _handler.inside = before
 
 
-class Progress(Protocol):
-    """A display of work in progress."""
+class Progress:
+    """A display of work in progress. This one shows nothing."""
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
         """Report more work done, with a note such as the loss."""
@@ -58,7 +58,7 @@ def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> It
         done: Amount of work already done.
     """
     if title is None or hidden():
-        yield Silence()
+        yield Progress()
     elif os.environ.get(PROGRESS_VARIABLE) != LINES_VALUE and _on_terminal():
         with _bar(title, total, unit, done) as bar:
             yield bar
@@ -71,14 +71,7 @@ def hidden() -> bool:
     return os.environ.get(PROGRESS_VARIABLE) not in (None, "", LINES_VALUE)
 
 
-class Silence:
-    """Hidden progress."""
-
-    def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Do nothing."""
-
-
-class LogLines:
+class LogLines(Progress):
     """Progress as log lines. Work that takes only seconds is not logged."""
 
     def __init__(self, title: str, total: int, unit: str, done: float = 0):
@@ -146,7 +139,7 @@ def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
         task = drawn.add_task(title, total=total, facts=f"{int(done)}/{total}")
         drawn.update(task, completed=done)
 
-        class Drawn:
+        class Drawn(Progress):
             note = ""
 
             def advance(self, more: float = 1.0, note: str = "") -> None:

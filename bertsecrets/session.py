@@ -76,12 +76,7 @@ class Session:
         for name in given.keys() - names:
             raise UserError(f"unknown option {name!r}: {near_matches(name, names)}")
         self.options = replace(options, **given) if options else RunOptions(**given)
-        self.settings = settings or load_settings()
-        self._open()
-
-    def _open(self) -> None:
-        """Open the data and the store, and look up the device and the model."""
-        options = self.options
+        options, self.settings = self.options, settings or load_settings()
         if options.budget is not None and not self.adds_seeds:
             raise UserError(
                 f"the option budget has no effect unless seeds are added: set seeds to {AUTO}, or leave it out"

@@ -97,15 +97,3 @@ def open_run(
             "or its data are missing (see bertsecrets doctor)"
         )
     return run
-
-
-def add_examples(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Add the maps for the page's attention viewer if a page is requested and the run is complete."""
-    from bertsecrets.report.viewer import find_examples
-
-    if not options.html or not options.examples or run.ended is not None:
-        return
-    try:
-        run.examples = find_examples(run.session.example_maps, run.verdicts, options.examples)
-    except KeyboardInterrupt as error:  # verdicts are still shown and written
-        run.ended = error

@@ -117,8 +117,15 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
     return remaining
 
 
-def conclude(options: argparse.Namespace, *runs: "JudgedRun") -> int:
-    """Print the verdicts of each model, write the requested files, and return the exit code."""
+def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
+    """Judge the claims about each model, print the verdicts, write the requested files, and return the exit code."""
+    runs = []
+    for run in opened:
+        run.judge()
+        _add_examples(options, run)
+        runs.append(run)
+        if run.ended is not None:
+            break
     for run in runs:
         if len(runs) > 1:
             print(f"\n{run.model}")
@@ -133,6 +140,18 @@ def conclude(options: argparse.Namespace, *runs: "JudgedRun") -> int:
         if options.strict and run.undecided:
             print(f"not decided: {', '.join(run.undecided)}")
     return max(run.exit_code(strict=options.strict) for run in runs)
+
+
+def _add_examples(options: argparse.Namespace, run: "JudgedRun") -> None:
+    """Add the maps for the page's attention viewer if a page is requested and the run is complete."""
+    if not options.html or not options.examples or run.ended is not None:
+        return
+    from bertsecrets.report.viewer import find_examples  # needs an extra
+
+    try:
+        run.examples = find_examples(run.session.example_maps, run.verdicts, options.examples)
+    except KeyboardInterrupt as error:  # verdicts are still shown and written
+        run.ended = error
 
 
 def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_examples, add_selection, on_known_tasks, open_run, selected
+from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_selection, on_known_tasks, open_run, selected
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_command, whole_number
@@ -174,7 +174,4 @@ def run(options: argparse.Namespace) -> int:
         work: Work = nullcontext(partial(run_in_parallel, session, jobs=options.jobs))
     else:
         work = ray_cluster(session, address=options.ray or None, gpus=options.gpus)
-    judged = open_run(session, chosen, tasks, work)
-    judged.judge()
-    add_examples(options, judged)
-    return conclude(options, judged)
+    return conclude(options, [open_run(session, chosen, tasks, work)])

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_examples, add_selection, open_run, selected
+from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_selection, open_run, selected
 from bertsecrets.cli.outputs import OUTPUT_FILES, add_outputs, check_outputs, conclude, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
@@ -63,15 +63,7 @@ def report(options: argparse.Namespace) -> int:
     if len(models) > 1:
         refuse(options, [*sorted({*OUTPUT_FILES} - {"html"}), "checkpoint"], "is for a single --model")
     # Open all models before measuring anything.
-    opened = [_opened(argparse.Namespace(**vars(options), model=model)) for model in models]
-    runs: list[JudgedRun] = []
-    for run in opened:
-        run.judge()
-        add_examples(options, run)
-        runs.append(run)
-        if run.ended is not None:
-            break
-    return conclude(options, *runs)
+    return conclude(options, [_opened(argparse.Namespace(**vars(options), model=model)) for model in models])
 
 
 def _opened(options: argparse.Namespace) -> "JudgedRun":

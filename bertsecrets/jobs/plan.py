@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
@@ -15,6 +15,7 @@ from bertsecrets.claims.eligibility import NotApplicable
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
+from bertsecrets.options import RunOptions
 from bertsecrets.progress import log, time_left
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
@@ -29,8 +30,8 @@ State = Literal["stored", "to do"]
 class PlanningSession(Session):
     """A session for planning jobs on other machines, which may have data that are missing here. It downloads none."""
 
-    def _open(self) -> None:
-        super()._open()
+    def __init__(self, options: RunOptions | None = None, **given: Any):
+        super().__init__(options, **given)
         self.measurements = without_network(self)
         self.checkpoints = self.measurements.checkpoints
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 
 import pytest
 from calls import run, told
@@ -116,6 +117,12 @@ def test_a_page_shows_the_requested_number_of_examples(page):
     assert [page("--examples", n).count('<option value="0 ') for n in ("0", "2")] == [0, 2]
     assert page().count('<option value="0 ') == 3
     assert 'id="maps"' not in page("--examples", "0")
+
+
+def test_a_report_without_a_page_needs_no_extra(capsys, shared, monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.delitem(sys.modules, "bertsecrets.report.viewer", raising=False)
+    assert "G1-luck" in run(capsys, "report", "--task", "rte", "--claim", "G1-luck", *shared)
 
 
 def test_more_examples_than_are_measured_are_refused(shared, capsys):
