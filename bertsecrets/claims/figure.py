@@ -101,6 +101,19 @@ class TaskFigure(Section):
         return None if self.seed_std is None else Spread(self.seed_std, self.seed_degrees, self.seed_source or "")
 
 
+class References(Section):
+    """The numbers that a claim takes by reference for every task.
+
+    `published` is `P20`, `D1-pretrained`, or a difference of two; `seeds_of` and `doubt_of` are the sources of the
+    seed-to-seed spread and of the uncertainty of the published figure; `second` is a second source.
+    """
+
+    published: str | None = None
+    seeds_of: tuple[str, ...] = ()
+    doubt_of: tuple[str, ...] = ()
+    second: Literal["P20"] | None = None
+
+
 def source_names(names: Sequence[str]) -> str:
     """Return the sources of a spread as text.
 
@@ -130,28 +143,19 @@ class Cited:
     arguments: Mapping[str, Any]
     figures: Mapping[str, Mapping[str, TaskFigure]]
 
-    def filled(
-        self,
-        figure: TaskFigure,
-        task_name: str,
-        *,
-        published: str | None,
-        seeds_of: Sequence[str],
-        doubt_of: Sequence[str],
-        second: bool,
-    ) -> TaskFigure:
+    def filled(self, figure: TaskFigure, task_name: str, claim: References) -> TaskFigure:
         """Return a task's figure with the claim's references resolved."""
         more: dict[str, Any] = {}
-        if published is not None:
-            more["published"], more["rounding"] = self.published(published, task_name)
+        if claim.published is not None:
+            more["published"], more["rounding"] = self.published(claim.published, task_name)
             more["rounding"] += figure.rounding
-        if seeds_of:
-            more["seed_std"], more["seed_degrees"] = self.spread(seeds_of, task_name)
-            more["seed_source"] = source_names(seeds_of)
-        if doubt_of:
-            more["doubt"], more["doubt_degrees"] = self.spread(doubt_of, task_name)
-            more["doubt_source"] = source_names(doubt_of)
-        if second:
+        if claim.seeds_of:
+            more["seed_std"], more["seed_degrees"] = self.spread(claim.seeds_of, task_name)
+            more["seed_source"] = source_names(claim.seeds_of)
+        if claim.doubt_of:
+            more["doubt"], more["doubt_degrees"] = self.spread(claim.doubt_of, task_name)
+            more["doubt_source"] = source_names(claim.doubt_of)
+        if claim.second:
             value, std = self.p20(task_name)
             more["second_value"] = value
             more["second"] = (

@@ -17,13 +17,13 @@ from bertsecrets.arguments import checked
 from bertsecrets.claims.band import Ends, smallest
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.expectations import Expectation, Figure, Order
-from bertsecrets.claims.figure import Cited, Known, SmallestEffect, TaskFigure
+from bertsecrets.claims.figure import Cited, Known, References, SmallestEffect, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import PUBLISHED, full_name
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
-from bertsecrets.settings import Section, first_problem, project_path
+from bertsecrets.settings import first_problem, project_path
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import InitialisationName
@@ -34,13 +34,10 @@ CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights
 ANY_MODEL = "any"  # for deviations that do not depend on the model, such as those of our pattern classifier
 
 
-class Claim(Section):
+class Claim(References):
     """A claim, as defined by its entry in `expected/`.
 
     `options` are passed to the measure and `arguments` to the quantity.
-    Some numbers are taken by reference for every task (`figure.Cited`): `published` (`P20`, `D1-pretrained`, or a
-    difference of two), `seeds_of` (sources of the seed-to-seed spread), `doubt_of` (sources of the uncertainty of the
-    published figure) and `second` (a second source).
     `over_tasks` is set if the claim is about several tasks together: all of them, or most. Tasks for which it says the
     opposite belong to a separate claim, whose variant ends in `not`.
     `needs_shape` gives the required numbers of layers and heads for claims about numbered heads or a map of all heads.
@@ -68,10 +65,6 @@ class Claim(Section):
     expect: Expectation
     smallest_effect: SmallestEffect | None = None
     existence: bool = False
-    published: str | None = None
-    seeds_of: tuple[str, ...] = ()
-    doubt_of: tuple[str, ...] = ()
-    second: Literal["P20"] | None = None
     tasks: dict[str, TaskFigure] = Field(min_length=1)
     over_tasks: Literal["all", "most"] | None = None
     needs_shape: tuple[PositiveInt, PositiveInt] | None = None
@@ -131,17 +124,7 @@ class Claim(Section):
         if not (self.published or self.seeds_of or self.doubt_of or self.second):
             return self
         cited = Cited(self.quantity, self.arguments, figures)
-        tasks = {
-            name: cited.filled(
-                figure,
-                name,
-                published=self.published,
-                seeds_of=self.seeds_of,
-                doubt_of=self.doubt_of,
-                second=self.second is not None,
-            )
-            for name, figure in self.tasks.items()
-        }
+        tasks = {name: cited.filled(figure, name, self) for name, figure in self.tasks.items()}
         return self.model_copy(update={"tasks": tasks})
 
     @property
