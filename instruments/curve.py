@@ -48,7 +48,7 @@ def draw_curve(curve: Curve) -> str:
     with from_extra("altair"):
         import altair as alt
 
-        from bertsecrets.report.charts import INK, plain, rounded, svg
+        from bertsecrets.report.charts import INK, as_spec, rounded, svg
 
     unit, expect = curve.case.unit, curve.case.claim.expect
     threshold = curve.case.figure.published if isinstance(expect, Figure) else expect.value
@@ -84,4 +84,4 @@ def draw_curve(curve: Curve) -> str:
         .encode(x=x, y=alt.Y("choice:N", title=None, sort=None), opacity=alt.Opacity("opacity:Q", scale=None))
         .properties(width=alt.Step(11), height=alt.Step(15))
     )
-    return svg(plain(alt.vconcat(above, below, spacing=8)))
+    return svg(as_spec(alt.vconcat(above, below, spacing=8)))

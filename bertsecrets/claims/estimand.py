@@ -156,11 +156,11 @@ def cross_fitted(
     Args:
         first: Mask of the examples in the first half (`halves`).
     """
-    by_first, by_second = (largest(column_means(sample[half])[0]) if half.any() else 0 for half in (first, ~first))
+    by_first, by_second = (best_index(column_means(sample[half])[0]) if half.any() else 0 for half in (first, ~first))
     return np.where(first, sample[:, by_second], sample[:, by_first]), (by_first, by_second)
 
 
-def largest(means: Float[np.ndarray, " k"]) -> int:
+def best_index(means: Float[np.ndarray, " k"]) -> int:
     """Return the index of the largest mean, ignoring NaN."""
     return int(np.where(np.isnan(means), -np.inf, means).argmax())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.compare_sides import Selection, model_side, open_sides, wanted_of
-from bertsecrets.cli.outputs import check_files, refuse
+from bertsecrets.cli.outputs import check_output_files, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.options import (
     INITIALISATION_OPTION,
@@ -76,7 +76,7 @@ def compare(options: argparse.Namespace) -> int:
     """
     from bertsecrets.store.files import write_whole
 
-    check_files([options.json, options.html, options.markdown])
+    check_output_files([options.json, options.html, options.markdown])
     of_runs = options.before.endswith(".json") and options.after.endswith(".json")
     for side, other in ((options.before, options.after), (options.after, options.before)):
         if not of_runs and side.endswith(".json"):

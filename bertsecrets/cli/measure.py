@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.outputs import check_files, check_folder
+from bertsecrets.cli.outputs import check_output_files, check_output_folder
 from bertsecrets.errors import RunError, UserError, in_short, of_the_machine, one_line
 from bertsecrets.options import (
     INITIALISATION_OPTION,
@@ -73,8 +73,8 @@ def measure(options: argparse.Namespace) -> None:
     from bertsecrets.models.configuration import shape_of
     from bertsecrets.session import Session
 
-    check_files([options.json])
-    check_folder(options.save)
+    check_output_files([options.json])
+    check_output_folder(options.save)
     given = _given(options)
     if options.measure == ALL_MEASURES:
         if options.save is None or options.json is not None:

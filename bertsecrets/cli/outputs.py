@@ -60,10 +60,10 @@ def check_outputs(options: argparse.Namespace) -> None:
     """Check, before anything is measured, that the requested files can be written."""
     if options.html:
         check_extra("report")
-    check_files(getattr(options, name) for name in OUTPUT_FILES)
+    check_output_files(getattr(options, name) for name in OUTPUT_FILES)
 
 
-def check_files(files: Iterable[Path | None]) -> None:
+def check_output_files(files: Iterable[Path | None]) -> None:
     """Check, before anything is measured, that files can be written to existing folders. None is skipped."""
     checked: set[str] = set()
     for file in filter(None, files):
@@ -78,7 +78,7 @@ def check_files(files: Iterable[Path | None]) -> None:
         checked.add(place)
 
 
-def check_folder(folder: Path | None) -> None:
+def check_output_folder(folder: Path | None) -> None:
     """Check, before anything is measured, that files can be written to a folder, which may be new. None is skipped."""
     if folder is None:
         return

@@ -325,7 +325,7 @@ def strip_spec() -> dict[str, Any]:
         .mark_point(size=90, shape="diamond", filled=True, color=ACCENT, opacity=1)
         .encode(x=x, y=y, tooltip=tooltip),
     ).properties(width=440, height=alt.Step(24))
-    return plain(chart)
+    return as_spec(chart)
 
 
 # ---------------------------------------------------------------------- parts
@@ -363,10 +363,10 @@ def rounded(value: float | np.floating) -> float | None:
 
 
 def _chart(chart: alt.TopLevelMixin, caption: str, header: tuple[str, ...], rows: Iterable) -> Chart:
-    return Chart(caption, plain(chart), header, tuple(tuple(row) for row in rows))
+    return Chart(caption, as_spec(chart), header, tuple(tuple(row) for row in rows))
 
 
-def plain(chart: alt.TopLevelMixin) -> dict[str, Any]:
+def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """Return a chart as a dict without the configuration that all charts of the page share."""
     spec = chart.to_dict()
     return {name: part for name, part in spec.items() if name not in ("$schema", "config")}

@@ -75,7 +75,7 @@ OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim t
 }
 
 
-def label(outcome: str) -> str:
+def outcome_label(outcome: str) -> str:
     """Return an outcome with its symbol.
 
     >>> label("deviates")

@@ -15,7 +15,7 @@ from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.progress import counted
-from bertsecrets.report.outcomes import OUTCOMES, label
+from bertsecrets.report.outcomes import OUTCOMES, outcome_label
 from bertsecrets.report.tables import GAP_SPACES, fold, sectioned, table
 from bertsecrets.report.text import (
     cite,
@@ -35,7 +35,7 @@ from bertsecrets.texts.tasks import TASKS
 VERDICT_COLUMNS = ("id", "task", "published", "observed", "verdict")
 TASKS_WIDTH = 16  # maximum width of the column of tasks
 MIN_WIDTH = 80  # columns; also the width of files and pipes
-OUTCOME_WIDTH = max(map(len, map(label, OUTCOMES)))
+OUTCOME_WIDTH = max(map(len, map(outcome_label, OUTCOMES)))
 NOTE_LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # labels of the notes
 UNIT_SYMBOLS = {"percent": "%"}  # abbreviated
 
@@ -164,7 +164,7 @@ def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen
     rows = []
     for judged, row in zip(verdicts, cells, strict=True):
         *others, value, outcome = row
-        word = label(judged.status)
+        word = outcome_label(judged.status)
         outcome = screen.paint(word, OUTCOMES[judged.status].style) + fold(outcome, verdict, 0).removeprefix(word)
         value = fold(value, min(observed, room - verdict), 0)
         rows.append((section_title(judged.case.claim), [*others, value, outcome]))
@@ -187,7 +187,7 @@ def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
 
 
 def _outcome(verdict: Verdict) -> str:
-    return f"{label(verdict.status)}{' (known)' if verdict.known_deviation else ''}"
+    return f"{outcome_label(verdict.status)}{' (known)' if verdict.known_deviation else ''}"
 
 
 def _own(verdict: Verdict) -> list[str]:

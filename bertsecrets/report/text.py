@@ -13,7 +13,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import ends
 from bertsecrets.formats import FAILURES, OverTasksData, TogetherData, VerdictData
 from bertsecrets.progress import counted
-from bertsecrets.report.outcomes import OUTCOMES, label, outcome_counts
+from bertsecrets.report.outcomes import OUTCOMES, outcome_counts, outcome_label
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
@@ -209,7 +209,7 @@ def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
 def grid_legend(rows: Sequence[Sequence[str]]) -> str:
     """Return a legend for the symbols in a grid."""
     signs = {cell[:1] for row in rows for cell in row[1:]}
-    return ", ".join(label(outcome) for outcome, shown in OUTCOMES.items() if shown.sign in signs)
+    return ", ".join(outcome_label(outcome) for outcome, shown in OUTCOMES.items() if shown.sign in signs)
 
 
 def count_line(verdicts: Sequence[Verdict]) -> str:

@@ -17,7 +17,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError, from_extra, one_line
 from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, SIDES
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.report.charts import ACCENT, CELL_PIXELS, INK, plain
+from bertsecrets.report.charts import ACCENT, CELL_PIXELS, INK, as_spec
 from bertsecrets.report.text import task_title
 from bertsecrets.types import Measurement, Subject
 
@@ -150,7 +150,7 @@ def _rounded(values: np.ndarray, digits: int = 3) -> list[Any]:
 
 def viewer_specs() -> dict[str, Any]:
     """Return the specifications of the viewer's charts, by name. Each reads its data from `data`."""
-    return {"heads": plain(_heads()), "map": plain(_map()), "targets": plain(_targets())}
+    return {"heads": as_spec(_heads()), "map": as_spec(_map()), "targets": as_spec(_targets())}
 
 
 def _heads() -> alt.TopLevelMixin:

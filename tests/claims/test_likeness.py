@@ -16,7 +16,7 @@ from bertsecrets.claims.quantities.likeness import (
     likeness,
     panels,
     reach_of_shuffles,
-    shuffled,
+    shuffled_correlations,
     with_ceiling,
 )
 
@@ -44,12 +44,12 @@ def test_moments_of_shuffled_heads_are_those_of_many_shuffles():
     figure, means = depth + rng.normal(size=(5, 7)), depth + rng.exponential(size=(5, 7))
     shuffles = rng.permuted(np.broadcast_to(means, (20_000, 5, 7)), axis=-1).reshape(20_000, -1)
     correlations = np.array([np.corrcoef(row, figure.ravel())[0, 1] for row in shuffles[:4000]])
-    mean, std = shuffled(means.ravel(), figure)
+    mean, std = shuffled_correlations(means.ravel(), figure)
     assert mean == pytest.approx(correlations.mean(), abs=4 * std / np.sqrt(4000))
     assert std == pytest.approx(correlations.std(), rel=0.05)
     reach = reach_of_shuffles(means.ravel(), figure)
     assert np.quantile(correlations, 0.95) == pytest.approx(mean + reach * std, abs=0.02)
-    several = shuffled(np.stack([means.ravel(), figure.ravel()]), figure)
+    several = shuffled_correlations(np.stack([means.ravel(), figure.ravel()]), figure)
     assert several[0][0] == pytest.approx(mean)
     assert several[1].shape == (2,)
 
@@ -57,7 +57,7 @@ def test_moments_of_shuffled_heads_are_those_of_many_shuffles():
 def test_a_few_skewed_heads_reach_further_than_a_normal_distribution():
     """One of four heads stands out in each of two rows. Both are in place in 1 of 16 shuffles, which gives r = 1."""
     figure = np.array([[1.0, 0, 0, 0], [1.0, 0, 0, 0]])
-    mean, std = shuffled(figure.ravel(), figure)
+    mean, std = shuffled_correlations(figure.ravel(), figure)
     assert mean + 1.645 * std < 0.9
     assert mean + reach_of_shuffles(figure.ravel(), figure) * std == pytest.approx(1)
 
@@ -65,7 +65,7 @@ def test_a_few_skewed_heads_reach_further_than_a_normal_distribution():
 def test_a_map_is_compared_with_its_own_panel_shuffled_heads_and_every_other_panel():
     quantity = estimand("figure-5-correlation", change(FIGURE_5["RTE"], noise=0.0))
     others = [np.corrcoef(FIGURE_5["RTE"].ravel(), FIGURE_5[name].ravel())[0, 1] for name in FIGURE_5 if name != "RTE"]
-    mean, std = shuffled(FIGURE_5["RTE"].ravel(), FIGURE_5["RTE"])
+    mean, std = shuffled_correlations(FIGURE_5["RTE"].ravel(), FIGURE_5["RTE"])
     assert quantity.parts == pytest.approx([1, 1 - mean - 1.6449 * std, *(1 - np.array(others))], abs=2e-3)
     assert (quantity.extreme, quantity.published) == ("least", 1)
     assert quantity.notes[0].startswith("Pearson correlation 1.000, Spearman 1.000, ")

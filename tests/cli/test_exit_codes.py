@@ -25,7 +25,7 @@ from bertsecrets.cli.main import main
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
-from bertsecrets.report.outcomes import label
+from bertsecrets.report.outcomes import outcome_label
 from bertsecrets.store.measurements import keep
 from bertsecrets.types import Subject
 
@@ -121,7 +121,7 @@ def test_stored_claims_are_judged_before_anything_is_measured(report, monkeypatc
         code, errors, verdicts = report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")
     assert code == 130
     assert list(verdicts) == ["D2-rte"]
-    assert f"bertsecrets: 1 of 2 claims: D2-rte: {label(verdicts['D2-rte']['verdict'])}" in errors
+    assert f"bertsecrets: 1 of 2 claims: D2-rte: {outcome_label(verdicts['D2-rte']['verdict'])}" in errors
     assert list(report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")[2]) == ["C2-rte", "D2-rte"]
 
 

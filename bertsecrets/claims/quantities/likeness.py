@@ -58,7 +58,7 @@ def _centred(means: Float[np.ndarray, "*any k"], ranks: bool = False) -> Float[n
     return means - means.mean(-1, keepdims=True)
 
 
-def shuffled(
+def shuffled_correlations(
     means: Float[np.ndarray, "*any k"], figure: Float[np.ndarray, "rows heads"]
 ) -> tuple[Float[np.ndarray, "*any"], Float[np.ndarray, "*any"]]:
     """Return the mean and standard deviation of the correlation with a figure when heads are shuffled within rows.
@@ -88,7 +88,7 @@ def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "r
     """
     rng, shape = np.random.default_rng(SHUFFLE_SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
-    middle, spread = shuffled(map, figure)
+    middle, spread = shuffled_correlations(map, figure)
     if not spread > 0:
         return 0.0
     return float((np.quantile(correlation(permuted, figure.ravel()), SHUFFLE_QUANTILE) - middle) / spread)
@@ -127,7 +127,7 @@ def likeness(
 
     def references(mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         measured_map = to_map(mean)
-        middle, spread = shuffled(measured_map, figures[own])
+        middle, spread = shuffled_correlations(measured_map, figures[own])
         return correlations(measured_map, flat), np.asarray(middle + reach * spread)
 
     def parts(mean: np.ndarray) -> np.ndarray:

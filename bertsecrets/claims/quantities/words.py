@@ -10,12 +10,12 @@ from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import (
     FEWEST_EXAMPLES,
     Estimand,
+    best_index,
     both,
     clusters_of,
     cross_fitted,
     flat,
     halves,
-    largest,
 )
 from bertsecrets.claims.quantities.ablation_gains import STSB_AND_RTE, TOP_HEADS
 from bertsecrets.claims.quantities.head_ranking import name_of, place
@@ -168,7 +168,7 @@ def final_punctuation(words: Measurement) -> Estimand:
     """
     final, word = (words.sample(kind)[:, -2:] for kind in ("final", "word"))
     lead = (final - word).reshape(len(final), -1).astype(np.float64)
-    best = int(largest(_means(lead)))
+    best = int(best_index(_means(lead)))
     note = f"at most {_means(lead)[best]:+.3f} over the most attended word"
     share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > 0).mean(-1)  # noqa: E731
     return Estimand.from_block(lead, share, note, clusters=clusters_of(words))
