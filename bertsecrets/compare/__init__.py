@@ -1,1 +1,1 @@
-"""Comparisons: two models, a model and its pin, two runs, and the verdicts on one claim over time."""
+"""Comparisons: two models, a model and its pin, two runs."""

@@ -1,1 +1,1 @@
-"""Plans: the jobs that claims need, their cost, and parallel execution on one or more machines."""
+"""Plans: the jobs that claims need, and parallel execution on one or more machines."""

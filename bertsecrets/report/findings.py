@@ -135,14 +135,11 @@ def drift_message(measure: Compared) -> str:
         count = int(difference.drifted.sum())
         if not count:
             continue
-        cells = (
-            "",
-            f" in {count} of {len(difference.before)} layers",
-            f" in {count} of {len(difference.before)} heads",
-        )
+        cells = f" in {count} of {len(difference.before)} "
+        where = ("", f"{cells}layers", f"{cells}heads")[len(difference.shape)]
         named = [cell_change(measure, difference, place) for place in difference.largest[:NAMED_CELLS]]
         more = f"; and {count - NAMED_CELLS} more" if count > NAMED_CELLS else ""
-        lines.append(f"  {difference.what}{cells[len(difference.shape)]}: {'; '.join(named)}{more}")
+        lines.append(f"  {difference.what}{where}: {'; '.join(named)}{more}")
     return "\n".join(lines)
 
 
