@@ -37,7 +37,7 @@ def test_nothing_is_announced_if_everything_is_stored(capsys, shared):
 
 
 def test_a_single_checkpoint_is_announced_without_jobs(capsys, shared, runs):
-    checkpoint = next(runs.glob("checkpoints/*-pretrained-1-*"))
+    checkpoint = next(runs.glob("checkpoints/rte-pretrained-1-*"))
     first, *_ = said(capsys, "report", "--claim", "E1-rte", "--task", "rte", "--checkpoint", checkpoint, *shared)
     assert first == f"bertsecrets: 1 claim to judge on {checkpoint} (3 layers x 4 heads)"
 
