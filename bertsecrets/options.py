@@ -13,7 +13,7 @@ from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.models.families import full_name
 from bertsecrets.reading import seconds
 from bertsecrets.settings import project_options
-from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEEDS, InitialisationName, Keep
+from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEED_LIMIT, InitialisationName, Keep
 
 if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
@@ -342,8 +342,8 @@ def check_type(name: str, value: object, types: tuple[type, ...] = (int,), expec
 def check_seed(seed: int) -> None:
     """Check that a seed is in range."""
     check_type("seed", seed)
-    if not 0 <= seed < SEEDS:
-        raise UserError(f"seed {seed} is out of range: give 0 to {SEEDS - 1}")
+    if not 0 <= seed < SEED_LIMIT:
+        raise UserError(f"seed {seed} is out of range: give 0 to {SEED_LIMIT - 1}")
 
 
 def check_threads(threads: int | None) -> None:

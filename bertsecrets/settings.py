@@ -23,9 +23,9 @@ from pydantic import (
 
 from bertsecrets.errors import UserError, excerpt, near_matches
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml, seconds
-from bertsecrets.types import AUTO, SEEDS, InitialisationName, Precision
+from bertsecrets.types import AUTO, SEED_LIMIT, InitialisationName, Precision
 
-Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
+Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
 
 
 # Limits far above usual values, to catch typos.

@@ -23,7 +23,7 @@ Keep = Literal["none", "full"]  # which weights to keep in the store after all m
 KEEPS: tuple[Keep, ...] = get_args(Keep)
 AUTO = "auto"  # a number of seeds: as many as it takes to reach a decision
 ALL_TASKS = "all"  # the task name of subjects without a single task
-SEEDS = 2**32  # numpy's upper limit for seeds, exclusive
+SEED_LIMIT = 2**32  # numpy's upper limit for seeds, exclusive
 Span = tuple[int, int]  # start and end of characters in a text, as in a slice
 
 
@@ -34,7 +34,7 @@ class Subject:
     model: str
     task: str
     initialisation: InitialisationName = "pretrained"
-    seed: Annotated[int, Ge(0), Lt(SEEDS)] = 1
+    seed: Annotated[int, Ge(0), Lt(SEED_LIMIT)] = 1
 
     def __str__(self) -> str:
         return f"{slug(self.model)}-{self.task}-{self.initialisation}-s{self.seed}"

@@ -29,7 +29,7 @@ VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
-REPORTED = pytest.StashKey[str]()  # line with the report's path, or why none was written
+REPORT_LINE = pytest.StashKey[str]()  # line with the report's path, or why there is no report
 NO_REPORT = "no report"
 
 
@@ -161,7 +161,7 @@ def write_report(session: pytest.Session) -> int:
     if folder is None or config.option.collectonly:
         return 0
     if not verdicts:
-        config.stash[REPORTED] = f"{NO_REPORT}: nothing was judged"
+        config.stash[REPORT_LINE] = f"{NO_REPORT}: nothing was judged"
         return 0
     ended_early = session.shouldfail or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     note = "the run ended early, before every claim was judged" if ended_early else ""
@@ -169,9 +169,9 @@ def write_report(session: pytest.Session) -> int:
         _write(folder, verdicts, config, note)
     except Exception as error:
         line = str(error) if isinstance(error, UserError) else of_the_machine(error)
-        config.stash[REPORTED] = f"{NO_REPORT}: {one_line(line or report_bug(error))}"
+        config.stash[REPORT_LINE] = f"{NO_REPORT}: {one_line(line or report_bug(error))}"
         return USER_ERROR if line is not None else BUG
-    config.stash[REPORTED] = f"report: {folder.resolve() / 'report.html'}"
+    config.stash[REPORT_LINE] = f"report: {folder.resolve() / 'report.html'}"
     return 0
 
 

@@ -19,7 +19,7 @@ from bertsecrets.benchmarks.exit_code import BENCHMARK, CRASH, KIND_PROPERTY, OU
 from bertsecrets.benchmarks.output import (
     NO_REPORT,
     OPTIONS,
-    REPORTED,
+    REPORT_LINE,
     RUN,
     SESSION,
     VERDICTS,
@@ -321,7 +321,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if config.stash[VERDICTS]:
         print_verdicts(terminalreporter, config)
         print_comparisons(terminalreporter, config)
-    if (line := config.stash.get(REPORTED, None)) is not None:
+    if (line := config.stash.get(REPORT_LINE, None)) is not None:
         terminalreporter.write_line(line, red=line.startswith(NO_REPORT))
     ended = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
     if ended is not None and ended.signalled is not None:
