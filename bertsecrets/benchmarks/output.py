@@ -29,8 +29,7 @@ VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
-REPORT_LINE = pytest.StashKey[str]()  # line with the report's path, or why there is no report
-NO_REPORT = "no report"
+REPORT_LINE = pytest.StashKey[tuple[str, bool]]()  # the report's path or why there is none, and whether it was written
 
 
 def judged_model(config: pytest.Config) -> str:
@@ -161,7 +160,7 @@ def write_report(session: pytest.Session) -> int:
     if folder is None or config.option.collectonly:
         return 0
     if not verdicts:
-        config.stash[REPORT_LINE] = f"{NO_REPORT}: nothing was judged"
+        config.stash[REPORT_LINE] = "no report: nothing was judged", False
         return 0
     ended_early = session.shouldfail or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     note = "the run ended early, before every claim was judged" if ended_early else ""
@@ -169,9 +168,9 @@ def write_report(session: pytest.Session) -> int:
         _write(folder, verdicts, config, note)
     except Exception as error:
         line = str(error) if isinstance(error, UserError) else of_the_machine(error)
-        config.stash[REPORT_LINE] = f"{NO_REPORT}: {one_line(line or report_bug(error))}"
+        config.stash[REPORT_LINE] = f"no report: {one_line(line or report_bug(error))}", False
         return USER_ERROR if line is not None else BUG
-    config.stash[REPORT_LINE] = f"report: {folder.resolve() / 'report.html'}"
+    config.stash[REPORT_LINE] = f"report: {folder.resolve() / 'report.html'}", True
     return 0
 
 

@@ -17,7 +17,6 @@ import pytest
 
 from bertsecrets.benchmarks.exit_code import BENCHMARK, CRASH, KIND_PROPERTY, OUTCOME_PROPERTY, BugError, ExitCode
 from bertsecrets.benchmarks.output import (
-    NO_REPORT,
     OPTIONS,
     REPORT_LINE,
     RUN,
@@ -321,8 +320,9 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if config.stash[VERDICTS]:
         print_verdicts(terminalreporter, config)
         print_comparisons(terminalreporter, config)
-    if (line := config.stash.get(REPORT_LINE, None)) is not None:
-        terminalreporter.write_line(line, red=line.startswith(NO_REPORT))
+    if REPORT_LINE in config.stash:
+        line, written = config.stash[REPORT_LINE]
+        terminalreporter.write_line(line, red=not written)
     ended = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
     if ended is not None and ended.signalled is not None:
         terminalreporter.write_line(interrupted_message(config.stash[OPTIONS].store_folder))
