@@ -17,7 +17,7 @@ import torch
 
 from bertsecrets import __version__
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.measures.base import Measure, Resources, Run
+from bertsecrets.measures.base import Measure, MeasureContext, Resources
 from bertsecrets.measures.base.probe import ModelChecks
 from bertsecrets.measures.registry import canonical, get_measure
 from bertsecrets.models import opening
@@ -215,26 +215,26 @@ class MeasurementCache:
             self.checkpoints.protect(request.subject)
             raise
 
-    def _run(self, measure: Measure, request: Request, checkpoint: Path | None) -> Run:
+    def _run(self, measure: Measure, request: Request, checkpoint: Path | None) -> MeasureContext:
         subject, options = request.subject, measure.check_options(dict(request.options))
         if not measure.reads_model:
-            return Run(subject, options, self.resources)
+            return MeasureContext(subject, options, self.resources)
         ref = self.checkpoints.ref(subject.model)
         if not measure.on_task:
-            return Run(subject, options, self.resources, ref, checkpoint or ref.folder())
+            return MeasureContext(subject, options, self.resources, ref, checkpoint or ref.folder())
         if checkpoint is None:
-            return Run(subject, options, self.resources, ref, recipe=self.checkpoints.key(subject))
+            return MeasureContext(subject, options, self.resources, ref, recipe=self.checkpoints.key(subject))
         opening.open_checkpoint_config(checkpoint, task(subject.task))
-        return Run(subject, options, self.resources, ref, checkpoint)
+        return MeasureContext(subject, options, self.resources, ref, checkpoint)
 
     def check(self, request: Request) -> None:
         """Check before training that the rows of a measurement can be read and that it supports the model."""
         measure, ref = get_measure(request.measure or ""), self.checkpoints.ref(request.subject.model)
-        run = Run(request.subject, measure.check_options(dict(request.options)), self.resources, ref)
+        run = MeasureContext(request.subject, measure.check_options(dict(request.options)), self.resources, ref)
         measure.fingerprint(run)
         self._check_possible(measure, run, None)
 
-    def _check_possible(self, measure: Measure, run: Run, checkpoint: Path | None) -> None:
+    def _check_possible(self, measure: Measure, run: MeasureContext, checkpoint: Path | None) -> None:
         """Check, once per model, that a measure applies to a checkpoint or, without one, to its base model."""
 
         def open_with(kernel: str) -> opening.OpenModel:
@@ -248,7 +248,7 @@ class MeasurementCache:
         if refusal is not None:
             raise type(refusal)(str(refusal))
 
-    def _make(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
+    def _make(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
         """Make a measurement and its companions, and the checkpoint before them if it is not stored."""
         check_writable(self.store.root)
         if run.recipe is None:
@@ -258,7 +258,7 @@ class MeasurementCache:
         with self.checkpoints.in_use(run.subject) as folder:
             return self._store(measure, replace(run, folder=folder), key, checkpoint)
 
-    def _store(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
+    def _store(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
         run = replace(run, grid=self.store.root / "grids" / key.name)
         made: dict[str, tuple[Measurement, Key]] = {}
         if measure.shared:
@@ -278,7 +278,7 @@ class MeasurementCache:
         return replace(load(entry), subject=run.subject, reused=reused)
 
     def _made(
-        self, measure: Measure, run: Run, key: Key, checkpoint: Path | None
+        self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
         """Run a measure; return its measurement and those of its companions from the same pass, with their keys."""
         if measure.reads_model:
@@ -322,7 +322,7 @@ class MeasurementCache:
             made[each.name] = measurement, keys[each.name]
         return made
 
-    def _reused(self, entry: Path, measure: Measure, run: Run) -> Measurement:
+    def _reused(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
         """Return a stored measurement for the run's subject.
 
         It may come from other files with the same rows or weights, so its provenance names the current ones.
@@ -332,7 +332,7 @@ class MeasurementCache:
             stored, subject=run.subject, provenance=replace(stored.provenance, **self._facts(measure, run)), reused=True
         )
 
-    def _facts(self, measure: Measure, run: Run) -> dict[str, Any]:
+    def _facts(self, measure: Measure, run: MeasureContext) -> dict[str, Any]:
         """Return the provenance of the measured data, of the training data and, if its folder is known, the model."""
         facts = measure.data_facts(run)
         ref = ModelRef.in_folder(run.folder) if run.folder else None

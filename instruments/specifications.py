@@ -19,7 +19,7 @@ from bertsecrets.claims.requirements import Bench, required_measurements
 from bertsecrets.claims.schema import Case, find_cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError, near_matches
-from bertsecrets.measures.base import AttentionMeasure, Resources, Run
+from bertsecrets.measures.base import AttentionMeasure, MeasureContext, Resources
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import configuration
 from bertsecrets.models.encoding import cased, encode
@@ -310,7 +310,7 @@ class Inputs:
         assert isinstance(measure, AttentionMeasure)
         chosen = measure.check_options(options)
         try:
-            rows = measure.rows(Run(Subject("", self.task.name), chosen, self.resources))
+            rows = measure.rows(MeasureContext(Subject("", self.task.name), chosen, self.resources))
         except NotApplicableError:
             return None
         tokenizer = cased(self._tokenizer) if chosen.cased else self._tokenizer  # type: ignore[attr-defined]

@@ -134,7 +134,7 @@ def test_every_module_between_options_and_results_is_in_a_digest_or_has_a_reason
 
 
 def test_modules_in_a_digest_take_nothing_that_computes_from_modules_outside():
-    for module in set().union(*map(code.digested, computing())) - set(code.ALWAYS):
+    for module in set().union(*map(code.digested, computing())) - set(code.ALWAYS_DIGESTED):
         for imported in code._source(module).imports:
             owner, _, name = part(imported).partition(":")
             assert owner.partition(".")[0] not in SHOWING, module
@@ -198,7 +198,7 @@ def test_the_digest_is_the_same_in_every_process_and_place(package):
 
 def test_code_edited_while_it_runs_is_refused(package, monkeypatch):
     path = package / "models" / "training" / "finetune.py"
-    monkeypatch.setattr(code, "AT_START", {path: path.stat().st_mtime_ns})
+    monkeypatch.setattr(code, "START_MTIMES", {path: path.stat().st_mtime_ns})
     assert code.code_digest(TRAINING_MODULE)
     os.utime(path, ns=(0, 0))
     forget()

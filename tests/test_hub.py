@@ -203,21 +203,21 @@ def test_a_pinned_model_is_believed_only_with_its_published_files(hub: Hub, own_
     hub.add(MODEL, own_bert)
     files = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     monkeypatch.setitem(locations.PINNED, MODEL, COMMIT)
-    monkeypatch.setitem(locations.PUBLISHED, MODEL, {name: file_sha256(own_bert / name) for name in files})
+    monkeypatch.setitem(locations.MODEL_SHA256, MODEL, {name: file_sha256(own_bert / name) for name in files})
     open_classifier(locate(MODEL), task("rte"))
     assert not any(asked.endswith(("README.md", "vocab.txt")) for asked in hub.asked)
-    monkeypatch.setitem(locations.PUBLISHED[MODEL], "model.safetensors", "0" * 64)
+    monkeypatch.setitem(locations.MODEL_SHA256[MODEL], "model.safetensors", "0" * 64)
     assert "is not the published model.safetensors" in refused()
 
 
 def test_all_pinned_models_have_published_digests():
-    assert set(locations.PUBLISHED) == set(locations.PINNED)
-    for files in (*locations.PUBLISHED.values(), families.MINILM, families.MPNET, glue.PUBLISHED):
+    assert set(locations.MODEL_SHA256) == set(locations.PINNED)
+    for files in (*locations.MODEL_SHA256.values(), families.MINILM, families.MPNET, glue.GLUE_SHA256):
         assert all(len(sha256) == 64 for sha256 in files.values())
-        assert files is glue.PUBLISHED or {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
+        assert files is glue.GLUE_SHA256 or {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
     assert all(len(sha256) == 64 for sha256 in families.MPNET_PARTS.values())
     stems = {f"{glue_task.name}/{split}" for glue_task in TASKS.values() for split in ("train", glue_task.dev_split)}
-    assert {name.rsplit("-", 3)[0] for name in glue.PUBLISHED} == stems
+    assert {name.rsplit("-", 3)[0] for name in glue.GLUE_SHA256} == stems
 
 
 # ---------------------------------------------------------------------- data
@@ -243,7 +243,7 @@ def data(hub: Hub, tmp_path, monkeypatch) -> Path:
 def publish(hub: Hub, folder: Path, monkeypatch) -> None:
     hub.add(glue.GLUE_HUB, folder, "datasets", glue.GLUE_REVISION)
     for file in (folder / "rte").iterdir():
-        monkeypatch.setitem(glue.PUBLISHED, f"rte/{file.name}", file_sha256(file))
+        monkeypatch.setitem(glue.GLUE_SHA256, f"rte/{file.name}", file_sha256(file))
 
 
 def test_data_are_fetched_once(hub: Hub, data):

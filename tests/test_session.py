@@ -13,7 +13,7 @@ from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
-from bertsecrets.store.measurements import Shelf, keep
+from bertsecrets.store.measurements import Shelf, save_to_folder
 from bertsecrets.texts.corpus import write_corpus
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.rows import draw_rows, text_clusters
@@ -206,10 +206,10 @@ def test_a_damaged_measurement_is_made_again(bench, subject, runs):
 
 def test_saved_measurements_are_read_without_model_or_data(bench, subject, tmp_path):
     measurement = bench.measurement("scores", subject)
-    saved = keep(measurement, tmp_path / "kept" / "a")
-    assert keep(measurement, tmp_path / "kept" / "a") == saved
+    saved = save_to_folder(measurement, tmp_path / "kept" / "a")
+    assert save_to_folder(measurement, tmp_path / "kept" / "a") == saved
     assert saved.stat().st_mode & 0o777 == 0o755
-    padded = keep(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
+    padded = save_to_folder(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
     assert padded.name.startswith(f"attention-change-{subject}-")
     assert padded.name.endswith("-padded_to-60")
     shelf = Shelf.read(tmp_path / "kept")

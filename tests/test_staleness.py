@@ -247,14 +247,14 @@ def deterministic_cudnn(world: World, monkeypatch) -> None:
 
 
 def other_classifier(world: World, monkeypatch) -> None:
-    from bertsecrets.patterns.classifier import REPORT, VARIABLE, chosen_folder
+    from bertsecrets.patterns.classifier import FOLDER_VARIABLE, REPORT_FILE, chosen_folder
 
     folder = Path(shutil.copytree(chosen_folder(), world.path("classifier")))
-    report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
     rows = report["readings"]["stripes"]["held_out"]
     report["readings"]["stripes"]["held_out"] = rows[: len(rows) // 2]
-    (folder / REPORT).write_text(json.dumps(report), encoding="utf-8")
-    monkeypatch.setenv(VARIABLE, str(folder))
+    (folder / REPORT_FILE).write_text(json.dumps(report), encoding="utf-8")
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
 
 
 # For each change: the measure that depends on it, and a function that makes it.

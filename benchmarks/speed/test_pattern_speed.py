@@ -9,7 +9,7 @@ from bert import minilm
 from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import encode, special_ids
-from bertsecrets.patterns.classifier import SHIPPED, PatternClassifier
+from bertsecrets.patterns.classifier import SHIPPED_FOLDER, PatternClassifier
 
 ROWS = 277
 
@@ -30,7 +30,7 @@ def test_classes_of_all_maps_of_rte(rte_rows, benchmark, timed, show, record):
     """Goal: computing and classifying the 277 x 72 maps of MiniLM takes at most twice the time of computing them."""
     model = minilm()
     encoded, shape = encode(rte_rows(ROWS), model.tokenizer, 200), (ROWS, model.layers, model.heads)
-    classifiers = {"special": PatternClassifier.load(SHIPPED, "special")}
+    classifiers = {"special": PatternClassifier.load(SHIPPED_FOLDER, "special")}
     observer = PatternObserver(
         *shape, classifiers=classifiers, errors={}, separator=special_ids(model.tokenizer)["sep"]
     )

@@ -51,7 +51,7 @@ class Block:
     term: Term | None = None
 
     @classmethod
-    def of(cls, module: nn.Module, heads: int, term: Term | None = None) -> "Block | None":
+    def from_module(cls, module: nn.Module, heads: int, term: Term | None = None) -> "Block | None":
         """Return the module as a block, or None if a submodule is missing."""
         for names in BERT_LAYOUTS.values():
             try:

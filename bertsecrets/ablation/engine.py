@@ -27,7 +27,7 @@ from bertsecrets.models.memory import Budget, too_small
 from bertsecrets.models.opening import OpenModel
 
 Route = Literal["auto", "fast", "general"]
-TOLERANCE = 1e-4  # maximum difference between two computations of the same logits, relative to the largest logit
+PATH_TOLERANCE = 1e-4  # maximum difference between two computations of the same logits, relative to the largest logit
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Engine:
             slow.check_layers()
         skeleton.resumes = slow.resumes()
         term = position_term(model)
-        block_of = cache(partial(Block.of, heads=classifier.heads, term=term))  # layers may share a module
+        block_of = cache(partial(Block.from_module, heads=classifier.heads, term=term))  # layers may share a module
         recognised = [next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers]
         blocks = [block for block in recognised if block is not None]
         if path != "general" and len(blocks) == len(recognised):
@@ -142,7 +142,7 @@ class Engine:
             raise MisreadError(f"the ablation engine returns {ours.tolist()}, but the model returns {own.tolist()}")
 
     def _close(self, one: torch.Tensor, two: torch.Tensor) -> bool:
-        slack = TOLERANCE if self.skeleton.model.dtype == torch.float32 else 0.1
+        slack = PATH_TOLERANCE if self.skeleton.model.dtype == torch.float32 else 0.1
         return one.shape == two.shape and bool((one - two).abs().max() <= slack * two.abs().max().clamp(min=1))
 
     def logits(

@@ -14,7 +14,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 Rows = slice | Bool[np.ndarray, " rows"]
-WHOLE = slice(None)
+ALL_ROWS = slice(None)
 Block = Float[np.ndarray, "examples k"]
 Gains = Callable[[np.ndarray], np.ndarray]
 
@@ -24,7 +24,7 @@ def metric_of(measurement: Measurement) -> Metric:
     return METRICS[TASKS[measurement.subject.task].metric]
 
 
-def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: Rows = WHOLE) -> tuple[Block, Gains]:
+def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: Rows = ALL_ROWS) -> tuple[Block, Gains]:
     """Return a block of moments, and a function from its column means ([..., k]) to gains in points ([..., sets]).
 
     Args:
@@ -45,7 +45,7 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
     return block, of_means
 
 
-def all_gains(measurement: Measurement, rows: Rows = WHOLE) -> Float[np.ndarray, " sets"]:
+def all_gains(measurement: Measurement, rows: Rows = ALL_ROWS) -> Float[np.ndarray, " sets"]:
     """Return the gain of every set in points, without resampling the examples."""
     block, gains = gains_of(measurement, None, rows)
     return gains(block.mean(0))

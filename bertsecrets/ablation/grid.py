@@ -19,13 +19,13 @@ from jaxtyping import Shaped
 from bertsecrets.ablation.head_sets import HeadSet, label, lowest_layer
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import damage, read_manifest, write_manifest
-from bertsecrets.store.files import digest, guarded_writes, is_intact, read_json, signed, whole_folder, write_whole
+from bertsecrets.store.files import digest, guarded_writes, is_intact, read_json, whole_folder, with_digest, write_whole
 from bertsecrets.store.locks import held, held_now, in_use
 from bertsecrets.store.measurements import READ_ERRORS
 
 Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
-WAIT = 0.5  # seconds between checks for portions from other processes
-GRID, RESULT = "grid.json", "predicted.npz"
+WAIT_SECONDS = 0.5  # seconds between checks for portions from other processes
+GRID_FILE, RESULT_FILE = "grid.json", "predicted.npz"
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Grid:
         with guarded_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with held(folder / ".grid.lock", f"the grid {folder.name}"):
-                stored = _mark(folder / GRID)
+                stored = _mark(folder / GRID_FILE)
                 if stored is None:
-                    write_whole(folder / GRID, json.dumps(signed(facts), indent=1, sort_keys=True))
+                    write_whole(folder / GRID_FILE, json.dumps(with_digest(facts), indent=1, sort_keys=True))
                 elif stored != mark:
                     raise UserError(
                         f"{folder} contains a different grid (see its grid.json): choose another one or delete it"
@@ -93,7 +93,7 @@ class Grid:
                     if result is not None:
                         results[number] = result
             if len(results) == before:
-                time.sleep(WAIT)  # other processes are computing all missing portions
+                time.sleep(WAIT_SECONDS)  # other processes are computing all missing portions
         return results
 
     def _portion(self, number: int, sets, compute: Compute, report: Callable[[float], Any]) -> np.ndarray | None:
@@ -117,7 +117,7 @@ class Grid:
         try:
             if damage(place) is not None or read_manifest(place).get("grid") != self.mark:
                 return None
-            with np.load(place / RESULT, allow_pickle=False) as file:
+            with np.load(place / RESULT_FILE, allow_pickle=False) as file:
                 return file["predicted"]
         except (UserError, *READ_ERRORS):
             return None
@@ -125,7 +125,7 @@ class Grid:
     def _write(self, place: Path, result: np.ndarray) -> None:
         """Write a finished portion, replacing a damaged one."""
         with guarded_writes(place), whole_folder(place, replace=True) as temporary:
-            np.savez_compressed(temporary / RESULT, predicted=result)
+            np.savez_compressed(temporary / RESULT_FILE, predicted=result)
             write_manifest(temporary, {"kind": "portion", "name": place.name, "grid": self.mark})
 
 

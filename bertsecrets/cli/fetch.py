@@ -70,7 +70,7 @@ def add_parsers(commands) -> None:
 def corpus(options: argparse.Namespace) -> None:
     """Write the synthetic corpus."""
     from bertsecrets.settings import load_settings
-    from bertsecrets.texts.corpus import FRAME_SENTENCES, MOST, write_corpus, write_frames
+    from bertsecrets.texts.corpus import CORPUS_FRAME_SENTENCES, PAIR_LIMIT, write_corpus, write_frames
     from bertsecrets.texts.glue import SPLITS, load_folder
 
     default = load_settings().corpus
@@ -79,8 +79,8 @@ def corpus(options: argparse.Namespace) -> None:
         default.dev_rows if options.dev_rows is None else options.dev_rows,
     )
     wanted = f"{rows[0]} training and {rows[1]} validation pairs"
-    if min(rows) < 1 or sum(rows) > MOST:
-        raise UserError(f"cannot write {wanted}: give 1 or more of each, and at most {MOST} in total")
+    if min(rows) < 1 or sum(rows) > PAIR_LIMIT:
+        raise UserError(f"cannot write {wanted}: give 1 or more of each, and at most {PAIR_LIMIT} in total")
     folder = write_corpus(options.folder, *rows)
     written = tuple(len(load_folder(folder, task("rte"), name)) for name in SPLITS)
     if written != rows:
@@ -88,7 +88,7 @@ def corpus(options: argparse.Namespace) -> None:
             f"{folder} already contains {written[0]} and {written[1]} pairs, not {wanted}: choose a new folder"
         )
     print(f"{folder}: RTE, {wanted}")
-    print(f"{write_frames(folder)}: {FRAME_SENTENCES} frame sentences")
+    print(f"{write_frames(folder)}: {CORPUS_FRAME_SENTENCES} frame sentences")
 
 
 def fetch(options: argparse.Namespace) -> None:

@@ -119,14 +119,14 @@ def _run(
 ) -> None:
     """Run a measure, and write or print the measurement."""
     from bertsecrets.store.entries import finite, write_json
-    from bertsecrets.store.measurements import keep
+    from bertsecrets.store.measurements import save_to_folder
 
     measurement = session.measurement(measure.name, subject, options.checkpoint, **values)
     problem = measure.degenerate(measurement)
     for remark in [*([problem] if problem else []), *measure.remarks(measurement)]:
         log.warning(f"{measure.name} of {subject}: {remark}")
     if options.save:
-        keep(measurement, options.save, options.checkpoint if measure.reads_model else None)
+        save_to_folder(measurement, options.save, options.checkpoint if measure.reads_model else None)
     if options.json:
         write_json(options.json, measurement.as_json())
     if not (options.json or options.save):

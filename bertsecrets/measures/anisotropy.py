@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.measures.base import Measure, Results, Run
+from bertsecrets.measures.base import Measure, MeasureContext, Results
 from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import mean_over_present
 from bertsecrets.measures.base.probe import probe_inputs
@@ -25,7 +25,7 @@ from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
-SEED = 2019  # for pairing rows
+PAIRING_SEED = 2019  # for pairing rows
 States = Float[torch.Tensor, "states rows tokens width"]
 
 
@@ -50,18 +50,18 @@ class Anisotropy(Measure):
         with torch.no_grad():
             hidden_states(classifier, batch)
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Compute the hidden states twice: first to find their mean, then to centre them."""
-        opened, rows = run.open(self.kernel), self.rows(run)
-        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.attention.max_length))
-        with progress(f"vectors of {run.subject}", 2 * len(encoded), "example") as shown:
+        opened, rows = context.open(self.kernel), self.rows(context)
+        encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.attention.max_length))
+        with progress(f"vectors of {context.subject}", 2 * len(encoded), "example") as shown:
             directions, mean = row_directions(opened, encoded, advance=shown.advance)
             centred, _ = row_directions(opened, encoded, mean, advance=shown.advance)
         pairs = random_pairs(len(encoded))
         samples = {"cosine": paired(directions, pairs), "centred": paired(centred, pairs)}
         means = mean_over_present(samples)
         values = {name: means[name] for name in samples}
-        samples["same_class"] = same_class(rows.targets(), pairs, regression=run.task.regression)
+        samples["same_class"] = same_class(rows.targets(), pairs, regression=context.task.regression)
         return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -77,7 +77,7 @@ def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
     """Return random disjoint pairs of rows."""
     if rows < 2:
         raise UserError("random pairs need at least two rows: measure more")
-    return np.random.default_rng(SEED).permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
+    return np.random.default_rng(PAIRING_SEED).permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
 
 
 def paired(

@@ -24,8 +24,10 @@ from bertsecrets.models.layers import weight_cosine
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
-STRANGERS = 0.5  # cosine of weights; about 0 for independent models, and above 0.9 after usual fine-tuning
-SAME = 1 - 1e-7  # larger cosines are indistinguishable from 1 in float32: weights differ by less than about 0.04 %
+UNRELATED_COSINE = 0.5  # cosine of weights; about 0 for independent models, and above 0.9 after usual fine-tuning
+UNCHANGED_COSINE = (
+    1 - 1e-7
+)  # larger cosines are indistinguishable from 1 in float32: weights differ by less than about 0.04 %
 
 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
@@ -56,7 +58,7 @@ class CosineObserver(SampleObserver):
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Process one layer of one batch of both models."""
         assert other is not None
-        self.keep("cosine", batch, layer, map_cosine(maps, other))
+        self.record("cosine", batch, layer, map_cosine(maps, other))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return the mean over examples and the cosine of the weights, and the samples."""
@@ -104,7 +106,7 @@ class AttentionChange(AttentionMeasure):
         cosine = np.asarray(measurement.value("cosine"))
         if not np.isfinite(cosine).all():
             return heads_without_numbers(measurement) or "some similarities are not finite"
-        unchanged = (cosine > SAME).all()
+        unchanged = (cosine > UNCHANGED_COSINE).all()
         return "its attention maps equal the pretrained model's: training changed none of them" if unchanged else None
 
     def observer(self, view: AttentionRun) -> Observer:
@@ -115,7 +117,7 @@ class AttentionChange(AttentionMeasure):
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the checkpoint was probably trained from another model."""
         cosine = float(measurement.values.get("weights_cosine", 1.0))
-        if measurement.subject.initialisation != "pretrained" or cosine >= STRANGERS:
+        if measurement.subject.initialisation != "pretrained" or cosine >= UNRELATED_COSINE:
             return []
         name = measurement.subject.model
         return [f"probably not trained from {name}: the mean cosine of their weight matrices is {cosine:.2f}"]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.measures.base import Measure, Results, Run
+from bertsecrets.measures.base import Measure, MeasureContext, Results
 from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import heads_without_numbers, mean_over_present
 from bertsecrets.measures.base.probe import check_attention, check_present
@@ -23,8 +23,8 @@ from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
-KINDS = ("cls", "sep", "other")
-TOKENS = 1024  # per batch; activations are stored for the backward pass
+TOKEN_KINDS = ("cls", "sep", "other")
+GRADIENT_BATCH_TOKENS = 1024  # per batch; activations are stored for the backward pass
 
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
@@ -39,7 +39,7 @@ class AttentionGradients(Measure):
     kernel: ClassVar[str] = "eager"
     gradients: ClassVar[bool] = True
     passes: ClassVar[float] = 3
-    curves = KINDS
+    curves = TOKEN_KINDS
 
     def most(self, settings: Params) -> int | None:
         """Return the maximum number of examples."""
@@ -50,24 +50,24 @@ class AttentionGradients(Measure):
         check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
         check_attention(classifier)
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Differentiate the loss of every example with respect to all its attention weights."""
-        opened, rows = run.open(self.kernel), self.rows(run)
-        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.attention.max_length))
-        targets = torch.as_tensor(np.asarray(rows.targets()), device=run.resources.device)
-        ids, loss = special_ids(opened.tokenizer), loss_of(run.task.regression)
+        opened, rows = context.open(self.kernel), self.rows(context)
+        encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.attention.max_length))
+        targets = torch.as_tensor(np.asarray(rows.targets()), device=context.resources.device)
+        ids, loss = special_ids(opened.tokenizer), loss_of(context.task.regression)
         shape = (len(encoded), opened.layers, opened.heads)
-        samples = {kind: np.full(shape, np.nan, dtype=np.float32) for kind in KINDS}
-        with progress(f"gradients of the attention of {run.subject}", len(encoded), "example") as shown:
-            for batch in batches(encoded, tokens=TOKENS):
-                here = batch.to(run.resources.device)
+        samples = {kind: np.full(shape, np.nan, dtype=np.float32) for kind in TOKEN_KINDS}
+        with progress(f"gradients of the attention of {context.subject}", len(encoded), "example") as shown:
+            for batch in batches(encoded, tokens=GRADIENT_BATCH_TOKENS):
+                here = batch.to(context.resources.device)
                 slopes = attention_slopes(opened.model, here, targets[torch.from_numpy(batch.indices)], loss)
                 for kind, marks in marked(here, ids).items():
                     for layer, slope in enumerate(slopes):
                         samples[kind][batch.indices, layer] = mean_slope(slope, marks, here.mask).cpu().numpy()
                 shown.advance(len(batch.indices))
         means = mean_over_present(samples)
-        return {self.name: ({kind: means[kind] for kind in KINDS}, dict(samples))}, len(encoded)
+        return {self.name: ({kind: means[kind] for kind in TOKEN_KINDS}, dict(samples))}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
         """Report heads without values on examples for which other heads have values."""
@@ -78,7 +78,7 @@ class AttentionGradients(Measure):
         names = {"cls": "to [CLS]", "sep": "to [SEP]", "other": "to other tokens"}
         curves = {
             names[kind]: np.asarray(measurement.value(kind)).mean(1)
-            for kind in KINDS
+            for kind in TOKEN_KINDS
             if not np.isnan(measurement.value(kind)).all()
         }
         caption = "Gradient of the loss with respect to attention weights by layer, mean over heads: {who}"

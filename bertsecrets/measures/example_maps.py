@@ -23,10 +23,10 @@ from bertsecrets.models.encoding import Batch
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
-SHOWN = 6  # examples whose full maps are stored
-SHORTEST, LONGEST = 8, 40  # word-pieces of a displayed example
-MOST = 100  # examples to average over: enough for two digits, and processed in seconds
-KINDS = ("[CLS]", "[SEP]", "itself", "previous token", "next token", "rest of the same text", "other text")
+SHOWN_EXAMPLES = 6  # examples whose full maps are stored
+SHORTEST_PIECES, LONGEST_PIECES = 8, 40  # word-pieces of a displayed example
+AVERAGED_EXAMPLES = 100  # examples to average over: enough for two digits, and processed in seconds
+TARGET_KINDS = ("[CLS]", "[SEP]", "itself", "previous token", "next token", "rest of the same text", "other text")
 SIDES = ("before", "after")  # fine-tuning
 
 
@@ -50,14 +50,16 @@ class ExampleMaps(AttentionMeasure):
 
     def most(self, settings: Params) -> int | None:
         """Return the maximum number of examples to average over."""
-        return min(MOST, settings.attention.examples)
+        return min(AVERAGED_EXAMPLES, settings.attention.examples)
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer that compares both models' maps."""
         rows = view.rows
         shown = short_examples(view.encoded.lengths, rows.labels, rows.task.labels)
         if not shown:
-            raise UserError(f"none of the {len(rows)} inputs has between {SHORTEST} and {LONGEST} word pieces")
+            raise UserError(
+                f"none of the {len(rows)} inputs has between {SHORTEST_PIECES} and {LONGEST_PIECES} word pieces"
+            )
         return ExampleObserver(view, shown)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -68,14 +70,14 @@ class ExampleMaps(AttentionMeasure):
 
 
 def short_examples(
-    lengths: Int[np.ndarray, " examples"], labels: Sequence[Any], names: Sequence[str], most: int = SHOWN
+    lengths: Int[np.ndarray, " examples"], labels: Sequence[Any], names: Sequence[str], most: int = SHOWN_EXAMPLES
 ) -> list[int]:
     """Return the indices of the shortest examples within the length limits, alternating between labels.
 
     >>> short_examples(np.array([9, 3, 8, 12, 10]), ["yes", "no", "yes", "no", "yes"], ["yes", "no"], 3)
     [2, 3, 0]
     """
-    order = [int(i) for i in np.argsort(lengths, kind="stable") if SHORTEST <= lengths[i] <= LONGEST]
+    order = [int(i) for i in np.argsort(lengths, kind="stable") if SHORTEST_PIECES <= lengths[i] <= LONGEST_PIECES]
     by_label = [[i for i in order if labels[i] == name] for name in names] or [order]
     return [i for turn in zip_longest(*by_label) for i in turn if i is not None][:most]
 
@@ -91,7 +93,7 @@ class ExampleObserver:
         self.lengths = view.encoded.lengths[self.shown]
         size = int(self.lengths.max())
         self.maps = {side: np.zeros((len(shown), layers, heads, size, size), dtype=np.float16) for side in SIDES}
-        self.to = {side: np.full((*view.shape, len(KINDS)), np.nan, dtype=np.float32) for side in SIDES}
+        self.to = {side: np.full((*view.shape, len(TARGET_KINDS)), np.nan, dtype=np.float32) for side in SIDES}
         self.cosine = np.full((examples, layers, heads), np.nan, dtype=np.float32)
         first, self.sep = view.special_ids["cls"], view.special_ids["sep"]
         starts = view.alignment.tokens(view.encoded.input_ids, first)

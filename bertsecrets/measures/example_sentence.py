@@ -3,7 +3,7 @@
 import re
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.base import EncoderMeasure, Results, Run
+from bertsecrets.measures.base import EncoderMeasure, MeasureContext, Results
 from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.base.probe import SEES_NOTHING_LATER, Ahead, check_attention
 from bertsecrets.measures.registry import measure
@@ -13,8 +13,8 @@ from bertsecrets.models.encoding import special_ids
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.store.files import digest
 
-SENTENCE = "He was becoming agitated ."
-ROW, COLUMNS, TARGET = "He", ("was", "becoming", "agitated"), "agitated"
+EXAMPLE_SENTENCE = "He was becoming agitated ."
+ROW_WORD, COLUMN_WORDS, TARGET_WORD = "He", ("was", "becoming", "agitated"), "agitated"
 
 
 @measure("example-sentence", title="attention of one word in the paper's example sentence", source="K19 4.2")
@@ -26,26 +26,28 @@ class ExampleSentence(EncoderMeasure):
     For words split into several pieces, the largest weight counts.
     """
 
-    def fingerprint(self, run: Run) -> str:
+    def fingerprint(self, context: MeasureContext) -> str:
         """Return a digest of the sentence."""
-        return digest(SENTENCE)
+        return digest(EXAMPLE_SENTENCE)
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that maps can be read, and that words can attend to later words."""
         if not check_attention(classifier):
             raise NotApplicableError(SEES_NOTHING_LATER)
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Run the encoder over the sentence."""
-        encoder = self.open_encoder(run)
-        encoded, alignment = encode_words(encoder.tokenizer, [SENTENCE])
+        encoder = self.open_encoder(context)
+        encoded, alignment = encode_words(encoder.tokenizer, [EXAMPLE_SENTENCE])
         sep = special_ids(encoder.tokenizer)["sep"]
         ids = list(encoded.input_ids[0])
         observer = example_observer(alignment, ids, sep, layers=encoder.layers, heads=encoder.heads)
         ahead = Ahead()
         Pass(encoder).feed(encoded, [observer, ahead])
         if not ahead.most:
-            raise NotApplicableError(f"{run.subject.model} cannot be measured on this sentence: {SEES_NOTHING_LATER}")
+            raise NotApplicableError(
+                f"{context.subject.model} cannot be measured on this sentence: {SEES_NOTHING_LATER}"
+            )
         return {self.name: observer.compute()}, len(encoded)
 
 
@@ -55,10 +57,10 @@ def example_observer(
     """Return the observer for a pass over the sentence, encoded with `encode_words`."""
 
     def word(text: str) -> Marks:
-        return alignment.mark([[match.span() for match in re.finditer(rf"\b{text}\b", SENTENCE)]])
+        return alignment.mark([[match.span() for match in re.finditer(rf"\b{text}\b", EXAMPLE_SENTENCE)]])
 
-    columns = {text: word(text) for text in COLUMNS} | {"sep": alignment.tokens([token_ids], sep)}
-    relations = {name: all_pairs(word(ROW), marks) for name, marks in columns.items()}
-    relations["he_from_agitated"] = all_pairs(word(TARGET), word(ROW))
-    relations["rest_from_agitated"] = all_pairs(word(TARGET), ~word(ROW))
+    columns = {text: word(text) for text in COLUMN_WORDS} | {"sep": alignment.tokens([token_ids], sep)}
+    relations = {name: all_pairs(word(ROW_WORD), marks) for name, marks in columns.items()}
+    relations["he_from_agitated"] = all_pairs(word(TARGET_WORD), word(ROW_WORD))
+    relations["rest_from_agitated"] = all_pairs(word(TARGET_WORD), ~word(ROW_WORD))
     return PairObserver(1, layers, heads, relations)

@@ -18,10 +18,10 @@ from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
-from bertsecrets.texts.parsing import FEATURES, NEGATIONS, Parses, Word
+from bertsecrets.texts.parsing import NEGATIONS, WORD_FEATURES, Parses, Word
 
-SPECIAL = ("cls", "sep")
-FIGURE_7 = {  # labels of the kinds in K19's figure 7
+SPECIAL_KINDS = ("cls", "sep")
+FIGURE_7_LABELS = {  # labels of the kinds in K19's figure 7
     "pronoun": "PRON",
     "noun": "NOUN",
     "verb": "VERB",
@@ -69,10 +69,10 @@ class Features(AttentionMeasure):
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield the last layer's [CLS] row by kind of token, unless the model has no [CLS]."""
-        kinds = [kind for kind in FIGURE_7 if f"cls_row_{kind}" in seeds.first.values]
+        kinds = [kind for kind in FIGURE_7_LABELS if f"cls_row_{kind}" in seeds.first.values]
         if kinds:
             published = seeds.published("fig7_CLS_last_layer")
-            theirs = [published[FIGURE_7[kind]] for kind in kinds]
+            theirs = [published[FIGURE_7_LABELS[kind]] for kind in kinds]
             ours = np.array([seeds.mean(f"cls_row_{kind}") for kind in kinds])
             captions = ("K19, figure 7: last layer", "{who}: last layer")
             yield from published_and_measured(theirs, ours, "attention of [CLS]", captions, kinds)
@@ -130,7 +130,7 @@ class FeatureObserver:
         Samples: `<kind>` [example, layer, head] and `cls_row_<kind>` [example, head]; NaN for inputs without the kind.
         """
         for place, kind in enumerate(self.kinds):
-            if kind not in SPECIAL and not np.isnan(self.absent):
+            if kind not in SPECIAL_KINDS and not np.isnan(self.absent):
                 np.nan_to_num(self.paid[place], copy=False, nan=self.absent)
                 np.nan_to_num(self.row[place], copy=False, nan=self.absent)
         samples = dict(zip(self.kinds, self.paid, strict=True))
@@ -152,5 +152,5 @@ def feature_marks(
         token_ids: Token ids of each example (`Encoded.input_ids`).
         special: Ids of `cls` and `sep`; None for missing tokens (`encoding.special_ids`).
     """
-    marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in FEATURES.items()}
+    marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.errors import UserError
-from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
+from bertsecrets.measures.base import EncoderMeasure, MeasureContext, Resources, Results
 from bertsecrets.measures.base.figures import Figure, PaperFigure, RankedHeads, Repeats, published_and_measured
 from bertsecrets.measures.base.needs import NO_FRAMES, FrameSentences
 from bertsecrets.measures.base.observers import PairObserver
@@ -41,9 +41,9 @@ class FrameHeads(EncoderMeasure):
         "The largest weight between a frame's core element and its target, averaged over sentences.",
     )
 
-    def fingerprint(self, run: Run) -> str:
+    def fingerprint(self, context: MeasureContext) -> str:
         """Return a digest of the sentence file, or of all XML files in a folder, independent of its location."""
-        frames = run.resources.frames
+        frames = context.resources.frames
         if frames is None:
             raise UserError(NO_FRAMES)
         return file_sha256(frames) if frames.is_file() else folder_digest(frames, "*.xml")
@@ -52,27 +52,27 @@ class FrameHeads(EncoderMeasure):
         """Return the name of the file or folder that contains the sentences."""
         return resources.frames.name if resources.frames else None
 
-    def data_facts(self, run: Run) -> dict[str, Any]:
+    def data_facts(self, context: MeasureContext) -> dict[str, Any]:
         """Return the origin and fingerprint of the sentences, and whether they are synthetic."""
-        frames = run.resources.frames
+        frames = context.resources.frames
         assert frames is not None
         made_up = frames.is_file() and any(sentence.made_up for sentence in open_frames(frames).sentences)
-        return {**super().data_facts(run), "official_data": not made_up, "made_up_data": made_up}
+        return {**super().data_facts(context), "official_data": not made_up, "made_up_data": made_up}
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Run the encoder over all sentences."""
-        assert run.resources.frames is not None
-        sentences = open_frames(run.resources.frames).sentences
+        assert context.resources.frames is not None
+        sentences = open_frames(context.resources.frames).sentences
         if not sentences:
             raise UserError(
-                f"no sentence in {run.resources.frames} passes the paper's filters: "
+                f"no sentence in {context.resources.frames} passes the paper's filters: "
                 "give a FrameNet folder or a JSONL file"
             )
-        encoder = self.open_encoder(run)
-        length = encoder.fit(run.resources.settings.attention.max_length)
+        encoder = self.open_encoder(context)
+        length = encoder.fit(context.resources.settings.attention.max_length)
         encoded, alignment = encode_words(encoder.tokenizer, [s.sentence for s in sentences], max_length=length)
         observer = frame_observer(alignment, sentences, encoder.layers, encoder.heads)
-        with progress(f"frames of {run.subject.model}", len(encoded), "sentence") as shown:
+        with progress(f"frames of {context.subject.model}", len(encoded), "sentence") as shown:
             Pass(encoder).feed(encoded, [observer], shown.advance)
         values, samples = observer.compute()
         return {self.name: ({**values, "sentences": sentences_digest(sentences)}, samples)}, len(encoded)

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
-from bertsecrets.measures.base import AblationMeasure, AblationOptions, Run
+from bertsecrets.measures.base import AblationMeasure, AblationOptions, MeasureContext
 from bertsecrets.measures.base.ablation_measure import kind_text
 from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, RankedHeads, Repeats
 from bertsecrets.measures.registry import measure
@@ -43,15 +43,17 @@ class HeadAblation(AblationMeasure):
         def _spaced(cls, text: str | None) -> str | None:
             return text and " ".join(text.split())
 
-    def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
+    def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
         """Return one set per head, or the sets given by the option `heads`."""
-        if run.options.heads is not None:
-            return parse_sets(run.options.heads, layers, heads), "sets of heads"
+        if context.options.heads is not None:
+            return parse_sets(context.options.heads, layers, heads), "sets of heads"
         return single_heads(layers, heads), "heads"
 
-    def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
+    def finish(
+        self, context: MeasureContext, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]
+    ) -> None:
         """Reshape the scores to [layer, head], or add the names of the sets."""
-        if run.options.heads is not None:
+        if context.options.heads is not None:
             values["sets"] = [label(heads) for heads in sets]
         else:
             values["score"] = values["score"].reshape(shape)

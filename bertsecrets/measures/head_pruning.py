@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Shaped
 from bertsecrets.ablation.engine import Engine
 from bertsecrets.ablation.kinds import Ablation, of_one_length
 from bertsecrets.ablation.skeleton import Skeleton
-from bertsecrets.measures.base import Measure, Results, Run
+from bertsecrets.measures.base import Measure, MeasureContext, Results
 from bertsecrets.measures.base.ablation_measure import collapsed, scored
 from bertsecrets.measures.base.figures import Figure, HeadMap, Lines
 from bertsecrets.measures.base.probe import probe_inputs
@@ -31,8 +31,8 @@ from bertsecrets.texts.metrics import decide
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement
 
-A_STEP = 0.1  # fraction of all heads
-TOKENS = 2048  # per batch; activations are stored for the backward pass
+STEP_SHARE = 0.1  # fraction of all heads
+PRUNING_BATCH_TOKENS = 2048  # per batch; activations are stored for the backward pass
 
 
 @measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
@@ -46,11 +46,11 @@ class HeadPruning(Measure):
 
     section = "scores"
     gradients: ClassVar[bool] = True
-    passes: ClassVar[float] = 3 * (1 + 1 / A_STEP)  # a backward pass costs about two forward ones
+    passes: ClassVar[float] = 3 * (1 + 1 / STEP_SHARE)  # a backward pass costs about two forward ones
 
-    def rows(self, run: Run) -> Split:
+    def rows(self, context: MeasureContext) -> Split:
         """Return at most `grid_limit` validation rows."""
-        return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
+        return context.resources.rows.split(context.subject.task, "dev", context.resources.rows.grid_limit)
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model's heads can be disabled, and that their gates receive gradients."""
@@ -61,18 +61,18 @@ class HeadPruning(Measure):
         loss = loss_of(regression=outputs == 1)
         gated(skeleton, encoded, np.zeros(len(encoded)), gates, loss)
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Remove heads until none are left, and score the rows after each step."""
-        opened, rows = run.open(self.kernel), self.rows(run)
-        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
-        engine = Engine.open(opened, run.resources.device, ablation=Ablation("zero"))
+        opened, rows = context.open(self.kernel), self.rows(context)
+        encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.scores.max_length))
+        engine = Engine.open(opened, context.resources.device, ablation=Ablation("zero"))
         engine.check_longest(encoded)
         opened.model.requires_grad_(False)
         target = np.asarray(rows.targets())
         steps = len(heads_left(opened.layers * opened.heads))
-        with progress(f"pruning heads of {run.subject}", steps * len(encoded), "example") as shown:
-            path = prune_heads(engine.skeleton, encoded, run.task, target, shown.advance)
-        values, samples = scored(run.task, path.predicted, target)
+        with progress(f"pruning heads of {context.subject}", steps * len(encoded), "example") as shown:
+            path = prune_heads(engine.skeleton, encoded, context.task, target, shown.advance)
+        values, samples = scored(context.task, path.predicted, target)
         left = np.array(heads_left(opened.layers * opened.heads)[1:])
         values |= {"left": left, "importance": path.importance, "removed": path.removed}
         return {self.name: (values, samples)}, len(encoded)
@@ -119,7 +119,7 @@ def heads_left(heads: int) -> list[int]:
     >>> heads_left(144)
     [144, 130, 116, 102, 88, 74, 60, 46, 32, 18, 4, 0]
     """
-    return [*range(heads, 0, -max(1, int(A_STEP * heads))), 0]
+    return [*range(heads, 0, -max(1, int(STEP_SHARE * heads))), 0]
 
 
 def prune_heads(
@@ -165,7 +165,7 @@ def gated(
     truth = torch.as_tensor(np.asarray(target), device=model.device)
     answers = np.empty((len(encoded), model.config.num_labels), dtype=np.float32)
     total = torch.zeros(remaining.shape, dtype=torch.float32, device=model.device)
-    for rows in of_one_length(encoded, np.arange(len(encoded)), TOKENS):
+    for rows in of_one_length(encoded, np.arange(len(encoded)), PRUNING_BATCH_TOKENS):
         batch = collate(encoded, rows).to(model.device)
         gates = torch.from_numpy(remaining).to(model.device, model.dtype).repeat(len(rows), 1, 1).requires_grad_()
         logits = skeleton.gated(batch.input_ids, batch.segments, gates).float()

@@ -20,7 +20,7 @@ from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.types import Measurement
 
-COMPARED = 64  # evenly spaced examples on which all pairs of heads are compared
+COMPARED_EXAMPLES = 64  # evenly spaced examples on which all pairs of heads are compared
 
 
 def row_entropy(maps: Float[torch.Tensor, "*any tokens tokens"], length: int) -> Float[torch.Tensor, "*any"]:
@@ -52,7 +52,7 @@ class HeadObserver:
         self.layers = layers
         self.entropy = np.full((examples, layers, heads), np.nan, dtype=np.float32)
         self.compared = np.zeros(examples, dtype=bool)
-        self.compared[np.linspace(0, examples - 1, min(COMPARED, examples)).astype(int)] = True
+        self.compared[np.linspace(0, examples - 1, min(COMPARED_EXAMPLES, examples)).astype(int)] = True
         self.total = np.zeros((layers * heads, layers * heads))
         self.within, self.between = (np.full(examples, np.nan, dtype=np.float32) for _ in range(2))
         layer_of = np.repeat(np.arange(layers), heads)

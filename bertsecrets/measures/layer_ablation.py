@@ -6,7 +6,7 @@ import numpy as np
 
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, whole_layers
-from bertsecrets.measures.base import AblationMeasure, Run
+from bertsecrets.measures.base import AblationMeasure, MeasureContext
 from bertsecrets.measures.base.ablation_measure import kind_text
 from bertsecrets.measures.base.figures import Figure, LayerBars, Lines, PaperFigure, Repeats
 from bertsecrets.measures.registry import measure
@@ -27,7 +27,7 @@ class LayerAblation(AblationMeasure):
         "All heads of one layer at a time attend uniformly. Each plot has its own axis.",
     )
 
-    def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
+    def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
         """Return one set per layer, with all its heads."""
         return whole_layers(layers, heads), "layers"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
+from bertsecrets.measures.base import MeasureContext, Resources, Results, SuiteMeasure
 from bertsecrets.measures.patterns import PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, read_report
@@ -25,7 +25,7 @@ class PatternQuality(SuiteMeasure):
     section = None
     needs = (PatternWeights(),)
 
-    def fingerprint(self, run: Run) -> str:
+    def fingerprint(self, context: MeasureContext) -> str:
         """Return a digest of the report, without the time that training took."""
         parts = read_report(chosen_folder())["readings"]
         return digest([{**part, "seconds": None} for part in parts.values()])
@@ -38,7 +38,7 @@ class PatternQuality(SuiteMeasure):
         """Return the digest of the classifier. The record is part of the fingerprint."""
         return {"classifier": super().settings(resources)["classifier"]}
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Read the recorded cross-validation of the classifiers, if the weights are those of the record."""
         folder = chosen_folder()
         for reading in READINGS:

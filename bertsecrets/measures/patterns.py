@@ -27,7 +27,7 @@ from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
-from bertsecrets.models.packaged import PUBLISHED_AS
+from bertsecrets.models.packaged import PUBLISHED_NAMES
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
     PatternClassifier,
@@ -147,8 +147,8 @@ def key(name: str) -> str:
     return name.replace("-", "_")
 
 
-UNCHECKED = "the pattern classifier's errors were measured on other models, not on this one"
-FIGURE_2 = {  # labels of the classes in K19's figure 2
+UNCHECKED_REMARK = "the pattern classifier's errors were measured on other models, not on this one"
+FIGURE_2_LABELS = {  # labels of the classes in K19's figure 2
     "vertical": "Vertical",
     "diagonal": "Diagonal",
     "vertical-diagonal": "Vert+Diag",
@@ -184,7 +184,9 @@ class Patterns(AttentionMeasure):
         names = readings_of(report)
         return PatternObserver(
             *view.shape,
-            classifiers={name: PatternClassifier.load(folder, name).to(view.run.resources.device) for name in names},
+            classifiers={
+                name: PatternClassifier.load(folder, name).to(view.context.resources.device) for name in names
+            },
             errors={name: held_out_errors(report, name) for name in names},
             separator=view.special_ids["sep"],
         )
@@ -201,8 +203,8 @@ class Patterns(AttentionMeasure):
         """Return a remark if the classifier was not trained or checked on maps of this model."""
         annotated = measurement.settings.get("annotated_models")
         model = measurement.subject.model
-        if annotated and PUBLISHED_AS.get(model, model) not in annotated:
-            return [UNCHECKED]
+        if annotated and PUBLISHED_NAMES.get(model, model) not in annotated:
+            return [UNCHECKED_REMARK]
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -236,7 +238,7 @@ class Patterns(AttentionMeasure):
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield one bar for the paper, and one for each reading with corrected shares."""
         theirs = dict(zip(published_figures()["fig2"]["order"], seeds.published("fig2"), strict=True))
-        shares = {"K19, figure 2": np.array([theirs[FIGURE_2[name]] for name in CLASSES])}
+        shares = {"K19, figure 2": np.array([theirs[FIGURE_2_LABELS[name]] for name in CLASSES])}
         for name in readings_in(seeds.first):
             corrected = [100 * float(seeds.mean(f"{name}_corrected_{key(c)}")) for c in CLASSES]
             shares[f"{seeds.first.subject.model}, reading {name}"] = np.array(corrected)

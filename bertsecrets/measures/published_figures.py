@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
+from bertsecrets.measures.base import MeasureContext, Resources, Results, SuiteMeasure
 from bertsecrets.measures.registry import measure
 from bertsecrets.store.files import digest
 from bertsecrets.texts.published import published_figures
@@ -19,7 +19,7 @@ class PublishedFigures(SuiteMeasure):
 
     section = None
 
-    def fingerprint(self, run: Run) -> str:
+    def fingerprint(self, context: MeasureContext) -> str:
         """Return a digest of the figure."""
         return digest(published_figures()["fig8_head"])
 
@@ -27,7 +27,7 @@ class PublishedFigures(SuiteMeasure):
         """Return the source of the numbers."""
         return "K19 figure 8"
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Return the published scores."""
         grids = published_figures()["fig8_head"]
         scores = np.array([[grids[task.folder] for task in TASKS.values()]])

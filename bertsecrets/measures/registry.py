@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bertsecrets.measures.base.measure import Measure
 
 M = TypeVar("M", bound="type[Measure]")
-_REGISTERED: dict[str, "Measure"] = {}
+_MEASURES: dict[str, "Measure"] = {}
 # Built-in measures that do not depend on a seed, listed here to avoid importing them.
 SEEDLESS = ("example-sentence", "frame-heads", "pattern-quality", "published-figures")
 
@@ -31,12 +31,12 @@ def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable
     """
 
     def register(cls: M) -> M:
-        if name in _REGISTERED and type(_REGISTERED[name]).__qualname__ != cls.__qualname__:
+        if name in _MEASURES and type(_MEASURES[name]).__qualname__ != cls.__qualname__:
             raise ValueError(
-                f"two measures are called {name!r}: {type(_REGISTERED[name]).__qualname__} and {cls.__qualname__}"
+                f"two measures are called {name!r}: {type(_MEASURES[name]).__qualname__} and {cls.__qualname__}"
             )
         cls.name, cls.title, cls.source, cls.version = name, title, source, version
-        _REGISTERED[name] = cls()
+        _MEASURES[name] = cls()
         return cls
 
     return register
@@ -46,7 +46,7 @@ def measure_names() -> list[str]:
     """Return the names of all measures, including those registered by other packages."""
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     own = [module.name.replace("_", "-") for module in modules if not module.ispkg and module.name != "registry"]
-    return list(dict.fromkeys([*own, *_REGISTERED]))
+    return list(dict.fromkeys([*own, *_MEASURES]))
 
 
 def list_measures() -> dict[str, str]:
@@ -56,16 +56,16 @@ def list_measures() -> dict[str, str]:
 
 def get_measure(name: str) -> "Measure":
     """Return the measure called `name`."""
-    if name not in _REGISTERED:
+    if name not in _MEASURES:
         if name not in measure_names():
             raise UserError(f"unknown measure {name!r}: {near_matches(name, measure_names())}")
         importlib.import_module(f"bertsecrets.measures.{name.replace('-', '_')}")
-    return _REGISTERED[name]
+    return _MEASURES[name]
 
 
 def is_seedless(name: str) -> bool:
     """Return whether a measure is independent of seeds, without importing built-in measures."""
-    return _REGISTERED[name].seedless if name in _REGISTERED else name in SEEDLESS
+    return _MEASURES[name].seedless if name in _MEASURES else name in SEEDLESS
 
 
 def canonical(request: Request) -> Request:

@@ -12,7 +12,7 @@ from bertsecrets.measures.base.observers import PairObserver, mark_words
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, TokenPairs, all_pairs, zipped_pairs
 from bertsecrets.models.attention import Observer
-from bertsecrets.texts.parsing import FEATURES, Parses, verb_subject_links
+from bertsecrets.texts.parsing import WORD_FEATURES, Parses, verb_subject_links
 from bertsecrets.types import Span
 
 
@@ -46,11 +46,11 @@ def relation_pairs(
     As in K19's code, every noun is paired with every pronoun in either text of the input. A verb is paired with the
     words of its subject. If `zipped` is True, the lists of all verbs and all subjects are zipped, as in K19's code.
     """
-    nouns, pronouns = (mark_words(alignment, FEATURES[kind], first, second) for kind in ("noun", "pronoun"))
+    nouns, pronouns = (mark_words(alignment, WORD_FEATURES[kind], first, second) for kind in ("noun", "pronoun"))
     noun_pronoun = all_pairs(nouns, pronouns)
     verb_subject = alignment.links(_links(first), 0)
     if zipped:
-        verbs, subjects = (mark_words(alignment, FEATURES[kind], first, second) for kind in ("verb", "subject"))
+        verbs, subjects = (mark_words(alignment, WORD_FEATURES[kind], first, second) for kind in ("verb", "subject"))
         verb_subject = zipped_pairs(verbs, subjects)
     elif second is not None:
         verb_subject = verb_subject + alignment.links(_links(second), 1)

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from bertsecrets.measures.base import Measure, MeasureOptions, Results, Run
+from bertsecrets.measures.base import Measure, MeasureContext, MeasureOptions, Results
 from bertsecrets.measures.base.measure import Result
 from bertsecrets.measures.registry import measure
-from bertsecrets.models.consistency import CHECKED, check_alone
+from bertsecrets.models.consistency import CHECKED_EXAMPLES, check_alone
 from bertsecrets.models.encoding import cased, encode, lower_cases, predict
 from bertsecrets.texts.metrics import decide, is_constant, order_problem
 from bertsecrets.texts.metrics import scores as all_scores
@@ -42,18 +42,18 @@ class Scores(Measure):
     section = "scores"
     common: ClassVar[bool] = True
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Score the validation rows."""
-        opened, rows = run.open(self.kernel), self.rows(run)
-        if run.options.shuffle:
-            rows = shuffled(rows, run.options.shuffle)
-        tokenizer = cased(opened.tokenizer) if run.options.cased else opened.tokenizer
-        encoded = encode(rows, tokenizer, opened.fit(run.resources.settings.scores.max_length))
-        logits = predict(opened.model, encoded, run.resources.device)
-        checked = encoded.spread(CHECKED) if len(encoded) else []
+        opened, rows = context.open(self.kernel), self.rows(context)
+        if context.options.shuffle:
+            rows = shuffled(rows, context.options.shuffle)
+        tokenizer = cased(opened.tokenizer) if context.options.cased else opened.tokenizer
+        encoded = encode(rows, tokenizer, opened.fit(context.resources.settings.scores.max_length))
+        logits = predict(opened.model, encoded, context.resources.device)
+        checked = encoded.spread(CHECKED_EXAMPLES) if len(encoded) else []
         check_alone(opened.model, encoded, checked, torch.from_numpy(logits[checked]))
-        values, samples = scores(run.task, logits, rows.targets())
-        if run.options.cased:
+        values, samples = scores(context.task, logits, rows.targets())
+        if context.options.cased:
             values["lower_cases"] = lower_cases(opened.tokenizer)
         return {self.name: (values, samples)}, len(encoded)
 

@@ -43,15 +43,15 @@ class SpecialTokenObserver(SampleObserver):
                 continue
             here = (batch.input_ids == token) & batch.mask
             special |= here
-            self.keep(kind, batch, layer, max_over(columns, here[None])[0])
+            self.record(kind, batch, layer, max_over(columns, here[None])[0])
             if kind == "sep":
                 summed = (columns * here[:, None]).sum(-1).masked_fill(~here.any(-1, keepdim=True), torch.nan)
-                self.keep("sep_sum", batch, layer, summed)
+                self.record("sep_sum", batch, layer, summed)
         if any(token is not None for token in self.ids.values()):
             brightest = columns.masked_fill(~batch.mask[:, None], -1).argmax(-1)
             on_special = special[:, None].expand_as(columns).gather(-1, brightest[..., None])[..., 0]
             on_special = torch.where(columns.isnan().any(-1), torch.nan, on_special.float())
-            self.keep("brightest", batch, layer, on_special)
+            self.record("brightest", batch, layer, on_special)
 
 
 @measure("special-tokens", title="attention to [CLS] and [SEP]", source="K19 4.4")

@@ -21,8 +21,8 @@ from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.types import Span
 
-WORD = re.compile(r"\w+")
-KINDS = ("final", "other", "word")
+WORD_PATTERN = re.compile(r"\w+")
+SURFACE_KINDS = ("final", "other", "word")
 
 
 @measure("surface-words", title="attention to equal words and to punctuation", source="blog")
@@ -57,7 +57,7 @@ def equal_words(alignment: Alignment, texts: Sequence[Sequence[str]]) -> TokenPa
 
 def _spans(text: str) -> dict[str, list[Span]]:
     spans: dict[str, list[Span]] = {}
-    for match in WORD.finditer(text):
+    for match in WORD_PATTERN.finditer(text):
         spans.setdefault(match[0].lower(), []).append(match.span())
     return spans
 
@@ -67,7 +67,7 @@ def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Mar
     words = np.zeros(alignment.part.shape, dtype=bool)
     final = np.zeros(alignment.part.shape, dtype=bool)
     for part, of_part in enumerate(texts):
-        words |= alignment.mark([[match.span() for match in WORD.finditer(text)] for text in of_part], part)
+        words |= alignment.mark([[match.span() for match in WORD_PATTERN.finditer(text)] for text in of_part], part)
         here = alignment.part == part
         last = here & (np.cumsum(here[:, ::-1], axis=1)[:, ::-1] == 1)
         final |= last
@@ -83,18 +83,18 @@ class SurfaceObserver(SampleObserver):
         Args:
             texts: List of first texts, followed by the list of second texts for two-text tasks.
         """
-        super().__init__(examples, layers, heads, ("equal", "expected", *KINDS))
+        super().__init__(examples, layers, heads, ("equal", "expected", *SURFACE_KINDS))
         self.part, self.equal = alignment.part, equal_words(alignment, texts)
         marks = kinds(alignment, texts)
-        self.marks = np.stack([marks[kind] for kind in KINDS])
+        self.marks = np.stack([marks[kind] for kind in SURFACE_KINDS])
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Process one layer of one batch."""
         for name, weights in self._between(batch, maps):
-            self.keep(name, batch, layer, weights)
+            self.record(name, batch, layer, weights)
         largest = max_over(received(maps, batch), of_batch(self.marks, batch).to(maps.device))
-        for kind, weights in zip(KINDS, largest, strict=True):
-            self.keep(kind, batch, layer, weights)
+        for kind, weights in zip(SURFACE_KINDS, largest, strict=True):
+            self.record(kind, batch, layer, weights)
 
     def _between(self, batch: Batch, maps: Maps) -> Iterator[tuple[str, Float[torch.Tensor, "rows heads"]]]:
         """Yield the observed and expected weight between identical words; NaN for inputs without any."""

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.base import Measure, Results, Run
+from bertsecrets.measures.base import Measure, MeasureContext, Results
 from bertsecrets.measures.base.ablation_measure import collapsed, scored
 from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.registry import measure
@@ -27,7 +27,7 @@ from bertsecrets.texts.published import p20_pruned_scores
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+PRUNED_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 NO_MATRIX = re.compile("bias|embed")  # in names of tensors with two or more dimensions that are not pruned
 
 
@@ -40,25 +40,25 @@ class WeightPruning(Measure):
     """
 
     section = "scores"
-    passes: ClassVar[float] = 1 + len(SHARES)
+    passes: ClassVar[float] = 1 + len(PRUNED_SHARES)
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model has layers with weight matrices."""
         layer_weights(classifier.model)
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Score the validation rows at increasing levels of sparsity, starting with the unpruned model."""
-        opened, rows = run.open(self.kernel), self.rows(run)
-        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
-        weights, device = layer_weights(opened.model), run.resources.device
+        opened, rows = context.open(self.kernel), self.rows(context)
+        encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.scores.max_length))
+        weights, device = layer_weights(opened.model), context.resources.device
         predicted, pruned = [], []
-        with progress(f"pruning weights of {run.subject}", 1 + len(SHARES), "share") as shown:
-            for share in (0.0, *SHARES):
+        with progress(f"pruning weights of {context.subject}", 1 + len(PRUNED_SHARES), "share") as shown:
+            for share in (0.0, *PRUNED_SHARES):
                 pruned.append(prune_smallest(weights, share))
-                predicted.append(decide(run.task, predict(opened.model, encoded, device)))
+                predicted.append(decide(context.task, predict(opened.model, encoded, device)))
                 shown.advance()
-        values, samples = scored(run.task, predicted, rows.targets())
-        values |= {"share": np.array(SHARES), "pruned": np.array(pruned[1:])}
+        values, samples = scored(context.task, predicted, rows.targets())
+        values |= {"share": np.array(PRUNED_SHARES), "pruned": np.array(pruned[1:])}
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:

@@ -60,7 +60,7 @@ class Alignment:
         table = np.array(flat, dtype=np.int64).reshape(-1, 5)
         link, source = np.nonzero(self._hits(table[:, 0], table[:, 1:3], part))
         place, target = np.nonzero(self._hits(table[link, 0], table[link, 3:5], part if to is None else to))
-        return TokenPairs.of(table[link[place], 0], source[place], target)
+        return TokenPairs.unique(table[link[place], 0], source[place], target)
 
     def _hits(
         self, examples: Int[np.ndarray, " spans"], spans: Int[np.ndarray, "spans 2"], part: int
@@ -79,7 +79,7 @@ class TokenPairs:
     target: Int[np.ndarray, " pairs"]
 
     @classmethod
-    def of(cls, example: np.ndarray, source: np.ndarray, target: np.ndarray) -> "TokenPairs":
+    def unique(cls, example: np.ndarray, source: np.ndarray, target: np.ndarray) -> "TokenPairs":
         """Return the pairs, sorted and without duplicates."""
         table = np.unique(np.stack([example, source, target], axis=1).astype(np.int64).reshape(-1, 3), axis=0)
         return cls(table[:, 0], table[:, 1], table[:, 2])
@@ -87,12 +87,12 @@ class TokenPairs:
     @property
     def reverse(self) -> "TokenPairs":
         """The same pairs with source and target exchanged."""
-        return TokenPairs.of(self.example, self.target, self.source)
+        return TokenPairs.unique(self.example, self.target, self.source)
 
     def __add__(self, other: "TokenPairs") -> "TokenPairs":
         """Return the union of both sets of pairs."""
         sides = [(self.example, other.example), (self.source, other.source), (self.target, other.target)]
-        return TokenPairs.of(*(np.concatenate(side) for side in sides))
+        return TokenPairs.unique(*(np.concatenate(side) for side in sides))
 
     def of_rows(
         self, indices: Int[np.ndarray, " rows"]
@@ -110,14 +110,14 @@ def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
     example, source = np.nonzero(sources)
     pair, target = np.nonzero(targets[example])
     distinct = source[pair] != target
-    return TokenPairs.of(example[pair][distinct], source[pair][distinct], target[distinct])
+    return TokenPairs.unique(example[pair][distinct], source[pair][distinct], target[distinct])
 
 
 def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
     """Pair the k-th marked source with the k-th marked target, as in K19's code."""
     rank = np.where(sources, sources.cumsum(1), 0)[:, :, None]
     same = (rank > 0) & (rank == np.where(targets, targets.cumsum(1), -1)[:, None, :])
-    return TokenPairs.of(*np.nonzero(same))
+    return TokenPairs.unique(*np.nonzero(same))
 
 
 def encode_words(

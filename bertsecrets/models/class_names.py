@@ -8,7 +8,7 @@ from typing import Any
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.texts.tasks import Task
 
-NUMBERED = re.compile(r"(?:label|class)?[ _-]?([0-9]{1,9})", re.IGNORECASE)
+NUMBERED_NAME = re.compile(r"(?:label|class)?[ _-]?([0-9]{1,9})", re.IGNORECASE)
 
 
 def classes_in_order(folder: Path, task: Task) -> list[str] | None:
@@ -23,7 +23,7 @@ def classes_in_order(folder: Path, task: Task) -> list[str] | None:
     for number, name in pairs:
         if not re.fullmatch("[0-9]{1,9}", number) or int(number) >= task.outputs:
             raise _misnamed(folder, task, f"numbers class {excerpt(name, 60)!r} as {excerpt(number, 20)}")
-        in_name = NUMBERED.fullmatch(name.strip())
+        in_name = NUMBERED_NAME.fullmatch(name.strip())
         if in_name is None or int(in_name[1]) != int(number):
             is_named = True
             names[int(number)] |= set() if name == "None" else {name}

@@ -14,7 +14,7 @@ from bertsecrets.models.locations import ModelRef, read_settings, refuse_adapter
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are rejected, never silently converted
 
 # Largest plausible sizes in a configuration, about ten times those of any published model.
-LARGEST = {
+SIZE_LIMITS = {
     "num_hidden_layers": 2000,
     "num_attention_heads": 2000,
     "hidden_size": 2**18,
@@ -24,7 +24,7 @@ LARGEST = {
     "type_vocab_size": 2**16,
     "num_labels": 2**20,
 }
-UNBOUNDED, NONE = ("max_position_embeddings", "type_vocab_size"), (0, -1)  # absent in some architectures
+OPTIONAL_SIZES, ABSENT_SIZES = ("max_position_embeddings", "type_vocab_size"), (0, -1)  # absent in some architectures
 
 
 class ModelWarning(UserWarning):
@@ -109,12 +109,12 @@ def _check_class(config: Any, ref: ModelRef) -> None:
 
 def _check_sizes(config: Any, ref: ModelRef) -> None:
     """Check that the sizes in a configuration are plausible before allocating anything of that size."""
-    for name, most in LARGEST.items():
+    for name, most in SIZE_LIMITS.items():
         size = getattr(config, name, None)
         if size is None:
             continue
         whole = isinstance(size, int) and not isinstance(size, bool)
-        if not whole or not (1 <= size <= most or (size in NONE and name in UNBOUNDED)):
+        if not whole or not (1 <= size <= most or (size in ABSENT_SIZES and name in OPTIONAL_SIZES)):
             raise UserError(
                 f"{ref.path}: {name} in config.json is {shortened(repr(size), 50)}, not a whole number from 1 to {most}"
             )

@@ -16,11 +16,11 @@ from torch.overrides import TorchFunctionMode
 from bertsecrets.errors import MisreadError, NotApplicableError, UserError, first_line, ran_out
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 
-CHECKED = 8  # examples of all lengths
+CHECKED_EXAMPLES = 8  # examples of all lengths
 # Maximum difference between logits, relative to the largest logit. Rounding in float32 causes less than 1e-6, a missing
 # mask 1e-2 or more (MiniLM, with and without fine-tuning). In bfloat16, rounding can cause a few percent.
-TOLERANCE, TOLERANCE_BF16 = 1e-3, 0.1
-SMALLEST = 0.1  # lower bound of the scale, since rounding errors do not shrink with the logits
+LOGIT_TOLERANCE, LOGIT_TOLERANCE_BF16 = 1e-3, 0.1
+SMALLEST_SCALE = 0.1  # lower bound of the scale, since rounding errors do not shrink with the logits
 
 Logits = Float[torch.Tensor, "rows outputs"]
 DROPOUTS = (F.dropout, torch.dropout, F.alpha_dropout, F.dropout1d, F.dropout2d)
@@ -56,7 +56,10 @@ def explain_failure(model: Any) -> Iterator[None]:
 
 
 def check_logits(
-    model: Any, encoded: Encoded, forward: Callable[[list[int]], Logits] | None = None, tolerance: float = TOLERANCE
+    model: Any,
+    encoded: Encoded,
+    forward: Callable[[list[int]], Logits] | None = None,
+    tolerance: float = LOGIT_TOLERANCE,
 ) -> None:
     """Check that logits in a padded batch equal those of single examples and those in training mode without dropout.
 
@@ -65,7 +68,7 @@ def check_logits(
             run in training mode.
         tolerance: Tolerance for the comparison with training mode.
     """
-    rows = encoded.spread(CHECKED)
+    rows = encoded.spread(CHECKED_EXAMPLES)
     device = next(model.parameters()).device
     batch = collate(encoded, rows).to(device)
     with explain_failure(model), torch.no_grad():
@@ -94,7 +97,7 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
         with torch.inference_mode():
             alone = model(**collate(encoded, [row]).to(device).inputs()).logits.float()
         moved = largest_difference(alone[0], together.to(device))
-        if not moved <= TOLERANCE * largest(logits):
+        if not moved <= LOGIT_TOLERANCE * largest(logits):
             raise MisreadError(
                 f"a logit moves by {moved:.2g} when its example is scored alone: the padding of its batch was not "
                 "masked, so results would depend on the batch; correct the model's code or configuration"
@@ -104,7 +107,7 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
 def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
     """Check that eager attention, which exposes maps, and SDPA, which is faster, give the same logits."""
     difference = largest_difference(eager, sdpa)
-    if not difference <= TOLERANCE * largest(eager):
+    if not difference <= LOGIT_TOLERANCE * largest(eager):
         raise MisreadError(
             f"{name} has other logits with eager attention than with SDPA (they differ by {difference:.2g}): maps are "
             "read with the one and scores computed with the other, so they would not be of one model"
@@ -118,4 +121,4 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def largest(logits: torch.Tensor) -> float:
     """Return the scale for differences between logits."""
-    return max(SMALLEST, float(logits.abs().max()))
+    return max(SMALLEST_SCALE, float(logits.abs().max()))

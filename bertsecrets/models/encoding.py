@@ -20,9 +20,9 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
 
-DEFAULT_TOKENS = 4096  # per batch, including padding
+BATCH_TOKENS = 4096  # per batch, including padding
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-KEPT = 4  # encoded splits cached per process: a task's rows for training, scores and attention
+CACHED_SPLITS = 4  # encoded splits cached per process: a task's rows for training, scores and attention
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     key = (split.fingerprint, identity, max_length)
     encoded = _encoded.pop(key, None) or tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
     _encoded[key] = encoded  # the newest comes last
-    while len(_encoded) > KEPT:
+    while len(_encoded) > CACHED_SPLITS:
         del _encoded[next(iter(_encoded))]
     return encoded
 
@@ -183,9 +183,7 @@ def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
     return {**normalizer, "lowercase": False} if normalizer.get("lowercase") else normalizer
 
 
-def batches(
-    encoded: Encoded, tokens: int = DEFAULT_TOKENS, rows: int = 256, width: int | None = None
-) -> Iterator[Batch]:
+def batches(encoded: Encoded, tokens: int = BATCH_TOKENS, rows: int = 256, width: int | None = None) -> Iterator[Batch]:
     """Yield all examples in batches of similar length, shortest first.
 
     Args:

@@ -18,9 +18,9 @@ from typing import Any
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, first_line
 
-GROUP = "bertsecrets.families"  # entry point group; the names are model types
+ENTRY_POINT_GROUP = "bertsecrets.families"  # entry point group; the names are model types
 
-SHORT_COMMIT = 7  # hexadecimal digits, as in git's short hashes
+SHORT_COMMIT_DIGITS = 7  # hexadecimal digits, as in git's short hashes
 
 # Well-known models, each pinned to a commit of its hub repository.
 PINNED = {
@@ -38,7 +38,7 @@ _UNCASED = {
     "tokenizer_config.json": "a025160ef0431f1a392f6f050c1310f4c5d9fb6f275932dbccba73c4d214bf10",
     "vocab.txt": _WORDPIECES,
 }
-PUBLISHED = {
+MODEL_SHA256 = {
     "google-bert/bert-base-uncased": {
         "config.json": "7160e1553ad2ca51d8c1cb066be533db31826e12d173824c1bb0cb1a4f187d20",
         "model.safetensors": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
@@ -110,7 +110,7 @@ def full_name(name: str) -> str:
         return name
     repository, _, revision = name.partition("@")
     repository = ALIASES.get(repository, repository)
-    pinned = len(revision) >= SHORT_COMMIT and PINNED.get(repository, "").startswith(revision)
+    pinned = len(revision) >= SHORT_COMMIT_DIGITS and PINNED.get(repository, "").startswith(revision)
     return repository if not revision or pinned else f"{repository}@{revision}"
 
 
@@ -150,7 +150,7 @@ NO_ANSWERS = {
 
 # Patterns for the names of weights that may be left unused. Every other weight that the opened model does not use is
 # refused. Constants, and attention to another text, anywhere in a model:
-UNUSED = r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias)$|(^|\.)(crossattention|ln_cross_attn)\."
+UNUSED_WEIGHTS = r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias)$|(^|\.)(crossattention|ln_cross_attn)\."
 POOLER = "pooler"  # also inside an encoder that is opened without it, like Funnel's decoder
 # Heads of other tasks, next to the encoder: language models, pretraining, answers, spans.
 OTHER_HEADS = (
@@ -268,7 +268,7 @@ def register_family(family: Family) -> None:
 @functools.cache
 def _offered(path: tuple[str, ...]) -> EntryPoints:
     """Return the entry points for families of the packages installed in these folders."""
-    return entry_points(group=GROUP)
+    return entry_points(group=ENTRY_POINT_GROUP)
 
 
 def own_family(model_type: str | None) -> Family | None:
@@ -276,7 +276,7 @@ def own_family(model_type: str | None) -> Family | None:
     if model_type is None or model_type in _OWN:
         return _OWN.get(model_type or "")
     for entry in _offered(tuple(sys.path)).select(name=model_type):
-        where = f"entry point {entry.name} = {entry.value} of {GROUP}"
+        where = f"entry point {entry.name} = {entry.value} of {ENTRY_POINT_GROUP}"
         try:
             family = entry.load()
         except Exception as error:  # the package's code may raise anything

@@ -42,12 +42,12 @@ class Initialisation:
     freeze: Callable[[Model], None] = _nothing
 
 
-_REGISTERED: dict[str, Initialisation] = {}
+_INITIALISATIONS: dict[str, Initialisation] = {}
 
 
 def register(initialisation: Initialisation) -> None:
     """Register an initialisation under its name."""
-    _REGISTERED[initialisation.name] = initialisation
+    _INITIALISATIONS[initialisation.name] = initialisation
 
 
 def get_initialisation(name: str) -> Initialisation:
@@ -56,7 +56,7 @@ def get_initialisation(name: str) -> Initialisation:
     >>> get_initialisation("frozen").trains_encoder
     False
     """
-    return _REGISTERED[name]
+    return _INITIALISATIONS[name]
 
 
 def freeze_encoder(model: Model) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
-from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED, full_name, own_family
-from bertsecrets.models.packaged import NAMES, packaged_folder
+from bertsecrets.models.families import ALIASES, MODEL_SHA256, PINNED, full_name, own_family
+from bertsecrets.models.packaged import PACKAGED_MODELS, packaged_folder
 from bertsecrets.store.entries import checked_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256
 
@@ -151,7 +151,7 @@ def published_identities(name: str) -> set[str]:
     different digests, even if the weights are the same.
     """
     repository = full_name(name)
-    files = {file: PUBLISHED[repository][file] for file in ("config.json", "model.safetensors")}
+    files = {file: MODEL_SHA256[repository][file] for file in ("config.json", "model.safetensors")}
     return {f"{repository}@{PINNED[repository]}", digest(files)}
 
 
@@ -175,7 +175,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
     >>> locate("bert-base-uncased").path
     'google-bert/bert-base-uncased'
     """
-    if name in NAMES:
+    if name in PACKAGED_MODELS:
         return ModelRef(name, str(packaged_folder(name)), offline=offline)
     if os.path.isdir(name):
         check_folder(Path(name))
@@ -238,7 +238,7 @@ def _resolve(ref: ModelRef) -> ModelRef:
 
 def _repository(ref: ModelRef) -> Repository:
     """Return the hub repository of a model, with the texts for its messages."""
-    hint = near_matches(ref.name, [*NAMES, *ALIASES, *PINNED])
+    hint = near_matches(ref.name, [*PACKAGED_MODELS, *ALIASES, *PINNED])
     pinned = ref.revision is not None and ref.revision == PINNED.get(ref.path)
     return Repository(
         ref.path,
@@ -247,5 +247,5 @@ def _repository(ref: ModelRef) -> Repository:
         advice=WAYS_ON,
         hint=f" ({hint})" if hint.startswith("did you") and ref.path not in PINNED else "",
         offline=ref.offline,
-        pins=PUBLISHED[ref.path] if pinned else {},
+        pins=MODEL_SHA256[ref.path] if pinned else {},
     )

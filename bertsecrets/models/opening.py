@@ -15,7 +15,7 @@ from torch import nn
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.models.class_names import classes_in_order
 from bertsecrets.models.configuration import load, open_config, open_tokenizer
-from bertsecrets.models.consistency import CHECKED, explain_failure
+from bertsecrets.models.consistency import CHECKED_EXAMPLES, explain_failure
 from bertsecrets.models.encoding import collate, tokenize
 from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, why_no_maps
 from bertsecrets.models.in_memory import borrowed, check_object, lent
@@ -399,7 +399,7 @@ def _outputs(folder: Path, base: ModelRef, rows: Split | None) -> list[torch.Ten
     encoded = tokenize(opened.tokenizer, first, second, opened.fit(COMPARED_TOKENS))[0]
     shown: list[torch.Tensor] = []
     with explain_failure(opened.model), torch.inference_mode():
-        for row in encoded.spread(CHECKED):
+        for row in encoded.spread(CHECKED_EXAMPLES):
             inputs = collate(encoded, [row]).inputs()
             outputs = opened.model(**inputs, output_hidden_states=True, output_attentions=True)
             for value in outputs.to_tuple():

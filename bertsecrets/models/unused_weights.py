@@ -6,10 +6,10 @@ from importlib.metadata import version
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.models.families import CLASSIFIERS, OTHER_HEADS, POOLER, UNUSED
+from bertsecrets.models.families import CLASSIFIERS, OTHER_HEADS, POOLER, UNUSED_WEIGHTS
 from bertsecrets.models.layers import architecture, layer_of
 
-NUMBERS = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types that need no scale to be read
+UNSCALED_TYPES = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types that need no scale to be read
 
 
 def check_weights(
@@ -67,7 +67,7 @@ class _Names:
         """Return whether a weight without use is known to change nothing: constants, and heads of other tasks."""
         part = name.removeprefix(self.prefix)
         root = part.split(".")[0]
-        if re.search(UNUSED, part):
+        if re.search(UNUSED_WEIGHTS, part):
             return True
         if getattr(self.encoder, root, None) is not None:
             return False
@@ -87,7 +87,9 @@ class _Names:
 def _refuse_quantised(path: str, names: _Names, stored: Mapping[str, str]) -> None:
     for name, kind in stored.items():
         own = names.own.get(name.removeprefix(names.prefix))
-        if kind not in NUMBERS and (kind.startswith(("F", "I8")) or (own is not None and own.is_floating_point())):
+        if kind not in UNSCALED_TYPES and (
+            kind.startswith(("F", "I8")) or (own is not None and own.is_floating_point())
+        ):
             raise UserError(
                 f"{path}: {name} is quantised ({kind}), and config.json does not say how to read it: save the model in "
                 "float32 or bfloat16"

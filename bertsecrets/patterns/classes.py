@@ -10,7 +10,7 @@ from bertsecrets.errors import UserError, near_matches
 
 CLASSES = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
 GAMMA = 0.5  # square root, so that a diagonal with 1 % of the mass is visible next to a column with the rest
-TOP = 0.98  # quantile of the row maxima that is displayed with maximum brightness
+DISPLAYED_QUANTILE = 0.98  # quantile of the row maxima that is displayed with maximum brightness
 
 
 def check_class(name: str) -> str:
@@ -27,5 +27,5 @@ def cell_brightness(values: Float[np.ndarray, "tokens tokens"]) -> Float[np.ndar
     [[1.0, 0.0], [0.87, 0.5]]
     """
     weights = values.astype(np.float64)
-    top = float(np.quantile(weights.max(axis=1), TOP))
+    top = float(np.quantile(weights.max(axis=1), DISPLAYED_QUANTILE))
     return np.clip(weights / top, 0, 1) ** GAMMA if top > 0 else np.zeros_like(weights)

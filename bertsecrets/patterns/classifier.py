@@ -31,13 +31,13 @@ from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import by_head
 from bertsecrets.store.files import digest, file_sha256, read_json
 
-SUFFIX, REPORT = ".safetensors", "report.json"
-SHIPPED = Path(__file__).parent / "weights"
-VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable with an alternative folder for classifiers and report
+WEIGHTS_SUFFIX, REPORT_FILE = ".safetensors", "report.json"
+SHIPPED_FOLDER = Path(__file__).parent / "weights"
+FOLDER_VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable with an alternative folder for classifiers and report
 REMEDY = "recreate them with python -m instruments train-patterns (in a checkout)"
-FLOOR = 1e-4  # minimum probability, so that no class is impossible
+PROBABILITY_FLOOR = 1e-4  # minimum probability, so that no class is impossible
 DEPTH_LIMIT = 1000  # maximum depth of trees
-LINEAR = 0.5  # weight of the regression's log-probabilities, relative to the trees
+REGRESSION_WEIGHT = 0.5  # weight of the regression's log-probabilities, relative to the trees
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,10 @@ class PatternClassifier:
 
     def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         """Return class probabilities from features."""
-        trees, line = (part.probabilities(rows).clamp(min=FLOOR).log() for part in (self.trees, self.linear))
-        return ((trees + LINEAR * line) / self.temperature).softmax(1)
+        trees, line = (
+            part.probabilities(rows).clamp(min=PROBABILITY_FLOOR).log() for part in (self.trees, self.linear)
+        )
+        return ((trees + REGRESSION_WEIGHT * line) / self.temperature).softmax(1)
 
     def to(self, device: torch.device | str) -> "PatternClassifier":
         """Return the same classifier on another device."""
@@ -83,7 +85,7 @@ class PatternClassifier:
         """Load the classifier for a reading from a folder."""
         path = weights_path(folder, reading)
         if file_sha256(path) != report_of(read_report(folder), reading)["weights_sha256"]:
-            raise UserError(f"{path} does not match the {REPORT} next to it: {REMEDY}")
+            raise UserError(f"{path} does not match the {REPORT_FILE} next to it: {REMEDY}")
         try:
             with safe_open(path, framework="pt") as file:
                 facts = json.loads((file.metadata() or {}).get("facts", "{}"))
@@ -140,20 +142,20 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
 
 def chosen_folder() -> Path:
     """Return the folder of the classifiers: `BERTSECRETS_PATTERNS` if it is set, otherwise the shipped folder."""
-    return Path(os.environ.get(VARIABLE) or SHIPPED)
+    return Path(os.environ.get(FOLDER_VARIABLE) or SHIPPED_FOLDER)
 
 
 def weights_path(folder: Path, reading: str) -> Path:
     """Return the path of the weights for a reading."""
-    return folder / f"{reading}{SUFFIX}"
+    return folder / f"{reading}{WEIGHTS_SUFFIX}"
 
 
 def read_report(folder: Path) -> dict[str, Any]:
     """Return the report of the classifiers in a folder."""
-    report = read_json(folder / REPORT)
+    report = read_json(folder / REPORT_FILE)
     of = report.get("readings") if isinstance(report, dict) else None
     if not isinstance(of, dict) or not set(READINGS) <= of.keys() or not all(map(_complete, of.values())):
-        raise UserError(f"{folder / REPORT} is not the report of pattern classifiers: {REMEDY}")
+        raise UserError(f"{folder / REPORT_FILE} is not the report of pattern classifiers: {REMEDY}")
     return report
 
 
@@ -197,5 +199,5 @@ def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "
         return by_head(true - predicted, np.array([row["head"] for row in rows]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
-            f"{REPORT} has a held-out map without head, labels or probabilities ({error}): {REMEDY}"
+            f"{REPORT_FILE} has a held-out map without head, labels or probabilities ({error}): {REMEDY}"
         ) from error

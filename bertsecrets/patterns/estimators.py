@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 
 LEAF = -1
-AT_ONCE = 256  # maps per batch, so that intermediate results fit into the processor's cache
+BATCH_MAPS = 256  # maps per batch, so that intermediate results fit into the processor's cache
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Trees:
 
     def probabilities(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         """Return the class probabilities of maps from their features."""
-        logits = [self._logits(part) for part in table.split(AT_ONCE)]
+        logits = [self._logits(part) for part in table.split(BATCH_MAPS)]
         return (self.start + torch.cat(logits)).softmax(1) if logits else table.new_empty(0, len(self.start))
 
     def _logits(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:

@@ -21,7 +21,7 @@ class MapStack:
     boundary: Int[torch.Tensor, " maps"]
 
     @classmethod
-    def of(cls, maps: Sequence[Float[np.ndarray, "_ _"]], boundary: Sequence[int]) -> "MapStack":
+    def from_maps(cls, maps: Sequence[Float[np.ndarray, "_ _"]], boundary: Sequence[int]) -> "MapStack":
         """Stack L x L maps of any float type.
 
         Rows are normalised to sum to 1, to correct for rounding in half precision.

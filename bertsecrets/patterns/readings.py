@@ -13,7 +13,7 @@ from typing import Literal
 Reading = Literal["special", "stripes"]
 READINGS: tuple[Reading, ...] = ("special", "stripes")
 READERS_OF_A_MAP = 2  # number of readers per map whose labels are used for training
-AGREED = 0.8  # fraction of a map's labels that must be equal
+AGREED_SHARE = 0.8  # fraction of a map's labels that must be equal
 
 
 def majority_label(labels: Sequence[str]) -> str:
@@ -31,4 +31,4 @@ def labels_agree(labels: Sequence[str]) -> bool:
     >>> labels_agree(["block", "diagonal"])
     False
     """
-    return bool(labels) and max(map(labels.count, labels)) >= AGREED * len(labels)
+    return bool(labels) and max(map(labels.count, labels)) >= AGREED_SHARE * len(labels)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import REMEDY, REPORT, report_of
+from bertsecrets.patterns.classifier import REMEDY, REPORT_FILE, report_of
 from bertsecrets.patterns.readings import READINGS, labels_agree, majority_label
 from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
@@ -32,7 +32,7 @@ def recorded_quality(report: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
         try:
             own, confusions = _quality(part)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UserError(f"{REPORT} has no valid record of the cross-validation ({error}): {REMEDY}") from error
+            raise UserError(f"{REPORT_FILE} has no valid record of the cross-validation ({error}): {REMEDY}") from error
         values |= {f"{reading}_{name}": value for name, value in own.items()}
         samples |= {f"{reading}_{name}": counts for name, counts in confusions.items()}
         values |= {"maps": len(part["held_out"]), "heads": len(confusions["confusion"])}

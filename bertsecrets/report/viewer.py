@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError, from_extra, one_line
-from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, SIDES
+from bertsecrets.measures.example_maps import LONGEST_PIECES, SHORTEST_PIECES, SIDES, TARGET_KINDS
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.charts import ACCENT, CELL_PIXELS, INK, as_spec
 from bertsecrets.report.text import task_title
@@ -26,7 +26,7 @@ with from_extra("altair"):
 
 WEIGHT_LEVELS = 127  # quantization levels of the square root of a weight
 SIDE_TITLES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
-EXAMPLES_RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word pieces, alternating between labels"
+EXAMPLES_RULE = f"the shortest inputs of {SHORTEST_PIECES} to {LONGEST_PIECES} word pieces, alternating between labels"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def viewer_data(examples: Examples, space: int) -> list[dict[str, Any]]:
     for place in range(examples.rows):
         for data, measurement in zip(shown, examples.measurements, strict=True):
             if place < len(measurement.sample("shown")):
-                row = _example(measurement, place, [KINDS.index(name) for name in data["kinds"]])
+                row = _example(measurement, place, [TARGET_KINDS.index(name) for name in data["kinds"]])
                 space -= _size(row)
                 if space >= 0:
                     data["rows"].append(row)
@@ -96,7 +96,7 @@ def viewer_data(examples: Examples, space: int) -> list[dict[str, Any]]:
 def _checkpoint(measurement: Measurement, *, several: bool) -> dict[str, Any]:
     subject, provenance = measurement.subject, measurement.provenance
     means = {side: np.asarray(measurement.value(f"to_{side}")) for side in SIDES}
-    kinds = [i for i in range(len(KINDS)) if any(mean[..., i].any() for mean in means.values())]
+    kinds = [i for i in range(len(TARGET_KINDS)) if any(mean[..., i].any() for mean in means.values())]
     cosine = np.asarray(measurement.value("cosine"))
     return {
         "title": f"{f'{subject.model}, ' if several else ''}{task_title(subject.task)}",
@@ -105,7 +105,7 @@ def _checkpoint(measurement: Measurement, *, several: bool) -> dict[str, Any]:
         "inputs": measurement.examples,
         "layers": cosine.shape[0],
         "heads": cosine.shape[1],
-        "kinds": [KINDS[i] for i in kinds],
+        "kinds": [TARGET_KINDS[i] for i in kinds],
         "cosine": _rounded(cosine, 5),
         "mean": {side: _rounded(mean[..., kinds]) for side, mean in means.items()},
         "rows": [],

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from bertsecrets.errors import UserError
 
-PACKAGE = __name__.partition(".")[0]
+PACKAGE_NAME = __name__.partition(".")[0]
 # Modules that run between options and stored numbers without being imported by the module that computes them.
-ALWAYS = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.store.measurements")
+ALWAYS_DIGESTED = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.store.measurements")
 # Parts that are in no digest, with the reason why they cannot change a result.
 NOT_COMPUTING = {
     "errors": "messages",
@@ -29,8 +29,8 @@ NOT_COMPUTING = {
     "report": "shows results",
     "cli": "shows results",
 }
-AT_START = {path: path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py")}
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
+START_MTIMES = {path: path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py")}
+DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ class ModuleSource:
 
 @functools.cache
 def code_digest(module: str) -> str | None:
-    """Return a digest of a module, everything that it imports from its own package and from this one, and `ALWAYS`.
+    """Return a digest of a module, of its imports from its own package and from this one, and of `ALWAYS_DIGESTED`.
 
     Returns None if the module has no source file, as in an interactive session.
     """
     reached = _reached(module)
     if not reached:
         return None
-    always = {name: source for name in ALWAYS if (source := _source(name)) is not None}
+    always = {name: source for name in ALWAYS_DIGESTED if (source := _source(name)) is not None}
     lines = [f"{name} {source.digest}" for name, source in sorted((reached | always).items())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def digested(module: str) -> set[str]:
     """Return the names of the modules in the digest of a module."""
-    return {*_reached(module), *ALWAYS}
+    return {*_reached(module), *ALWAYS_DIGESTED}
 
 
 def imports(module: str) -> frozenset[str]:
@@ -70,7 +70,7 @@ def imports(module: str) -> frozenset[str]:
 @functools.cache
 def _reached(module: str) -> dict[str, ModuleSource]:
     """Return a module and its direct and indirect imports, sorted by name."""
-    roots = {PACKAGE, module.partition(".")[0]}
+    roots = {PACKAGE_NAME, module.partition(".")[0]}
     reached: dict[str, ModuleSource] = {}
     waiting = [module]
     while waiting:
@@ -87,7 +87,7 @@ def _reached(module: str) -> dict[str, ModuleSource]:
 
 def _computes(name: str) -> bool:
     parts = name.split(".")
-    return parts[0] != PACKAGE or (len(parts) > 1 and parts[1] not in NOT_COMPUTING)
+    return parts[0] != PACKAGE_NAME or (len(parts) > 1 and parts[1] not in NOT_COMPUTING)
 
 
 def _home(imported: str) -> str:
@@ -107,7 +107,7 @@ def _source(name: str) -> ModuleSource | None:
     path = _path(name)
     if path is None:
         return None
-    if AT_START.get(path, changed := path.stat().st_mtime_ns) != changed:
+    if START_MTIMES.get(path, changed := path.stat().st_mtime_ns) != changed:
         raise UserError(f"{path} was edited while this process was running: start it again")
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
@@ -121,7 +121,7 @@ def _source(name: str) -> ModuleSource | None:
 @functools.cache
 def _path(name: str) -> Path | None:
     """Return the source file of a module, if any."""
-    if name.partition(".")[0] == PACKAGE:  # found without importing anything
+    if name.partition(".")[0] == PACKAGE_NAME:  # found without importing anything
         place = Path(__file__).parents[1].joinpath(*name.split(".")[1:])
         files = (place.with_suffix(".py"), place / "__init__.py")
         return next((file for file in files if file.is_file()), None)
@@ -155,7 +155,11 @@ def _syntax(node: object) -> Iterator[str]:
         yield f"({type(node).__name__}"
         for field in node._fields:
             value = getattr(node, field, None)
-            if field == "body" and isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            if (
+                field == "body"
+                and isinstance(node, DOCUMENTED_NODES)
+                and ast.get_docstring(node, clean=False) is not None
+            ):
                 value = node.body[1:]
             if value is not None and value != []:
                 yield f" {field}="

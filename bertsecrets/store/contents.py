@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.entries import CHECKPOINTS, ENTRY, MEASUREMENTS, Key, damage
+from bertsecrets.store.entries import CHECKPOINTS, ENTRY_NAME, MEASUREMENTS, Key, damage
 from bertsecrets.store.files import (
     MANIFEST,
-    REPLACED,
-    UNFINISHED,
+    REPLACED_SUFFIX,
+    UNFINISHED_SUFFIX,
     guarded_writes,
     is_intact,
     listed,
@@ -25,12 +25,13 @@ from bertsecrets.store.files import (
 )
 from bertsecrets.store.locks import unused
 
-ENTRIES = (CHECKPOINTS, MEASUREMENTS)
-GRIDS, PARSES, TRAINING = "grids", "parses", "training"
-KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES)
-DAMAGED = ".damaged"
-LEFTOVER = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}|{re.escape(REPLACED)})")  # of a killed process
-ABANDONED = 30  # days after which the saved state of an unfinished training run is no longer needed
+ENTRY_KINDS = (CHECKPOINTS, MEASUREMENTS)
+GRIDS, PARSES, TRAINING_STATES = "grids", "parses", "training"
+ITEM_KINDS = (*ENTRY_KINDS, GRIDS, TRAINING_STATES, PARSES)
+DAMAGED_SUFFIX = ".damaged"
+# What a killed process leaves.
+LEFTOVER_NAME = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED_SUFFIX)}|{re.escape(REPLACED_SUFFIX)})")
+ABANDONED_DAYS = 30  # days after which the saved state of an unfinished training run is no longer needed
 
 Outdated = Callable[[str, dict[str, Any]], str | None]  # why an entry of this kind and manifest is outdated, if so
 
@@ -48,13 +49,13 @@ class Item:
     @property
     def title(self) -> str:
         """What the item holds: the title in its manifest, or the readable part of its name."""
-        name = ENTRY.fullmatch(self.path.name)
+        name = ENTRY_NAME.fullmatch(self.path.name)
         return self.manifest.get("name") or (name and name[1]) or self.path.stem
 
     @property
     def digests(self) -> str:
         """The digests in the name, or the full name if there are none."""
-        name = ENTRY.fullmatch(self.path.name)
+        name = ENTRY_NAME.fullmatch(self.path.name)
         return name[2] if name else self.path.name
 
     @property
@@ -81,13 +82,13 @@ def items(root: Path) -> list[Item]:
     """Return the items in a store, sorted by kind and name, except hidden files and damaged copies."""
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
-    paths = [(kind, path) for kind in KINDS for path in listed(root / kind)]
-    present = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
+    paths = [(kind, path) for kind in ITEM_KINDS for path in listed(root / kind)]
+    present = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED_SUFFIX)]
     return [item for item in present if item is not None]
 
 
 def _item(kind: str, path: Path) -> Item | None:
-    manifest = _json_object(path / MANIFEST) if kind in ENTRIES else {}
+    manifest = _json_object(path / MANIFEST) if kind in ENTRY_KINDS else {}
     try:
         return Item(path, kind, size(path), _made(path, manifest), manifest)
     except FileNotFoundError:  # just removed by another process
@@ -131,7 +132,7 @@ def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
     """Yield every path in a store that has a digest, with a description of any damage, or None."""
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
-        parts = listed(item.path) if item.kind in (GRIDS, TRAINING) else [item.path]
+        parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]
         for path in parts:
             problem = _problem(path)
             if problem is None or path.exists():  # not removed in the meantime
@@ -166,16 +167,16 @@ def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = 
 
 
 def _leftovers(root: Path) -> Iterator[Unneeded]:
-    folders = [root / kind for kind in KINDS]
-    folders += [folder for kind in (GRIDS, TRAINING) for folder in listed(root / kind)]
-    for path in sorted(path for folder in folders for path in folder.glob(".*") if LEFTOVER.fullmatch(path.name)):
+    folders = [root / kind for kind in ITEM_KINDS]
+    folders += [folder for kind in (GRIDS, TRAINING_STATES) for folder in listed(root / kind)]
+    for path in sorted(path for folder in folders for path in folder.glob(".*") if LEFTOVER_NAME.fullmatch(path.name)):
         with unused(path) as free:
             if free:
                 yield Unneeded(path, size(path), "left behind by a killed process")
 
 
 def _damaged(root: Path) -> Iterator[Unneeded]:
-    for path in (path for kind in ENTRIES for path in listed(root / kind) if path.name.endswith(DAMAGED)):
+    for path in (path for kind in ENTRY_KINDS for path in listed(root / kind) if path.name.endswith(DAMAGED_SUFFIX)):
         yield Unneeded(path, size(path), "a damaged copy, recreated since")
 
 
@@ -205,7 +206,7 @@ def _training_states(present: list[Item]) -> Iterator[Unneeded]:
     now = time.time()
     for item in present:
         days = (now - item.made.timestamp()) / 86400
-        if item.kind == TRAINING and item.path.name in trained:
+        if item.kind == TRAINING_STATES and item.path.name in trained:
             yield Unneeded(item.path, item.bytes, "the state of a finished training")
-        elif item.kind == TRAINING and days > ABANDONED:
+        elif item.kind == TRAINING_STATES and days > ABANDONED_DAYS:
             yield Unneeded(item.path, item.bytes, f"the state of a training run interrupted {days:.0f} days ago")

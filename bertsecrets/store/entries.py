@@ -24,17 +24,17 @@ from bertsecrets.store.files import (
     listed,
     read_json,
     remove,
-    signed,
     whole_folder,
+    with_digest,
     write_whole,
 )
 from bertsecrets.store.locks import held
 
 CHECKPOINTS, MEASUREMENTS = "checkpoints", "measurements"
-ENTRY = re.compile(r"(?:(.+)-)?([0-9a-f]{12}-[0-9a-f]{8})")  # an entry's name: readable words and `Key.digests`
-NAMED = ("measure", "task", "initialisation", "seed")  # the inputs in an entry's name
+ENTRY_NAME = re.compile(r"(?:(.+)-)?([0-9a-f]{12}-[0-9a-f]{8})")  # an entry's name: readable words and `Key.digests`
+NAME_INPUTS = ("measure", "task", "initialisation", "seed")  # the inputs in an entry's name
 # Fields of our manifests. A manifest with four of them is treated as ours, even if damaged.
-OURS = frozenset({"kind", "name", "key", "settings", "files", "sha256", "subject", "training"})
+MANIFEST_FIELDS = frozenset({"kind", "name", "key", "settings", "files", "sha256", "subject", "training"})
 
 
 class DamagedEntryWarning(UserWarning):
@@ -66,7 +66,7 @@ class Key:
         """
         checkpoint = self.inputs.get("checkpoint")
         inputs = (checkpoint["inputs"] if isinstance(checkpoint, dict) else {}) | self.inputs
-        return "-".join([*(str(inputs[name]) for name in NAMED if name in inputs), self.digests])
+        return "-".join([*(str(inputs[name]) for name in NAME_INPUTS if name in inputs), self.digests])
 
     def check_unchanged(self, now: "Key") -> None:
         """Check that the inputs have not changed during use."""
@@ -145,7 +145,7 @@ def _set_aside(entry: Path, key: Key) -> None:
 def entries(root: Path) -> Iterator[Path]:
     """Yield all entries in a store, sorted by kind and name."""
     for kind in (CHECKPOINTS, MEASUREMENTS):
-        yield from (entry for entry in listed(root / kind) if ENTRY.fullmatch(entry.name) and entry.is_dir())
+        yield from (entry for entry in listed(root / kind) if ENTRY_NAME.fullmatch(entry.name) and entry.is_dir())
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
@@ -153,7 +153,7 @@ def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     files = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     files.pop(MANIFEST, None)
     made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    content = signed(plain_json({**facts, "made": made, "files": files}))
+    content = with_digest(plain_json({**facts, "made": made, "files": files}))
     (folder / MANIFEST).write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
@@ -177,7 +177,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
         manifest = read_manifest(folder)
     except UserError as error:
         return str(error)
-    own, name = Key.of_manifest(manifest), ENTRY.fullmatch(folder.name)
+    own, name = Key.of_manifest(manifest), ENTRY_NAME.fullmatch(folder.name)
     if (key and (own is None or own.as_json() != key.as_json())) or (name and own and own.digests != name[2]):
         return "a different entry has this name"
     for file, expected in manifest["files"].items():
@@ -208,7 +208,7 @@ def read_own_manifest(folder: Path) -> dict[str, Any]:
         raise _refused(folder, f"{MANIFEST} is not valid JSON") from error
     if not isinstance(manifest, dict):
         raise _refused(folder, f"{MANIFEST} is not a JSON object")
-    return manifest if len(OURS & manifest.keys()) >= 4 else {}
+    return manifest if len(MANIFEST_FIELDS & manifest.keys()) >= 4 else {}
 
 
 def _refused(folder: Path, problem: str) -> UserError:

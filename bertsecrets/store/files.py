@@ -21,20 +21,20 @@ from bertsecrets.reading import unique_keys
 from bertsecrets.store.locks import in_use, unused
 
 MANIFEST = "manifest.json"  # in every entry of a store
-UNFINISHED = ".tmp"  # suffix of files and folders that are being written
-REPLACED = ".replaced"  # suffix of a folder that is being replaced
-ELSEWHERE = "a file exists where a folder is needed: choose another location"
-ADVICE = {  # what to do about errors on writing
+UNFINISHED_SUFFIX = ".tmp"  # suffix of files and folders that are being written
+REPLACED_SUFFIX = ".replaced"  # suffix of a folder that is being replaced
+FILE_IN_THE_WAY = "a file exists where a folder is needed: choose another location"
+WRITE_ADVICE = {  # what to do about errors on writing
     errno.ENOSPC: "no space left: free some, or choose another location",
     errno.EDQUOT: "disk quota exceeded: free some space, or choose another location",
     errno.EFBIG: "the file exceeds the size limit: raise the limit, or choose another location",
     errno.EACCES: "not writable: choose another location",
     errno.EROFS: "read-only: choose another location",
-    errno.ENOTDIR: ELSEWHERE,
-    errno.EEXIST: ELSEWHERE,
+    errno.ENOTDIR: FILE_IN_THE_WAY,
+    errno.EEXIST: FILE_IN_THE_WAY,
     errno.EISDIR: "it is a folder, not a file: choose another file",
 }
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may name the file that was read
+FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may name the file that was read
 
 
 def file_sha256(path: Path) -> str:
@@ -67,7 +67,7 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def signed(data: dict[str, Any]) -> dict[str, Any]:
+def with_digest(data: dict[str, Any]) -> dict[str, Any]:
     """Return JSON data with a digest added, to be checked by `is_intact`.
 
     >>> is_intact(signed({"a": 1}))
@@ -79,7 +79,7 @@ def signed(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_intact(data: Any) -> bool:
-    """Return whether data match the digest added by `signed`."""
+    """Return whether data match the digest added by `with_digest`."""
     return isinstance(data, dict) and data.get("sha256") == digest({k: v for k, v in data.items() if k != "sha256"})
 
 
@@ -132,7 +132,7 @@ def _rename(fresh: Path, folder: Path, replace: bool) -> None:
 
     If the process is killed between the renames, the earlier one remains as `.NAME.replaced`.
     """
-    aside = folder.with_name(f".{folder.name}{REPLACED}")
+    aside = folder.with_name(f".{folder.name}{REPLACED_SUFFIX}")
     if replace and folder.is_dir():
         remove(aside)
         with suppress(FileNotFoundError):  # another process is replacing it
@@ -151,7 +151,7 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     for path in leftovers(target):
         remove_unused(path)
     while True:
-        path = target.with_name(f".{target.name}.{secrets.token_hex(4)}{UNFINISHED}")
+        path = target.with_name(f".{target.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
         make(path)
         with in_use(path) as exists:
             if exists:  # not deleted by another process as a leftover before it was marked
@@ -164,12 +164,14 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 def leftovers(target: Path) -> list[Path]:
     """Return the temporary files and folders of `target`, including those in use."""
-    start, length = f".{target.name}.", len(target.name) + 10 + len(UNFINISHED)  # with eight random characters
+    start, length = f".{target.name}.", len(target.name) + 10 + len(UNFINISHED_SUFFIX)  # with eight random characters
     try:
         names = os.listdir(target.parent)
     except OSError:  # a folder that can be written but not listed
         return []
-    ours = (name for name in names if name.startswith(start) and name.endswith(UNFINISHED) and len(name) == length)
+    ours = (
+        name for name in names if name.startswith(start) and name.endswith(UNFINISHED_SUFFIX) and len(name) == length
+    )
     return [target.with_name(name) for name in ours]
 
 
@@ -180,7 +182,7 @@ def remove_unused(path: Path) -> bool:
     """
     with unused(path) as free:
         if free and not path.name.startswith("."):
-            path = path.rename(path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}"))
+            path = path.rename(path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}"))
         if free:
             remove(path)
     return not os.path.lexists(path)
@@ -313,9 +315,9 @@ def guarded_writes(place: Path) -> Iterator[None]:
         number = error.errno
         if number is None or isinstance(error, ConnectionError):
             raise
-        if number not in FULL and not _is_near(error.filename, place):
+        if number not in FULL_DISK_ERRORS and not _is_near(error.filename, place):
             raise
-        advice = ADVICE.get(number, f"{error.strerror or os.strerror(number)}: choose another location")
+        advice = WRITE_ADVICE.get(number, f"{error.strerror or os.strerror(number)}: choose another location")
         raise RunError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):

@@ -18,7 +18,10 @@ try:
 except ImportError:  # on Windows, items cannot be marked, so nothing is deleted
     fcntl = None  # type: ignore[assignment]
 
-FIRST, AGAIN = 5.0, 60.0  # seconds before the first message about waiting, and between messages
+FIRST_MESSAGE_SECONDS, NEXT_MESSAGE_SECONDS = (
+    5.0,
+    60.0,
+)  # seconds before the first message about waiting, and between messages
 
 
 @contextmanager
@@ -28,14 +31,14 @@ def held(path: Path, what: str) -> Iterator[None]:
     Args:
         what: Name of the locked item for messages, such as `the checkpoint minilm-rte-pretrained-s1`.
     """
-    timeout = FIRST
+    timeout = FIRST_MESSAGE_SECONDS
     while True:
         with held_now(path, timeout) as ours:
             if ours:
                 yield
                 return
         log.info(f"waiting for {what}, locked by {_holder(path)}")
-        timeout = AGAIN
+        timeout = NEXT_MESSAGE_SECONDS
 
 
 @contextmanager

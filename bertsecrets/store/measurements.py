@@ -20,7 +20,7 @@ from bertsecrets.store.entries import damage, write_json, write_manifest
 from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes, read_json
 from bertsecrets.types import Measurement, Provenance, Subject, slug
 
-VALUES, SAMPLES = "measurement.json", "samples.npz"
+VALUES_FILE, SAMPLES_FILE = "measurement.json", "samples.npz"
 READ_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, KeyError, TypeError)
 
 
@@ -43,16 +43,16 @@ class StoredMeasurement(BaseModel):
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
     """Write a measurement to a folder, and return the facts for its manifest."""
     with guarded_writes(folder):
-        write_json(folder / VALUES, measurement.as_json())
-        np.savez_compressed(folder / SAMPLES, **measurement.samples)  # type: ignore[arg-type]
+        write_json(folder / VALUES_FILE, measurement.as_json())
+        np.savez_compressed(folder / SAMPLES_FILE, **measurement.samples)  # type: ignore[arg-type]
     return {"measure": measurement.measure, "subject": asdict(measurement.subject)}
 
 
 def load(entry: Path) -> Measurement:
     """Load a stored measurement."""
     try:
-        with np.load(entry / SAMPLES) as samples:
-            measurement = measurement_of(read_json(entry / VALUES), dict(samples))
+        with np.load(entry / SAMPLES_FILE) as samples:
+            measurement = measurement_of(read_json(entry / VALUES_FILE), dict(samples))
     except READ_ERRORS as error:
         raise UserError(f"{entry} is incomplete or from another version ({first_line(error)}): recreate it") from error
     return replace(measurement, origin=str(entry))
@@ -86,7 +86,7 @@ def _array(value: list[Any]) -> Any:
     return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
 
 
-def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
+def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
     """Save a measurement in a subfolder of `folder`, replacing an earlier one, and return the subfolder.
 
     Its name includes a digest of the model and the checkpoint, so that models with the same name do not collide.
@@ -101,7 +101,7 @@ def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None)
     with guarded_writes(folder), tempfile.TemporaryDirectory() as temporary:
         facts = save(measurement, Path(temporary))
         write_manifest(Path(temporary), {"kind": "measurement", "name": name, **facts})
-        copy_whole(Path(temporary), folder / name, (VALUES, SAMPLES), (MANIFEST,))
+        copy_whole(Path(temporary), folder / name, (VALUES_FILE, SAMPLES_FILE), (MANIFEST,))
     return folder / name
 
 
@@ -111,7 +111,7 @@ def place_digest(*places: str) -> str:
 
 
 def _load_kept(entry: Path) -> Measurement:
-    """Load a measurement saved by `keep`, after verifying it."""
+    """Load a measurement saved by `save_to_folder`, after verifying it."""
     if problem := damage(entry):
         raise UserError(f"{entry} is incomplete or from another version ({problem}): recreate it")
     return load(entry)
@@ -126,7 +126,7 @@ class Shelf:
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
         """Read all measurements in a folder and its subfolders, except hidden ones."""
-        places = [path.parent.relative_to(folder) for path in folder.rglob(VALUES)]
+        places = [path.parent.relative_to(folder) for path in folder.rglob(VALUES_FILE)]
         entries = sorted(folder / place for place in places if not any(part[0] == "." for part in place.parts))
         if not entries:
             raise UserError(f"no measurements below {folder}: save some with `bertsecrets measure ... --save DIR`")

@@ -17,11 +17,11 @@ from typing import Any
 from bertsecrets.errors import UserError
 from bertsecrets.reading import read_text
 from bertsecrets.store.files import guarded_writes, whole_folder, write_whole
-from bertsecrets.texts.glue import MADE_UP
+from bertsecrets.texts.glue import MADE_UP_COLUMN
 
 PEOPLE = ("Ada", "Bruno", "Carla", "Deniz", "Emma", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Kira", "Leo")
 THINGS = ("letters", "apples", "books", "lamps", "chairs", "coats", "clocks", "boats", "keys", "maps")
-PLACES = (
+WHEREABOUTS = (
     "in Lisbon",
     "in Oslo",
     "at the harbour",
@@ -33,8 +33,8 @@ PLACES = (
 DAYS = ("on Monday", "on Friday", "last week", "in spring", "before noon", "after dinner")
 DEEDS = ("sold", "bought", "found", "lost", "painted", "repaired")
 TRANSFERS = ("sold", "sent", "lent", "showed")
-NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
-GIVEN = ("sold", "sent", "lent", "shown")
+NUMERALS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+PARTICIPLES = ("sold", "sent", "lent", "shown")
 # Brackets mark the core elements of the frame that the participle evokes: the giver, the things and the recipient.
 TRANSFER_SENTENCES = (
     "{day} , [{number} {thing}] had finally been {target} .",
@@ -46,14 +46,16 @@ TRANSFER_SENTENCES = (
 )
 
 FRAME_FILE = "made-up-frames.jsonl"
-FRAME_SENTENCES = 400
-MOST = 1_000_000  # maximum number of pairs, more than in any GLUE task
+CORPUS_FRAME_SENTENCES = 400
+PAIR_LIMIT = 1_000_000  # maximum number of pairs, more than in any GLUE task
 
 
 def agreement(rng: random.Random, follows: bool) -> tuple[str, str]:
     """Return a premise, and a hypothesis that agrees with it or differs in verb, number, thing, place and day."""
     who = rng.choice(PEOPLE)
-    deeds, numbers, things, places, days = (rng.sample(words, 2) for words in (DEEDS, NUMBERS, THINGS, PLACES, DAYS))
+    deeds, numbers, things, places, days = (
+        rng.sample(words, 2) for words in (DEEDS, NUMERALS, THINGS, WHEREABOUTS, DAYS)
+    )
     premise = f"{who} {deeds[0]} {numbers[0]} {things[0]} {places[0]} {days[0]}"
     said = 0 if follows else 1
     deed, number, thing, place, day = (two[said] for two in (deeds, numbers, things, places, days))
@@ -69,16 +71,16 @@ def roles(rng: random.Random, follows: bool) -> tuple[str, str]:
     """Return a premise about a transfer, and a hypothesis with the same or swapped roles."""
     giver, taker = rng.sample(PEOPLE, 2)
     deed, thing = rng.choice(TRANSFERS), rng.choice(THINGS)
-    premise = f"{giver} {deed} {rng.choice(NUMBERS)} {thing} to {taker}"
+    premise = f"{giver} {deed} {rng.choice(NUMERALS)} {thing} to {taker}"
     if rng.random() < 0.4:
-        premise += f" {rng.choice(PLACES + DAYS)}"
+        premise += f" {rng.choice(WHEREABOUTS + DAYS)}"
     said = (giver, taker) if follows else (taker, giver)
     return premise, f"{said[0]} {deed} {thing} to {said[1]}"
 
 
 def negation(rng: random.Random, follows: bool) -> tuple[str, str]:
     """Return a premise that negates one of two persons, numbers, things or places, and a hypothesis about either."""
-    whos, numbers, things, places = (rng.sample(words, 2) for words in (PEOPLE, NUMBERS, THINGS, PLACES))
+    whos, numbers, things, places = (rng.sample(words, 2) for words in (PEOPLE, NUMERALS, THINGS, WHEREABOUTS))
     who, thing, deed = whos[0], things[0], rng.choice(DEEDS)
     template, two = rng.choice(
         (
@@ -91,12 +93,12 @@ def negation(rng: random.Random, follows: bool) -> tuple[str, str]:
     return template.format(f"{two[0]} but not {two[1]}"), template.format(two[0 if follows else 1])
 
 
-RELATIONS = (agreement, roles, negation)
+PAIR_RELATIONS = (agreement, roles, negation)
 
 
 def pair(rng: random.Random) -> tuple[str, str, str, str]:
     """Return a premise, a hypothesis, their label (`entailment` or `not_entailment`) and relation (such as `roles`)."""
-    relation, follows = rng.choice(RELATIONS), rng.random() < 0.5
+    relation, follows = rng.choice(PAIR_RELATIONS), rng.random() < 0.5
     premise, hypothesis = relation(rng, follows)
     label = "entailment" if follows else "not_entailment"
     return f"{premise[0].upper()}{premise[1:]}.", f"{hypothesis[0].upper()}{hypothesis[1:]}.", label, relation.__name__
@@ -121,7 +123,7 @@ def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019)
     with guarded_writes(folder), whole_folder(target) as temporary:
         for name, split_rows in (("train", rows[:train_rows]), ("dev", rows[train_rows:])):
             lines = [
-                f"index\tsentence1\tsentence2\tlabel\t{MADE_UP}",
+                f"index\tsentence1\tsentence2\tlabel\t{MADE_UP_COLUMN}",
                 *("\t".join((str(i), *row)) for i, row in enumerate(split_rows)),
             ]
             (temporary / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -131,12 +133,12 @@ def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019)
 def frame_sentence(rng: random.Random) -> dict[str, Any]:
     """Return a sentence about a transfer, with its target and core elements as text."""
     giver, taker = rng.sample(PEOPLE, 2)
-    target = rng.choice(GIVEN)
+    target = rng.choice(PARTICIPLES)
     marked = rng.choice(TRANSFER_SENTENCES).format(
         giver=giver,
         taker=taker,
         target=target,
-        number=rng.choice(NUMBERS),
+        number=rng.choice(NUMERALS),
         thing=rng.choice(THINGS),
         day=rng.choice(DAYS),
     )
@@ -145,11 +147,11 @@ def frame_sentence(rng: random.Random) -> dict[str, Any]:
         "sentence": sentence[0].upper() + sentence[1:],
         "target": target,
         "core_elements": re.findall(r"\[(.*?)\]", marked),
-        MADE_UP: "transfer",
+        MADE_UP_COLUMN: "transfer",
     }
 
 
-def write_frames(folder: Path, count: int = FRAME_SENTENCES, seed: int = 2019) -> Path:
+def write_frames(folder: Path, count: int = CORPUS_FRAME_SENTENCES, seed: int = 2019) -> Path:
     """Write distinct frame sentences as JSON lines, and return the file. The output is deterministic.
 
     Each passes the filters of `bertsecrets.texts.framenet.Filters`. An existing file is left unchanged.

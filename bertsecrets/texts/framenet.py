@@ -14,7 +14,7 @@ from typing import Any, Literal
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import lines_of, read_text, unique_keys
 from bertsecrets.store.files import digest
-from bertsecrets.texts.glue import MADE_UP
+from bertsecrets.texts.glue import MADE_UP_COLUMN
 from bertsecrets.types import Span
 
 Core = Literal["core_set", "core_type"]
@@ -193,7 +193,7 @@ def _record(line: str, where: str) -> FrameSentence:
         distances = {place: distance(token_range(sentence, place), target_tokens) for place in places}
         far = [place for place in places if distances[place] > Filters.distance]
         spans.append(min(far or places, key=distances.__getitem__))
-    return FrameSentence(sentence, target_at[0], tuple(spans), made_up=MADE_UP in record)
+    return FrameSentence(sentence, target_at[0], tuple(spans), made_up=MADE_UP_COLUMN in record)
 
 
 def _quoted(text: str) -> str:

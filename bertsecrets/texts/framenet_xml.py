@@ -15,10 +15,10 @@ from bertsecrets.reading import read_bytes
 from bertsecrets.texts.framenet import Annotation, Chosen, Filters, Frame, choose, read_jsonl
 
 FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
-FILE_BYTES = 64 * 2**20  # maximum size of an XML file; the largest one has 2 MB
+XML_FILE_BYTES = 64 * 2**20  # maximum size of an XML file; the largest one has 2 MB
 NAMESPACE = re.compile(rb"\sxmlns=\"[^\"]*\"")
-NEEDED = 'a FrameNet folder holds "lu" and "frame" with .xml files'
-GET = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
+FRAMENET_LAYOUT = 'a FrameNet folder holds "lu" and "frame" with .xml files'
+FRAMENET_ADVICE = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
 
 
 def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
@@ -51,7 +51,7 @@ def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annota
             reason = excerpt(error, 150)
             raise UserError(f"{path}: {excerpt(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
     if not units or not frames:
-        raise UserError(f"no FrameNet in {path}: {NEEDED}; {GET}")
+        raise UserError(f"no FrameNet in {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
     units.sort(key=lambda unit: unit[0])
     return [annotation for _, annotations in units for annotation in annotations], frames
 
@@ -125,7 +125,7 @@ def parse_xml(content: bytes) -> ElementTree.Element:
 def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the name and content of XML files in `lu` and `frame`, at any depth of a folder, except hidden files."""
     if not path.exists():
-        raise UserError(f"no FrameNet at {path}: {NEEDED}; {GET}")
+        raise UserError(f"no FrameNet at {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
     if not path.is_dir():
         raise UserError(f"{path} is neither a JSONL file nor a folder: if it is an archive of FrameNet, unpack it")
     folders = sorted(folder for kind in ("lu", "frame") for folder in path.glob(f"**/{kind}") if folder.is_dir())
@@ -134,4 +134,4 @@ def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
     if len(homes) > 1:
         raise UserError(f"{path} contains two FrameNet folders, {excerpt(' and '.join(homes[:2]))}: give one of them")
     for file in files:
-        yield file.relative_to(path.parent).as_posix(), read_bytes(file, FILE_BYTES)
+        yield file.relative_to(path.parent).as_posix(), read_bytes(file, XML_FILE_BYTES)

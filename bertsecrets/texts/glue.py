@@ -26,14 +26,16 @@ from bertsecrets.texts.tasks import Task
 GLUE_HUB = "nyu-mll/glue"
 GLUE_REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 SPLITS = ("train", "dev")
-MADE_UP = "made_up"  # a column of the suite's own corpus that no GLUE data set has
-FETCHED = "fetched.json"  # record of the splits in a GLUE folder written by `fetch --output`
-LONGEST_TEXT = 100_000  # characters, about 20 times GLUE's longest text
-SCORE = re.compile(r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")  # float() also accepts 1_0 and non-ASCII digits
+MADE_UP_COLUMN = "made_up"  # a column of the suite's own corpus that no GLUE data set has
+FETCH_RECORD = "fetched.json"  # record of the splits in a GLUE folder written by `fetch --output`
+TEXT_CHARACTERS = 100_000  # characters, about 20 times GLUE's longest text
+SCORE_PATTERN = re.compile(
+    r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?"
+)  # float() also accepts 1_0 and non-ASCII digits
 
 # The sha256 of the hub's files at this revision, from their LFS pointers. Several public projects pin those of MRPC,
 # QQP and SST-2, and one pins the others.
-PUBLISHED = {
+GLUE_SHA256 = {
     "mnli/train-00000-of-00001.parquet": "49a4a5508b89b8fed2c6e81d2c47d00f4759050a7048c6cc5d95d31122ced3c1",
     "mnli/validation_matched-00000-of-00001.parquet":
         "7f918c09d9c35446b8e8f06a5672f8ab704e2897fecbf52e2e154141f3d7c421",
@@ -169,7 +171,7 @@ class Source:
         if self.glue is None:
             return ()
         folder, file = self._find(task, name)
-        record = folder / FETCHED
+        record = folder / FETCH_RECORD
         return (str(file), file_sha256(file), file_sha256(record) if record.is_file() else "")
 
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
@@ -241,16 +243,16 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
                 f"{lacking or 'is there a tab inside a text?'}"
             )
         first, second, code = (fields[place] for place in places)
-        if max(len(first), len(second)) > LONGEST_TEXT:
+        if max(len(first), len(second)) > TEXT_CHARACTERS:
             raise UserError(
-                f"{path}, line {number}: a text of more than {LONGEST_TEXT} characters: is a line end missing?"
+                f"{path}, line {number}: a text of more than {TEXT_CHARACTERS} characters: is a line end missing?"
             )
         rows.append((first, second, _label(task, code, f"{path}, line {number}, column {task.label!r}")))
     if not rows:
         raise UserError(f"{path} has no rows under its header: it should hold {task.title}'s {name} split")
     firsts, seconds, labels = map(list, zip(*rows, strict=True))
     second_column = seconds if task.sentence2 else None
-    return Split(task, name, firsts, second_column, labels, str(path), official=True, made_up=MADE_UP in header)
+    return Split(task, name, firsts, second_column, labels, str(path), official=True, made_up=MADE_UP_COLUMN in header)
 
 
 def _places(path: Path, header: list[str], task: Task) -> list[int]:
@@ -273,7 +275,7 @@ def _label(task: Task, code: str, where: str) -> str | float:
             expected = ", ".join(task.label_codes)
             raise UserError(f"{where}: unknown label {excerpt(code, 60)!r}; expected one of {expected}")
         return task.label_codes[code]
-    score = float(code) if SCORE.fullmatch(code) else float("nan")
+    score = float(code) if SCORE_PATTERN.fullmatch(code) else float("nan")
     if not 0 <= score <= 5:
         raise UserError(f"{where}: {excerpt(code, 60)!r} is not a score between 0 and 5")
     return score
@@ -294,7 +296,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
         advice="name a local GLUE folder with the option glue, or run once with a network connection",
         kind="dataset",
         offline=offline,
-        pins=PUBLISHED,
+        pins=GLUE_SHA256,
     )
     pattern = f"{task.name}/{task.dev_split if name == 'dev' else 'train'}-*.parquet"
     files = sorted(repository.folder(GLUE_REVISION, [pattern], [[pattern]]).glob(pattern))  # pinned content
@@ -346,7 +348,7 @@ def as_fetched(glue: Path, split: Split) -> str | None:
     Only the digest of the hub's file is published, so this is the only record of its rows.
     """
     try:
-        record = json.loads((glue / FETCHED).read_text(encoding="utf-8"))[split.task.name][split.name]
+        record = json.loads((glue / FETCH_RECORD).read_text(encoding="utf-8"))[split.task.name][split.name]
         return str(record["fingerprint"]) if record["official"] is True else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

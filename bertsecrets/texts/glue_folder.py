@@ -8,7 +8,7 @@ from pathlib import Path
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import copy_whole
-from bertsecrets.texts.glue import FETCHED, SPLITS, Source, Split, load_folder
+from bertsecrets.texts.glue import FETCH_RECORD, SPLITS, Source, Split, load_folder
 from bertsecrets.texts.rows import public_origin
 from bertsecrets.texts.tasks import Task
 
@@ -22,8 +22,8 @@ def write_tasks(source: Source, tasks: Sequence[Task], folder: Path) -> list[Spl
     with tempfile.TemporaryDirectory() as temporary:
         for split in splits:
             _write(split, Path(temporary), copied=source.glue is not None)
-        write_json(Path(temporary) / FETCHED, _record(splits))
-        copy_whole(Path(temporary), folder, [FETCHED, *(task.folder for task in tasks)])
+        write_json(Path(temporary) / FETCH_RECORD, _record(splits))
+        copy_whole(Path(temporary), folder, [FETCH_RECORD, *(task.folder for task in tasks)])
     return splits
 
 

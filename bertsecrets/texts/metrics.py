@@ -15,7 +15,7 @@ from bertsecrets.texts.tasks import Task
 Number = np.ndarray | np.floating
 Metric = Callable[[np.ndarray], Number]
 
-MISORDERED = 3.3  # standard errors below chance that are not a coincidence (0.05 %, one-sided)
+MISORDERED_ERRORS = 3.3  # standard errors below chance that are not a coincidence (0.05 %, one-sided)
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
@@ -141,13 +141,13 @@ def if_shuffled(
 def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str | None:
     """Return a message if predictions are worse than chance, or much worse than with renamed classes; otherwise None.
 
-    Classes in the wrong order are the usual cause. With renamed classes, predictions must gain `MISORDERED` standard
-    errors, and be at least twice as far above chance.
+    Classes in the wrong order are the usual cause. With renamed classes, predictions must gain `MISORDERED_ERRORS`
+    standard errors, and be at least twice as far above chance.
     """
     if task.regression:
         varied = len(target) > 1 and np.ptp(predicted) > 0 and np.ptp(target) > 0
         correlation = float(np.corrcoef(predicted, target)[0, 1]) if varied else 0.0
-        if correlation * np.sqrt(len(target)) > -MISORDERED:
+        if correlation * np.sqrt(len(target)) > -MISORDERED_ERRORS:
             return None
         return f"worse than chance: its scores correlate with the targets at {correlation:.2f}: are they reversed?"
     predicted, target = predicted.astype(np.int64), target.astype(np.int64)
@@ -157,7 +157,7 @@ def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str 
     identity = np.eye(task.outputs)
     chance, _ = if_shuffled(identity, predicted, target)
     expected, error = if_shuffled(identity[list(best)] - identity, predicted, target)
-    if most - own - expected <= max(MISORDERED * error, own - chance):
+    if most - own - expected <= max(MISORDERED_ERRORS * error, own - chance):
         return None
     names = [", ".join(task.labels[index] for index in order) for order in (classes, best)]
     renamed = "the classes are swapped" if task.outputs == 2 else f"the classes {names[0]} are really {names[1]}"

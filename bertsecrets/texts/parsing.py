@@ -15,7 +15,7 @@ from unicodedata import category
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.code import code_digest
-from bertsecrets.store.files import digest, folder_digest, is_intact, read_json, signed, write_whole
+from bertsecrets.store.files import digest, folder_digest, is_intact, read_json, with_digest, write_whole
 from bertsecrets.types import Span, slug
 
 NOUNS = frozenset({"NN", "NNP", "NNPS", "NNS"})
@@ -23,9 +23,9 @@ PRONOUNS = frozenset({"PRP", "PRP$"})
 SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "csubjpass", "agent", "expl"})
 OBJECTS = frozenset({"dobj", "iobj", "dative", "attr", "oprd"})
 NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "nowhere"})
-DEFAULT = "en_core_web_sm"
-INSTALL = 'pip install "spacy>=3.8.11"'
-ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # scores recorded in results
+STANDARD_PIPELINE = "en_core_web_sm"
+SPACY_INSTALL = 'pip install "spacy>=3.8.11"'
+ACCURACY_SCORES = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # scores recorded in results
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def is_punctuation(word: Word) -> bool:
     return bool(word.text) and all(c == "`" or (category(c)[0] == "P" and c not in "%#&@") for c in word.text)
 
 
-FEATURES: dict[str, Callable[[Word], bool]] = {
+WORD_FEATURES: dict[str, Callable[[Word], bool]] = {
     "noun": lambda word: word.tag in NOUNS,
     "verb": lambda word: word.tag.startswith("VB"),
     "pronoun": lambda word: word.tag in PRONOUNS,
@@ -99,7 +99,7 @@ def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
 
 def parse(
     texts: Sequence[str],
-    pipeline: str = DEFAULT,
+    pipeline: str = STANDARD_PIPELINE,
     cache: Path | None = None,
     *,
     progress: Callable[[int], None] | None = None,
@@ -127,7 +127,7 @@ def parse(
                 progress(1)
         if path:
             rows = [[astuple(word) for word in words] for words in sentences]
-            write_whole(path, json.dumps(signed({"parses": rows}), ensure_ascii=False))
+            write_whole(path, json.dumps(with_digest({"parses": rows}), ensure_ascii=False))
     by_text = dict(zip(different, sentences, strict=True))
     return Parses([by_text[text] for text in texts], facts)
 
@@ -135,7 +135,7 @@ def parse(
 def parse_pairs(
     first: Sequence[str],
     second: Sequence[str] | None,
-    pipeline: str = DEFAULT,
+    pipeline: str = STANDARD_PIPELINE,
     cache: Path | None = None,
     *,
     progress: Callable[[int], None] | None = None,
@@ -151,7 +151,7 @@ def spacy_module() -> Any:
     try:
         import spacy
     except ImportError as error:
-        raise UserError(f"tagging and parsing need spaCy, which is not installed: {INSTALL}") from error
+        raise UserError(f"tagging and parsing need spaCy, which is not installed: {SPACY_INSTALL}") from error
     return spacy
 
 
@@ -187,7 +187,7 @@ def describe(nlp: Any) -> dict[str, Any]:
         "spacy": spacy_module().__version__,
         "training": meta.get("training", {}),
     }
-    known = {k: v for k, v in meta.get("performance", {}).items() if k in ACCURACY}
+    known = {k: v for k, v in meta.get("performance", {}).items() if k in ACCURACY_SCORES}
     path = getattr(nlp, "path", None)
     files = folder_digest(Path(path)) if path is not None else None
     return {**facts, "accuracy": known, "fingerprint": digest([facts, known, files])}

@@ -19,9 +19,15 @@ FRAME_SENTENCES = 473  # section 4.2
 # Their digest (`framenet.sentences_digest`).
 FRAME_DIGEST = "917e142f535a18b215ae64150e088fa61977ceb5c8b96c4c906a0b45cef15fd0"
 FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
-FIGURE_2 = ("heterogeneous", "block", "vertical-diagonal", "diagonal", "vertical")  # order of its bars in figures.json
+FIGURE_2_ORDER = (
+    "heterogeneous",
+    "block",
+    "vertical-diagonal",
+    "diagonal",
+    "vertical",
+)  # order of its bars in figures.json
 HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6
-MODEL = "bert-base-uncased"
+PAPERS_MODEL = "bert-base-uncased"
 
 
 def is_papers_model(name: str) -> bool:
@@ -30,7 +36,7 @@ def is_papers_model(name: str) -> bool:
     >>> is_papers_model("google-bert/bert-base-uncased@86b5e09"), is_papers_model("minilm")
     (True, False)
     """
-    return name.partition("@")[0].removeprefix("google-bert/") == MODEL
+    return name.partition("@")[0].removeprefix("google-bert/") == PAPERS_MODEL
 
 
 P20_SEEDS = 5
@@ -82,7 +88,7 @@ def figure_2_share(task_name: str, classes: Iterable[str]) -> float:
     38.9
     """
     figure = published_figures()["fig2"]
-    shares = dict(zip(FIGURE_2, figure[TASKS[task_name].folder], strict=True))
+    shares = dict(zip(FIGURE_2_ORDER, figure[TASKS[task_name].folder], strict=True))
     return round(sum(shares[name] for name in classes), 1)
 
 

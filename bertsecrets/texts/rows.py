@@ -20,7 +20,7 @@ from bertsecrets.reading import read_text
 from bertsecrets.texts.glue import Source, Split
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
-DRAWING = 2019  # seed for drawing rows; not configurable, so that all results on N rows use the same ones
+ROW_DRAW_SEED = 2019  # seed for drawing rows; not configurable, so that all results on N rows use the same ones
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def draw_rows(split: Split, wanted: int | None) -> Split:
     if wanted is None or wanted >= len(split):
         return split
     count = len(split.head(wanted))
-    order = np.random.RandomState(DRAWING).permutation(len(split))  # stable across numpy versions
+    order = np.random.RandomState(ROW_DRAW_SEED).permutation(len(split))  # stable across numpy versions
     return split.select(np.sort(order[:count]).tolist())
 
 

@@ -9,7 +9,14 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.texts.published import FIGURE_2, SEVEN_TASKS, figure_2_share, p20_score, p20_shares, published_figures
+from bertsecrets.texts.published import (
+    FIGURE_2_ORDER,
+    SEVEN_TASKS,
+    figure_2_share,
+    p20_score,
+    p20_shares,
+    published_figures,
+)
 from bertsecrets.texts.tasks import TASKS
 
 Grid = Float[np.ndarray, "layers heads"]
@@ -184,7 +191,7 @@ def gain_spread(task: str, measure: str) -> tuple[float, float]:
 
 def shares(task: str, reading: str, fine_tuned: bool, against: str) -> dict[str, tuple[float, float]]:
     """Return the share of each class (figure 2; minus P20's change before fine-tuning), published and counterpart."""
-    own = {name: figure_2_share(task, [name]) / 100 for name in FIGURE_2}
+    own = {name: figure_2_share(task, [name]) / 100 for name in FIGURE_2_ORDER}
     if not fine_tuned:
         after, before = p20_shares(task), p20_shares(task, pretrained=True)
         own = {name: max(0.0, share - (after[name] - before[name]) / 100) for name, share in own.items()}

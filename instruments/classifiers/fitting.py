@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from bertsecrets.errors import from_extra
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import FLOOR, PatternClassifier
+from bertsecrets.patterns.classifier import PROBABILITY_FLOOR, PatternClassifier
 from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
 from instruments.classifiers.crossval import LabelledMaps, OnFeatures
 
@@ -62,7 +62,7 @@ def _uncalibrated(train: LabelledMaps, seed: int) -> PatternClassifier:
 
 def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: Int[np.ndarray, " maps"]) -> float:
     """Return the temperature in `TEMPERATURES` that maximises the likelihood of the labels."""
-    logs, true = torch.from_numpy(probabilities).clamp(min=FLOOR).log(), torch.from_numpy(labels)
+    logs, true = torch.from_numpy(probabilities).clamp(min=PROBABILITY_FLOOR).log(), torch.from_numpy(labels)
     losses = [float(-(logs / float(t)).log_softmax(1).gather(1, true[:, None]).mean()) for t in TEMPERATURES]
     return float(TEMPERATURES[int(np.argmin(losses))])
 

@@ -13,7 +13,7 @@ def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[
     """Return the features of maps, computed in batches of similar length."""
     table = np.empty((len(maps), len(feature_names())), dtype=np.float32)
     for places in by_length([len(values) for values in maps]):
-        part = MapStack.of([maps[i] for i in places], [boundary[i] for i in places])
+        part = MapStack.from_maps([maps[i] for i in places], [boundary[i] for i in places])
         table[places] = features(part).numpy()
     return table
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import REPORT, SUFFIX, PatternClassifier, weights_path
+from bertsecrets.patterns.classifier import REPORT_FILE, WEIGHTS_SUFFIX, PatternClassifier, weights_path
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.recorded_quality import confusion
 from bertsecrets.patterns.shares import by_head, reader_shares
@@ -74,7 +74,7 @@ def train_patterns(
         MissingError: If scikit-learn is not installed.
     """
     named = {check_outside(name): folder for name, folder in (outside or {}).items()}
-    files = (REPORT, *(f"{reading}{SUFFIX}" for reading in (*READINGS, *named)))
+    files = (REPORT_FILE, *(f"{reading}{WEIGHTS_SUFFIX}" for reading in (*READINGS, *named)))
     check_free(output, files)
     sets = open_read(data) | {name: open_labelled(folder) for name, folder in named.items()}
     unseen = open_read(data / UNSEEN) if shards(data / UNSEEN) else {}
@@ -89,7 +89,7 @@ def train_patterns(
             "seed": SEED,
             "data": annotations_fingerprint(data),
         }
-        write_json(made / REPORT, report)
+        write_json(made / REPORT_FILE, report)
         copy_whole(made, output, files)
     return report
 

@@ -122,7 +122,7 @@ def test_a_float32_sample_uses_vectors_of_all_rows(kind, monkeypatch):
     """The sample uses the mean and the partners of the whole measurement."""
     from bertsecrets.measures.base import ablation_measure
 
-    monkeypatch.setattr(ablation_measure, "SAMPLE", 2)
+    monkeypatch.setattr(ablation_measure, "CHECKED_ROWS", 2)
     asked = []
 
     def noted(engine, encoded, sets, *, instead, **more):

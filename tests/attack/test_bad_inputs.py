@@ -14,7 +14,7 @@ from bad_input import COMMON, BadInput, Room, told
 from safetensors.numpy import load_file, save_file
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
-from bertsecrets.patterns.classifier import REPORT, SHIPPED, weights_path
+from bertsecrets.patterns.classifier import REPORT_FILE, SHIPPED_FOLDER, weights_path
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import file_sha256
 
@@ -130,7 +130,7 @@ def classifier(name, says, change) -> BadInput:
 
     def make(room: Room) -> None:
         folder = room.folder / "classifier"
-        shutil.copytree(SHIPPED, folder)
+        shutil.copytree(SHIPPED_FOLDER, folder)
         weights = weights_path(folder, "stripes")
         tensors = load_file(weights)
         with weights.open("rb") as file:
@@ -138,9 +138,9 @@ def classifier(name, says, change) -> BadInput:
             facts = json.loads(json.loads(file.read(size))["__metadata__"]["facts"])
         content = change(tensors, facts)
         save_file(tensors, weights, {"facts": content or json.dumps(facts)})
-        report = json.loads((folder / REPORT).read_text())
+        report = json.loads((folder / REPORT_FILE).read_text())
         report["readings"]["stripes"]["weights_sha256"] = file_sha256(weights)
-        room.file(f"classifier/{REPORT}", json.dumps(report))
+        room.file(f"classifier/{REPORT_FILE}", json.dumps(report))
 
     command = ("measure", "pattern-quality", "--store", "{store}", "--offline")
     environment = (("BERTSECRETS_PATTERNS", "{room}/classifier"),)

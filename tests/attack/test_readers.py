@@ -26,13 +26,13 @@ from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import REPORT, PatternClassifier, held_out_errors, read_report
+from bertsecrets.patterns.classifier import REPORT_FILE, PatternClassifier, held_out_errors, read_report
 from bertsecrets.patterns.features.feature_table import feature_names
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
 from bertsecrets.settings import load_settings, project_path
 from bertsecrets.store.files import digest, file_sha256
-from bertsecrets.store.measurements import VALUES, load
+from bertsecrets.store.measurements import VALUES_FILE, load
 from bertsecrets.store.measurements import save as save_measurement
 from bertsecrets.texts.framenet_xml import open_frames
 from bertsecrets.texts.glue import load_folder
@@ -101,7 +101,7 @@ def named_weights(folder: Path) -> Any:
     """Read weights after updating their digest in the report, so that reading does not stop at the digest."""
     report = json.loads(small_report())
     report["readings"]["special"]["weights_sha256"] = file_sha256(folder / WEIGHTS)
-    (folder / REPORT).write_text(json.dumps(report))
+    (folder / REPORT_FILE).write_text(json.dumps(report))
     return PatternClassifier.load(folder, "special")
 
 
@@ -164,13 +164,13 @@ READERS = {
     "claims": Reader("A.yaml", claims_text(), claims_of),
     "sets of heads": Reader("heads", b"1.2 7.6 1.2+7.6 5 pairs:3 nested:1.2,7.6,2", sets_of),
     "an array": Reader("a.npy", npy(np.eye(4, dtype=np.float32)), array_of),
-    "the classifier's report": Reader(REPORT, small_report(), errors_of),
+    "the classifier's report": Reader(REPORT_FILE, small_report(), errors_of),
     "the classifier's weights": Reader(WEIGHTS, small_weights(), named_weights),
     "a model's configuration": model_file("config.json", classifier_of),
     "a model's tokenizer": model_file("tokenizer.json", open_tokenizer),
     "a tokenizer's configuration": model_file("tokenizer_config.json", open_tokenizer),
     "a model's manifest": model_file("manifest.json", manifest_of, json.dumps(MANIFEST).encode()),
-    "a measurement": Reader(VALUES, b"", load, lambda folder: save_measurement(scored([1] * 9, [1] * 9), folder),
+    "a measurement": Reader(VALUES_FILE, b"", load, lambda folder: save_measurement(scored([1] * 9, [1] * 9), folder),
                             change=changed_json),
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ from measurements import estimand, gridded, read, verdict
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.models.locations import published_identities
-from bertsecrets.texts.published import FRAME_DIGEST, MODEL, published_figures
+from bertsecrets.texts.published import FRAME_DIGEST, PAPERS_MODEL, published_figures
 from bertsecrets.types import Provenance
 
 NAN = math.nan
@@ -190,7 +190,7 @@ def test_the_direction_of_the_text_is_the_row_of_the_target():
 @pytest.mark.parametrize("name", ["B1-all", "B2-all-l7h6", "B3-all", "B5-all-l7h6", "B5-all-text-l7h6", "B6-all"])
 def test_claims_about_berts_weights_do_not_apply_to_others(name):
     measurement = example(0.8732) if name.startswith("B5") else paper_like()
-    for weights, applies in {**dict.fromkeys(published_identities(MODEL), True), "0" * 64: False}.items():
+    for weights, applies in {**dict.fromkeys(published_identities(PAPERS_MODEL), True), "0" * 64: False}.items():
         own = replace(measurement, provenance=Provenance(weights=weights))
         assert (verdict(name, own).outcome != "not applicable") == applies
     assert "is about the published weights of bert-base-uncased" in verdict(name, own).reason

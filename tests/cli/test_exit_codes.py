@@ -26,7 +26,7 @@ from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
 from bertsecrets.report.outcomes import outcome_label
-from bertsecrets.store.measurements import keep
+from bertsecrets.store.measurements import save_to_folder
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -150,7 +150,7 @@ def kept_scores(folder, right, rows=90):
     tuned = target[: round(right * rows)] + [1 - label for label in target[round(right * rows) :]]
     for seed in (1, 2, 3):
         for init, answers in {"pretrained": tuned, "untrained": [1] * rows}.items():
-            keep(replace(scored(answers, target), subject=Subject("m", "rte", init, seed)), folder)
+            save_to_folder(replace(scored(answers, target), subject=Subject("m", "rte", init, seed)), folder)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,10 @@ def test_undecided_claims_fail_only_with_strict(capsys, tmp_path):
 
 def test_a_saved_measurement_without_a_sample_affects_only_its_claims(capsys, tmp_path):
     for init in ("pretrained", "untrained"):
-        keep(replace(scored([1] * 9, [1] * 9), subject=Subject("m", "rte", init, 1)), tmp_path)
-        keep(replace(measured("special-tokens", {}, {"x": [1]}), subject=Subject("m", "rte", init, 1)), tmp_path)
+        save_to_folder(replace(scored([1] * 9, [1] * 9), subject=Subject("m", "rte", init, 1)), tmp_path)
+        save_to_folder(
+            replace(measured("special-tokens", {}, {"x": [1]}), subject=Subject("m", "rte", init, 1)), tmp_path
+        )
     line = told(
         capsys, "report", "--model", "m", "--measurements", tmp_path, "--claim", "E1-rte", "--claim", "D2",
         "--json", tmp_path / "v.json",

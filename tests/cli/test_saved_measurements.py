@@ -10,7 +10,7 @@ from calls import run, told
 from measurements import measured, scored
 
 from bertsecrets.store.entries import write_manifest
-from bertsecrets.store.measurements import keep, load
+from bertsecrets.store.measurements import load, save_to_folder
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -23,7 +23,7 @@ def shelf(tmp_path):
     for initialisation, seeds in {"pretrained": (1, 2, 4), "untrained": (1, 2)}.items():
         for seed in seeds:
             scores = measured("scores", {"accuracy": 1.0}, {"predicted": [1] * 9, "target": [1] * 9})
-            keep(replace(scores, subject=Subject("m", "rte", initialisation, seed)), tmp_path / "kept")
+            save_to_folder(replace(scores, subject=Subject("m", "rte", initialisation, seed)), tmp_path / "kept")
     return tmp_path / "kept"
 
 
@@ -49,7 +49,7 @@ def test_measuring_options_are_refused_for_saved_measurements(capsys, shelf, opt
 
 def test_classes_in_another_order_fail_the_run_with_their_reason(capsys, tmp_path):
     swapped = scored([0] * 80 + [1] * 20 + [1] * 80 + [0] * 20, [1] * 100 + [0] * 100)
-    keep(swapped, tmp_path / "kept")
+    save_to_folder(swapped, tmp_path / "kept")
     call = ["report", "--model", "m", "--claim", "D1-rte-pretrained", "--measurements", tmp_path / "kept"]
     run(capsys, *call, "--json", tmp_path / "v.json", code=1)
     (verdict,) = json.loads((tmp_path / "v.json").read_text())["verdicts"]
@@ -91,8 +91,8 @@ DAMAGES = {
 @pytest.mark.parametrize(("damage", "signed"), [("a list of values", False), *((name, True) for name in DAMAGES)])
 def test_a_damaged_measurement_is_reported(capsys, tmp_path, damage, signed):
     trained, untrained = PAIR
-    keep(trained, tmp_path)
-    entry = keep(replace(untrained, subject=replace(untrained.subject, initialisation="untrained")), tmp_path)
+    save_to_folder(trained, tmp_path)
+    entry = save_to_folder(replace(untrained, subject=replace(untrained.subject, initialisation="untrained")), tmp_path)
     assert "D2" in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     DAMAGES[damage](entry)
     if signed:  # with a manifest that matches the damaged files

@@ -219,7 +219,7 @@ def own_measure():
     names: dict[str, object] = {"__name__": "own_measure"}
     exec(titled("measures.md", "bertsecrets/measures/attention_entropy.py"), names)
     yield names
-    del registry._REGISTERED["attention-entropy"]
+    del registry._MEASURES["attention-entropy"]
 
 
 def test_a_measure_from_outside_the_package_works_like_any_other(own_measure, tiny_bert, tiny_glue, quick, tmp_path):

@@ -8,7 +8,7 @@ import torch
 from patterned import pattern_set
 
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import SHIPPED, PatternClassifier
+from bertsecrets.patterns.classifier import SHIPPED_FOLDER, PatternClassifier
 from bertsecrets.patterns.readings import READINGS
 from instruments.__main__ import main
 from instruments.annotation.map_set import UNSEEN, MapSet, own_maps
@@ -37,7 +37,7 @@ def test_the_class_of_a_map_does_not_depend_on_the_other_maps(tmp_path, capsys):
     assert "40 maps" in capsys.readouterr().out
     table = LabelledMaps.of(maps).table
     for reading in READINGS:
-        said = PatternClassifier.load(SHIPPED, reading).of_features(torch.from_numpy(table)).numpy()
+        said = PatternClassifier.load(SHIPPED_FOLDER, reading).of_features(torch.from_numpy(table)).numpy()
         assert [answer[reading]["class"] for answer in answers] == [CLASSES[place] for place in said.argmax(1)]
         shares = [[answer[reading]["probabilities"][name] for name in CLASSES] for answer in answers]
         np.testing.assert_allclose(shares, said, atol=1e-5)

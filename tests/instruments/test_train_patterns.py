@@ -10,8 +10,8 @@ from patterned import pattern_map, pattern_set, save_read, shorten
 
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
-    REPORT,
-    SHIPPED,
+    REPORT_FILE,
+    SHIPPED_FOLDER,
     PatternClassifier,
     held_out_errors,
     read_report,
@@ -70,7 +70,7 @@ def test_saved_weights_predict_the_same(trained, reading):
     classifier = PatternClassifier.load(trained / "made", reading)
     said = OnFeatures(classifier.of_features).probabilities(maps)
     assert (said.argmax(1) == maps.labels).mean() > 0.9
-    whole = MapStack.of(list(maps.maps), [each.boundary for each in made])
+    whole = MapStack.from_maps(list(maps.maps), [each.boundary for each in made])
     np.testing.assert_allclose(classifier.of_maps(whole).numpy(), said, atol=1e-5)
 
 
@@ -103,18 +103,18 @@ def test_the_error_on_an_encoder_is_that_of_a_classifier_trained_on_the_others(b
 
 def test_the_shipped_weights_were_trained_on_the_shipped_labels():
     """If the labels change, run python -m instruments train-patterns --output bertsecrets/patterns/weights."""
-    report = read_report(SHIPPED)
+    report = read_report(SHIPPED_FOLDER)
     assert report["data"] == annotations_fingerprint()
     for reading in READINGS:
         part, errors = report_of(report, reading), held_out_errors(report, reading)
         assert len({row["kin"] for row in part["held_out"]}) == part["heads"]
         np.testing.assert_allclose(errors.sum(1), 0, atol=1e-3)  # rounding errors
-        PatternClassifier.load(SHIPPED, reading)
+        PatternClassifier.load(SHIPPED_FOLDER, reading)
 
 
 def test_the_recorded_quality_is_that_of_a_fresh_cross_validation():
     """Claim A1 is judged from the record in the shipped report."""
-    values, samples = recorded_quality(read_report(SHIPPED))
+    values, samples = recorded_quality(read_report(SHIPPED_FOLDER))
     unseen = open_read(own_maps(UNSEEN))
     for reading, read in open_read(own_maps()).items():
         fresh = held_out(TreesAndRegression(), read.maps, SEED)
@@ -122,8 +122,8 @@ def test_the_recorded_quality_is_that_of_a_fresh_cross_validation():
         np.testing.assert_array_equal(samples[f"{reading}_agreed_confusion"], fresh.confusions(agreed=True))
         for name, score in readers_quality(read, fresh).items():
             assert values[f"{reading}_{name}"] == score
-        classifier = PatternClassifier.load(SHIPPED, reading)
-        of_unseen = report_of(read_report(SHIPPED), reading)["unseen_confusion"]
+        classifier = PatternClassifier.load(SHIPPED_FOLDER, reading)
+        of_unseen = report_of(read_report(SHIPPED_FOLDER), reading)["unseen_confusion"]
         assert of_unseen == unseen_confusion(classifier, unseen[reading])
 
 
@@ -168,13 +168,13 @@ def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path
     shown = capsys.readouterr().out
     assert "macro-F1" in shown
     assert "features-logistic" in shown
-    assert json.loads((output / REPORT).read_text())["cnn"] is None
+    assert json.loads((output / REPORT_FILE).read_text())["cnn"] is None
     assert main([*argv[:-1], "-1"]) == 2
     assert "--cnn-epochs -1" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, capsys):
-    mine = tmp_path / REPORT
+    mine = tmp_path / REPORT_FILE
     mine.write_text("mine")
     for output, message in ((tmp_path, "contains other files"), (mine, "a file exists where")):
         argv = ["train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]

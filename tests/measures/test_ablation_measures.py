@@ -57,14 +57,14 @@ def test_bfloat16_counts_predictions_of_a_sample_that_differ_from_float32(name, 
 
     from bertsecrets.measures.base import ablation_measure
 
-    monkeypatch.setattr(ablation_measure, "SAMPLE", 3)
+    monkeypatch.setattr(ablation_measure, "CHECKED_ROWS", 3)
     torch.manual_seed(3)
     model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_labels": 1 if name == "stsb" else 3})).eval()
     encoded, targets, sets = tokens((4, 6, 6, 8, 5)), [0, 1, 2, 1, 0], single_heads(3, 4)
     exact = set_ablation(OpenModel(model, None, ""), encoded, task(name), targets, sets)[1]
     values, samples = set_ablation(OpenModel(model, None, ""), encoded, task(name), targets, sets, precision="bfloat16")
     assert model.dtype == torch.bfloat16
-    tolerance = ablation_measure.TOLERANCE if name == "stsb" else 0
+    tolerance = ablation_measure.SCORE_TOLERANCE_POINTS if name == "stsb" else 0
     rows = [(exact[key], samples[key]) for key in ("predicted", "baseline_predicted")]
     differ = sum(int((np.abs(one[..., :3] - other[..., :3]) > tolerance).sum()) for one, other in rows)
     assert (values["sampled"], values["sample_differs"]) == (13 * 3, differ)

@@ -10,7 +10,7 @@ import torch
 from bertsecrets.claims.eligibility import Skipped
 from bertsecrets.claims.requirements import measure_case
 from bertsecrets.cli.main import main
-from bertsecrets.measures.example_sentence import SENTENCE
+from bertsecrets.measures.example_sentence import EXAMPLE_SENTENCE
 from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_frames
 from bertsecrets.types import Subject
@@ -32,7 +32,7 @@ def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
     model = AutoModel.from_pretrained(tiny_bert, attn_implementation="eager").eval()
-    coded = tokenizer(SENTENCE, return_tensors="pt")
+    coded = tokenizer(EXAMPLE_SENTENCE, return_tensors="pt")
     with torch.no_grad():
         maps = torch.stack([layer[0] for layer in model(**coded, output_attentions=True).attentions]).numpy()
     words = coded.word_ids()  # He was becoming agitated .

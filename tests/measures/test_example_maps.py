@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, short_examples
+from bertsecrets.measures.example_maps import LONGEST_PIECES, SHORTEST_PIECES, TARGET_KINDS, short_examples
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def test_maps_equal_those_of_the_pretrained_model_and_the_checkpoint(session, ma
 
 def test_the_shortest_examples_alternate_between_labels(session, made):
     rows, lengths = session.resources.rows.split("rte", "dev"), made.sample("lengths")
-    assert all(SHORTEST <= length <= LONGEST for length in lengths)
+    assert all(SHORTEST_PIECES <= length <= LONGEST_PIECES for length in lengths)
     assert made.value("labels") == ["entailment", "not_entailment"] * 3
     assert [rows.labels[i] for i in made.sample("shown")] == made.value("labels")
     assert list(lengths[::2]) == sorted(lengths[::2])
 
 
 def test_examples_without_labels_are_the_shortest():
-    lengths = np.array([30, 9, 7, LONGEST + 1, 12, SHORTEST])
+    lengths = np.array([30, 9, 7, LONGEST_PIECES + 1, 12, SHORTEST_PIECES])
     assert short_examples(lengths, [0.0, 5.0, 1.2, 3.0, 2.5, 4.0], ()) == [5, 1, 4, 0]
     assert short_examples(np.array([7, 99]), ["yes", "no"], ["yes", "no"]) == []
 
@@ -54,7 +54,7 @@ def test_shares_of_attention_equal_a_loop_over_tokens(made):
     assert (words[0], words[-1], words.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
     text = [int("[SEP]" in words[:i]) for i in range(len(words))]  # a special token belongs to the text before it
     weights = made.sample("maps_after")[0].astype(np.float64)
-    expected = np.zeros((*weights.shape[:2], len(KINDS)))
+    expected = np.zeros((*weights.shape[:2], len(TARGET_KINDS)))
     for i in range(len(words)):
         for j in range(len(words)):
             special = {"[CLS]": 0, "[SEP]": 1}.get(words[j])

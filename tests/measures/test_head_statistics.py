@@ -46,7 +46,7 @@ def test_heads_that_attend_to_different_tokens_differ_by_one_bit():
 
 @pytest.mark.parametrize("name", ["bert", "albert", "gpt2", "distilbert"])
 def test_streamed_statistics_equal_those_of_single_examples(name, monkeypatch):
-    monkeypatch.setattr(head_statistics, "COMPARED", 4)
+    monkeypatch.setattr(head_statistics, "COMPARED_EXAMPLES", 4)
     model = family(name)
     observer = HeadObserver(len(ENCODED), 3, 4)
     Pass(opened(model)).feed(ENCODED, [observer])

@@ -89,7 +89,7 @@ def test_pair_attention_equals_a_loop(shape, triples):
     seed, lengths = shape
     maps, batch = random_maps(seed, lengths, 3, 6)
     valid_triples = [(e, s, t) for e, s, t in triples if e < len(lengths) and max(s, t) < lengths[e]]
-    pairs = TokenPairs.of(*np.array(valid_triples, dtype=np.int64).reshape(-1, 3).T)
+    pairs = TokenPairs.unique(*np.array(valid_triples, dtype=np.int64).reshape(-1, 3).T)
     maxima = max_weight(maps, batch, pairs).numpy()
     for row in range(len(lengths)):
         for head in range(3):

@@ -44,7 +44,7 @@ def test_encoding_once_gives_the_same_training_as_encoding_at_every_step(
 ):
     split = load_folder(tiny_glue, task("rte"), "train").head(20)
     losses, weights = train(opened(name), split, tmp_path / "once")
-    monkeypatch.setattr(EncodedTexts, "of", classmethod(lambda cls, *_, **__: None))
+    monkeypatch.setattr(EncodedTexts, "for_classifier", classmethod(lambda cls, *_, **__: None))
     other_losses, others = train(opened(name), split, tmp_path / "each")
     assert losses == pytest.approx(other_losses, rel=1e-5)
     for weight, other in zip(weights, others, strict=True):
@@ -61,7 +61,7 @@ def test_a_frozen_longformer_is_trained_with_its_global_attention(tiny_glue, tmp
         return classifier
 
     losses, _ = train(opened(), split, tmp_path / "once")
-    monkeypatch.setattr(EncodedTexts, "of", classmethod(lambda cls, *_, **__: None))
+    monkeypatch.setattr(EncodedTexts, "for_classifier", classmethod(lambda cls, *_, **__: None))
     assert losses == pytest.approx(train(opened(), split, tmp_path / "each")[0], rel=1e-4)
 
 
@@ -83,7 +83,7 @@ def test_the_token_that_is_read_is_probed_on_texts_of_all_lengths(opened):
     """GPT-2's classifier reads the last token, which in one-token texts is also the first."""
     classifier = opened("gpt2")
     encoded = Encoded([[5]] * 300 + [[5, 6, 7]] * 3, None, 0)
-    texts = EncodedTexts.of(classifier.model, encoded, CPU, half=False)
+    texts = EncodedTexts.for_classifier(classifier.model, encoded, CPU, half=False)
     assert texts.reading.place == "last"
 
 

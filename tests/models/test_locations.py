@@ -234,7 +234,7 @@ def test_a_copy_of_published_files_has_a_published_identity(tmp_path, monkeypatc
     digests = {file.name: file_sha256(file) for file in tmp_path.iterdir()}
     copy = ModelRef.in_folder(tmp_path)
     assert copy.identity() not in published_identities("gpt2")
-    monkeypatch.setitem(families.PUBLISHED, "openai-community/gpt2", digests)
+    monkeypatch.setitem(families.MODEL_SHA256, "openai-community/gpt2", digests)
     assert copy.identity() in published_identities("gpt2")
     assert locate("gpt2", offline=True).identity() in published_identities("gpt2")
     (tmp_path / "model.safetensors").write_text("others")

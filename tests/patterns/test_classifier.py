@@ -11,8 +11,8 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns import estimators
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
-    REPORT,
-    SHIPPED,
+    REPORT_FILE,
+    SHIPPED_FOLDER,
     PatternClassifier,
     held_out_errors,
     read_report,
@@ -62,8 +62,8 @@ def test_damaged_weights_are_refused_in_one_line(tmp_path, harm):
     folder = tmp_path / "weights"
     folder.mkdir()
     weights = weights_path(folder, "special")
-    for name in (weights.name, REPORT):
-        (folder / name).write_bytes((SHIPPED / name).read_bytes())
+    for name in (weights.name, REPORT_FILE):
+        (folder / name).write_bytes((SHIPPED_FOLDER / name).read_bytes())
     data = bytearray(weights.read_bytes())
     if harm == "flip":
         data[-5] ^= 1
@@ -73,9 +73,9 @@ def test_damaged_weights_are_refused_in_one_line(tmp_path, harm):
     elif harm == "gone":
         weights.unlink()
     elif harm == "no report":
-        (folder / REPORT).unlink()
+        (folder / REPORT_FILE).unlink()
     else:
-        (folder / REPORT).write_text("{}" if harm == "other report" else "{", encoding="utf-8")
+        (folder / REPORT_FILE).write_text("{}" if harm == "other report" else "{", encoding="utf-8")
     with pytest.raises(UserError) as error:
         PatternClassifier.load(folder, "special")
     assert "\n" not in str(error.value)
@@ -84,7 +84,7 @@ def test_damaged_weights_are_refused_in_one_line(tmp_path, harm):
 def test_weights_of_other_features_are_refused(monkeypatch):
     monkeypatch.setattr("bertsecrets.patterns.classifier.feature_names", lambda: ("another",))
     with pytest.raises(UserError, match="features or classes of another version"):
-        PatternClassifier.load(SHIPPED, "special")
+        PatternClassifier.load(SHIPPED_FOLDER, "special")
 
 
 def of_rows(rows):
@@ -145,7 +145,7 @@ def test_the_quality_follows_from_the_recorded_predictions_by_hand():
 
 @pytest.mark.parametrize("harm", [{"kin": None}, {"predicted": "square"}, {"labels": []}], ids=str)
 def test_a_record_without_head_labels_or_prediction_is_refused(harm):
-    report = copy.deepcopy(read_report(SHIPPED))
+    report = copy.deepcopy(read_report(SHIPPED_FOLDER))
     for name, value in harm.items():
         row = report["readings"]["special"]["held_out"][5]
         if value is None:
@@ -167,7 +167,7 @@ def test_the_classifiers_are_applied_and_judged_without_scikit_learn_and_annotat
         from bertsecrets.patterns.map_stack import MapStack
         column = torch.zeros(12, 12)
         column[:, 0] = 1
-        maps = MapStack.of([column.numpy()], [7])
+        maps = MapStack.from_maps([column.numpy()], [7])
         print(int(PatternClassifier.load(chosen_folder(), "special").of_maps(maps).argmax()))
         session = Session(store=os.environ["STORE"], device="cpu", offline=True)
         print(session.missing("pattern-quality", "all"))

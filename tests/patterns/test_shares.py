@@ -14,7 +14,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import SHIPPED, PatternClassifier
+from bertsecrets.patterns.classifier import SHIPPED_FOLDER, PatternClassifier
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, on_simplex, raw_shares, reader_shares, reader_spread
@@ -69,7 +69,7 @@ def test_the_second_text_begins_after_the_first_separators_of_a_single_row():
 
 def test_a_pass_classifies_every_map_as_if_it_were_alone():
     """Maps are streamed in padded batches, and must get the same class as when classified separately."""
-    model, encoded, classifier = family("bert"), some_inputs(9), PatternClassifier.load(SHIPPED, "special")
+    model, encoded, classifier = family("bert"), some_inputs(9), PatternClassifier.load(SHIPPED_FOLDER, "special")
     classifiers, errors = {"special": classifier}, {"special": np.zeros((1, 5))}
     observer = PatternObserver(9, LAYERS, HEADS, classifiers=classifiers, errors=errors, separator=3)
     Pass(opened(model)).feed(encoded, [observer])
@@ -77,7 +77,7 @@ def test_a_pass_classifies_every_map_as_if_it_were_alone():
     for i, ids in enumerate(encoded.input_ids):
         maps = plain_maps(model, encoded, i).flatten(0, 1).numpy()
         edge = behind_separator(ids, 3)
-        alone = classifier.of_maps(MapStack.of(list(maps), [edge] * len(maps))).numpy()
+        alone = classifier.of_maps(MapStack.from_maps(list(maps), [edge] * len(maps))).numpy()
         np.testing.assert_array_equal(samples["special_predicted"][i], alone.argmax(1).reshape(LAYERS, HEADS))
         np.testing.assert_allclose(samples["special_expected"][i], alone.mean(0), atol=1e-5)
     shares = sum(values[f"special_share_{name.replace('-', '_')}"] for name in CLASSES)

@@ -7,7 +7,7 @@ from calls import run
 from verdicts import beats, filed, of_every_outcome
 
 from bertsecrets.report.markdown import SUMMARY_BYTES, summary
-from bertsecrets.store.measurements import keep
+from bertsecrets.store.measurements import save_to_folder
 
 
 def test_a_huge_summary_stays_below_githubs_limit():
@@ -24,7 +24,7 @@ def test_a_report_replaces_the_summary(capsys, tmp_path):
     for seed in (1, 2, 3):
         for init, right in {"pretrained": 90 + seed, "untrained": 45}.items():
             measurement = beats("D2-rte", right, 45).measurements[0]
-            keep(
+            save_to_folder(
                 replace(measurement, subject=replace(measurement.subject, initialisation=init, seed=seed)),
                 tmp_path / "kept",
             )

@@ -12,7 +12,7 @@ from reported import MODEL, SHAPE, WORDS, example_maps, of
 from verdicts import of_every_outcome
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.measures.example_maps import KINDS
+from bertsecrets.measures.example_maps import TARGET_KINDS
 from bertsecrets.report.html import VIEWER_BYTES, page
 from bertsecrets.report.viewer import WEIGHT_LEVELS, Examples, packed, subjects_shown, viewer_data
 from bertsecrets.types import Subject
@@ -42,7 +42,7 @@ def test_maps_are_cropped_to_the_tokens_of_each_example():
 
 def test_kinds_without_attention_are_left_out():
     (data,) = viewer_data(Examples([example_maps()], rows=1), SPACE)
-    assert data["kinds"] == [KINDS[0]]
+    assert data["kinds"] == [TARGET_KINDS[0]]
     assert data["mean"]["after"][0][0] == [1.0]
     assert (data["title"], data["who"], data["inputs"]) == ("RTE", "m on RTE, seed 1", 20)
 

@@ -14,9 +14,9 @@ from bertsecrets.ablation.grid import Grid
 from bertsecrets.cli.store import age, in_bytes
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import TRAINING_MODULE, made_by
-from bertsecrets.store.contents import ABANDONED
+from bertsecrets.store.contents import ABANDONED_DAYS
 from bertsecrets.store.entries import Key, Store, write_manifest
-from bertsecrets.store.files import signed, whole_folder, write_whole
+from bertsecrets.store.files import whole_folder, with_digest, write_whole
 from bertsecrets.store.locks import in_use
 
 SUBJECT = {"model": "m", "task": "rte", "initialisation": "pretrained", "seed": 1}
@@ -57,7 +57,7 @@ def store(tmp_path):
     entry(root, "checkpoints")
     entry(root, "measurements")
     grid(root, unfinished=True)
-    write_whole(root / "parses" / "en.json", json.dumps(signed({"parses": []})))
+    write_whole(root / "parses" / "en.json", json.dumps(with_digest({"parses": []})))
     with whole_folder(training(root) / "step-000000001") as state:
         make(state)
         write_manifest(state, {"kind": "training"})
@@ -148,7 +148,7 @@ def unneeded(root: Path) -> dict[str, Path]:
     half.write_text("x")
     old_state = root / "training" / key("checkpoints", left="long ago").name
     old_state.mkdir()
-    os.utime(old_state, times=((datetime.now() - timedelta(days=ABANDONED + 1)).timestamp(),) * 2)
+    os.utime(old_state, times=((datetime.now() - timedelta(days=ABANDONED_DAYS + 1)).timestamp(),) * 2)
     done_state = root / "training" / key("checkpoints").name
     done_state.mkdir()
     return {
@@ -163,7 +163,7 @@ def unneeded(root: Path) -> dict[str, Path]:
         "left behind by a killed process   ": half,
         "parts of a finished measurement": grid(root),
         "made by other code ": grid(root, code="other"),
-        f"the state of a training run interrupted {ABANDONED + 1} days ago": old_state,
+        f"the state of a training run interrupted {ABANDONED_DAYS + 1} days ago": old_state,
         "the state of a finished training": done_state,
     }
 

@@ -74,8 +74,8 @@ def test_a_waiting_process_takes_over_from_one_that_is_killed(tmp_path, monkeypa
         said.append(text)
         holder.kill()
 
-    monkeypatch.setattr(locks, "FIRST", 0.05)
-    monkeypatch.setattr(locks, "AGAIN", 0.05)
+    monkeypatch.setattr(locks, "FIRST_MESSAGE_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "NEXT_MESSAGE_SECONDS", 0.05)
     monkeypatch.setattr(locks.log, "info", told)
     entry, existed = Store(tmp_path).get_or_make("checkpoints", "x", Key({"text": "x"}, {}), lambda _folder: {})
     holder.communicate()

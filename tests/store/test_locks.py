@@ -37,8 +37,8 @@ USING = pytest.mark.parametrize("holder", ["in_use(Path(os.environ['PLACE']).par
 
 @HOLDING
 def test_waiting_names_the_entry_and_the_process_that_holds_it(holder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(locks, "FIRST", 0.05)
-    monkeypatch.setattr(locks, "AGAIN", 0.05)
+    monkeypatch.setattr(locks, "FIRST_MESSAGE_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "NEXT_MESSAGE_SECONDS", 0.05)
     said = []
 
     def told(text):
@@ -74,7 +74,7 @@ def test_a_lock_file_with_foreign_content_names_no_process(tmp_path, monkeypatch
             said.append(text)
             fcntl.flock(file, fcntl.LOCK_UN)
 
-        monkeypatch.setattr(locks, "FIRST", 0.05)
+        monkeypatch.setattr(locks, "FIRST_MESSAGE_SECONDS", 0.05)
         monkeypatch.setattr(locks.log, "info", told)
         with held(tmp_path / "x", "y"):
             pass

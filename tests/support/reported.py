@@ -7,7 +7,7 @@ from measurements import of_id
 from verdicts import of_every_outcome
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.measures.example_maps import KINDS, SIDES
+from bertsecrets.measures.example_maps import SIDES, TARGET_KINDS
 from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
@@ -77,7 +77,7 @@ def example_maps(task: str = "rte") -> Measurement:
         before[place, ..., :length, :length] = 1 / length
         for head in range(SHAPE[1]):
             after[place, :, head, :length, head] = 1.0
-    shares = np.zeros((20, *SHAPE, len(KINDS)), dtype=np.float32)
+    shares = np.zeros((20, *SHAPE, len(TARGET_KINDS)), dtype=np.float32)
     shares[..., 0] = 1.0
     values = {
         "cosine": GRID,

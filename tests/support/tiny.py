@@ -35,7 +35,15 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def vocabulary() -> list[str]:
     """Return all words of the suite's own corpus, and pieces for all other words."""
-    lists = (corpus.PEOPLE, corpus.THINGS, corpus.PLACES, corpus.DAYS, corpus.DEEDS, corpus.TRANSFERS, corpus.NUMBERS)
+    lists = (
+        corpus.PEOPLE,
+        corpus.THINGS,
+        corpus.WHEREABOUTS,
+        corpus.DAYS,
+        corpus.DEEDS,
+        corpus.TRANSFERS,
+        corpus.NUMERALS,
+    )
     texts = [text for part in lists for text in part]
     return pieces({*re.findall("[a-z]+", " ".join(texts).lower()), "but", "not", "to"} - set(string.ascii_lowercase))
 

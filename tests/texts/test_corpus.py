@@ -10,9 +10,9 @@ from sklearn.pipeline import make_pipeline
 
 from bertsecrets.errors import UserError
 from bertsecrets.texts.corpus import (
-    FRAME_SENTENCES,
+    CORPUS_FRAME_SENTENCES,
+    PAIR_RELATIONS,
     PEOPLE,
-    RELATIONS,
     THINGS,
     negation,
     pair,
@@ -54,7 +54,7 @@ def role(element):
 
 def test_frame_sentences_are_distinct_transfers_that_pass_the_papers_filters(tmp_path):
     sentences = read_jsonl(write_frames(tmp_path))
-    assert len({sentence.sentence for sentence in sentences}) == len(sentences) == FRAME_SENTENCES
+    assert len({sentence.sentence for sentence in sentences}) == len(sentences) == CORPUS_FRAME_SENTENCES
     frame = Frame(core_set=frozenset({"giver", "recipient", "thing"}))
     found = set()
     for sentence in sentences:
@@ -108,9 +108,9 @@ def test_no_bag_of_words_does_better_than_chance(read):
 
 def test_all_relations_are_as_frequent_and_hold_as_often():
     _, _, labels, relations = rows(3600)
-    for relation in RELATIONS:
+    for relation in PAIR_RELATIONS:
         own_labels = [label for label, name in zip(labels, relations, strict=True) if name == relation.__name__]
-        assert len(own_labels) / len(labels) == pytest.approx(1 / len(RELATIONS), abs=0.04)
+        assert len(own_labels) / len(labels) == pytest.approx(1 / len(PAIR_RELATIONS), abs=0.04)
         assert own_labels.count("entailment") / len(own_labels) == pytest.approx(0.5, abs=0.05)
 
 

@@ -10,7 +10,7 @@ from test_glue import ROWS, write
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
-from bertsecrets.texts.glue import FETCHED, Source, as_fetched, load_folder, other_content
+from bertsecrets.texts.glue import FETCH_RECORD, Source, as_fetched, load_folder, other_content
 from bertsecrets.texts.glue_folder import as_tsv, write_tasks
 from bertsecrets.texts.tasks import TASKS, task
 
@@ -44,7 +44,7 @@ def test_files_are_copied_byte_for_byte_and_reproducibly(own_glue, tmp_path):
         write_tasks(source, [task("rte"), task("mnli")], tmp_path / name)
     files = contents(tmp_path / "one")
     assert files == contents(tmp_path / "two")
-    assert set(files) == {"RTE/train.tsv", "RTE/dev.tsv", "MNLI/train.tsv", "MNLI/dev_matched.tsv", FETCHED}
+    assert set(files) == {"RTE/train.tsv", "RTE/dev.tsv", "MNLI/train.tsv", "MNLI/dev_matched.tsv", FETCH_RECORD}
     assert files["RTE/dev.tsv"] == (own_glue / "RTE" / "dev.tsv").read_bytes()
 
 
@@ -78,13 +78,13 @@ def test_official_rows_of_the_hub_stay_official_until_they_are_altered(own_glue)
     split = load_folder(own_glue, task("rte"), "dev")
     assert "texts or labels differ" in other_content(split)
     record = {"rte": {"dev": {"official": True, "fingerprint": split.fingerprint}}}
-    (own_glue / FETCHED).write_text(json.dumps(record))
+    (own_glue / FETCH_RECORD).write_text(json.dumps(record))
     assert other_content(split, as_fetched(own_glue, split)) is None
     write(own_glue, "rte", [ROWS["rte"][0], ROWS["rte"][1].replace("Two", "Too")])
     altered = load_folder(own_glue, task("rte"), "dev")
     assert "texts or labels differ" in other_content(altered, as_fetched(own_glue, altered))
     record["rte"]["dev"]["official"] = False
-    (own_glue / FETCHED).write_text(json.dumps(record))
+    (own_glue / FETCH_RECORD).write_text(json.dumps(record))
     assert as_fetched(own_glue, split) is None
 
 

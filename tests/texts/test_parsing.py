@@ -13,8 +13,8 @@ from bertsecrets.errors import UserError
 from bertsecrets.measures.base.needs import pipeline_facts
 from bertsecrets.measures.relations import relation_pairs
 from bertsecrets.models.alignment import encode_words
-from bertsecrets.store.files import signed
-from bertsecrets.texts.parsing import FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
+from bertsecrets.store.files import with_digest
+from bertsecrets.texts.parsing import WORD_FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
 from instruments.train_parser import train_pipeline
 from instruments.treebank import read_treebank, spacing
 
@@ -33,14 +33,14 @@ def tokenizer():
      ("knot", False), ("nowhere", True), ("no", False), ("cannot", True), ("want", False)],
 )  # fmt: skip
 def test_negations_are_words_not_substrings(text, yes):
-    assert FEATURES["negation"](Word(text, 0, len(text), "RB", "neg", 0)) is yes
+    assert WORD_FEATURES["negation"](Word(text, 0, len(text), "RB", "neg", 0)) is yes
 
 
 @pytest.mark.parametrize(
     ("text", "yes"), [(".", True), ("--", True), ("“", True), ("``", True), ("%", False), ("$", False), ("a.", False)]
 )
 def test_punctuation_is_made_of_punctuation(text, yes):
-    assert FEATURES["punctuation"](Word(text, 0, len(text), ".", "punct", 0)) is yes
+    assert WORD_FEATURES["punctuation"](Word(text, 0, len(text), ".", "punct", 0)) is yes
 
 
 def test_a_verb_is_linked_to_its_own_subject_only():
@@ -118,9 +118,9 @@ def test_a_trained_pipeline_parses_caches_and_names_itself(pipeline, tmp_path):
     (file,) = cache.iterdir()
     stored = json.loads(file.read_text(encoding="utf-8"))
     stored["parses"][0][0][3] = "XX"
-    file.write_text(json.dumps(signed({"parses": stored["parses"]})), encoding="utf-8")
+    file.write_text(json.dumps(with_digest({"parses": stored["parses"]})), encoding="utf-8")
     assert parse(texts, pipeline, cache).sentences[0][0].tag == "XX"  # read, not parsed again
-    for damaged in (json.dumps(stored), "[", json.dumps(stored["parses"]), json.dumps(signed({}))):
+    for damaged in (json.dumps(stored), "[", json.dumps(stored["parses"]), json.dumps(with_digest({}))):
         file.write_text(damaged, encoding="utf-8")
         assert parse(texts, pipeline, cache).sentences == parses.sentences  # parsed again
     first, second = parse_pairs(texts[:1], texts[1:2], pipeline, cache)

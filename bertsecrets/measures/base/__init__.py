@@ -2,7 +2,7 @@
 
 from bertsecrets.measures.base.ablation_measure import AblationMeasure, AblationOptions
 from bertsecrets.measures.base.attention_measure import AttentionMeasure, AttentionRun, EncoderMeasure, SuiteMeasure
-from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
+from bertsecrets.measures.base.measure import Measure, MeasureContext, MeasureOptions, Results
 from bertsecrets.measures.base.needs import Resources
 
 __all__ = [
@@ -12,9 +12,9 @@ __all__ = [
     "AttentionRun",
     "EncoderMeasure",
     "Measure",
+    "MeasureContext",
     "MeasureOptions",
     "Resources",
     "Results",
-    "Run",
     "SuiteMeasure",
 ]

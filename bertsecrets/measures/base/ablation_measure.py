@@ -23,7 +23,7 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet
 from bertsecrets.ablation.kinds import UNIFORM, Ablation, Kind
-from bertsecrets.measures.base.measure import Measure, MeasureOptions, Result, Results, Run, Section
+from bertsecrets.measures.base.measure import Measure, MeasureContext, MeasureOptions, Result, Results, Section
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.models.encoding import Encoded, check_finite, encode
 from bertsecrets.models.opening import OpenModel
@@ -34,8 +34,8 @@ from bertsecrets.texts.metrics import decide, is_constant, order_problem, score
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
-SAMPLE = 32  # the first examples, which are also computed in float32 for all sets
-TOLERANCE = 0.1  # in points; larger differences between similarity scores count as different
+CHECKED_ROWS = 32  # the first examples, which are also computed in float32 for all sets
+SCORE_TOLERANCE_POINTS = 0.1  # in points; larger differences between similarity scores count as different
 
 
 class AblationOptions(MeasureOptions):
@@ -60,10 +60,12 @@ class AblationMeasure(Measure):
     shared: ClassVar[bool] = True
 
     @abstractmethod
-    def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
+    def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
         """Return the sets of heads to disable, and a plural noun that describes them in the progress bar."""
 
-    def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
+    def finish(
+        self, context: MeasureContext, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]
+    ) -> None:
         """Convert the values in place to this measure's layout. By default, scores keep the shape [set]."""
         return
 
@@ -72,14 +74,14 @@ class AblationMeasure(Measure):
         engine = Engine.open(classifier)
         engine.check_longest(probe_inputs(classifier))
 
-    def rows(self, run: Run) -> Split:
+    def rows(self, context: MeasureContext) -> Split:
         """Return at most `grid_limit` validation rows."""
-        return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
+        return context.resources.rows.split(context.subject.task, "dev", context.resources.rows.grid_limit)
 
-    def inputs(self, run: Run) -> dict[str, Any]:
+    def inputs(self, context: MeasureContext) -> dict[str, Any]:
         """Return the cache key's inputs, with the precision unless it is float32."""
-        precision = run.resources.grid_precision
-        return super().inputs(run) | ({} if precision == "float32" else {"precision": precision})
+        precision = context.resources.grid_precision
+        return super().inputs(context) | ({} if precision == "float32" else {"precision": precision})
 
     def degenerate(self, measurement: Measurement) -> str | None:
         """Report that a trained model predicts a constant, or that a prediction is not finite."""
@@ -93,28 +95,28 @@ class AblationMeasure(Measure):
         counts = f"{int(values['sample_differs'])} of {int(values['sampled'])}"
         return [f"heads disabled in bfloat16: {counts} predictions of a sample differ from float32"]
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Score the rows with each set disabled."""
-        opened = run.open(self.kernel)
-        rows = self.rows(run)
-        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
+        opened = context.open(self.kernel)
+        rows = self.rows(context)
+        encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.scores.max_length))
         shape = (opened.layers, opened.heads)
-        sets, called = self.sets(run, *shape)
-        ablation = Ablation(run.options.kind, run.options.draw)
+        sets, called = self.sets(context, *shape)
+        ablation = Ablation(context.options.kind, context.options.draw)
         values, samples = set_ablation(
             opened,
             encoded,
-            run.task,
+            context.task,
             rows.targets(),
             sets,
-            device=run.resources.device,
-            folder=run.grid,
-            about={"measure": self.name, "made_by": self.made_by(run.resources.device)},
+            device=context.resources.device,
+            folder=context.grid,
+            about={"measure": self.name, "made_by": self.made_by(context.resources.device)},
             title=f"disabling {called}" + ("" if ablation == UNIFORM else f" ({ablation.kind})"),
             ablation=ablation,
-            precision=run.resources.grid_precision,
+            precision=context.resources.grid_precision,
         )
-        self.finish(run, values, sets, shape)
+        self.finish(context, values, sets, shape)
         return {self.name: (values, samples)}, len(encoded)
 
 
@@ -186,7 +188,9 @@ def set_ablation(
     exact: np.ndarray | None = None
     if precision == "bfloat16":
         reference = Engine.open(opened, device, ablation=ablation)
-        exact = _answers(task, ablate(reference, encoded.head(SAMPLE), everything, instead=reference.instead(encoded)))
+        exact = _answers(
+            task, ablate(reference, encoded.head(CHECKED_ROWS), everything, instead=reference.instead(encoded))
+        )
         opened.model.to(torch.bfloat16)
     engine = Engine.open(opened, device, ablation=ablation)
     instead = engine.instead(encoded)
@@ -213,7 +217,9 @@ def set_ablation(
     scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])
     checked: dict[str, Any] = {}
     if exact is not None:
-        differ = np.abs(exact.astype(np.float32) - predicted[:, :SAMPLE]) > (TOLERANCE if task.regression else 0)
+        differ = np.abs(exact.astype(np.float32) - predicted[:, :CHECKED_ROWS]) > (
+            SCORE_TOLERANCE_POINTS if task.regression else 0
+        )
         checked = {"sampled": differ.size, "sample_differs": int(differ.sum())}
     return (
         {"baseline": float(scores[0]), "score": scores[1:], **checked},

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import PositiveInt
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run, Section
+from bertsecrets.measures.base.measure import Measure, MeasureContext, MeasureOptions, Results, Section
 from bertsecrets.measures.base.needs import Resources
 from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.base.probe import check_attention
@@ -44,7 +44,7 @@ class AttentionRun:
             not padded.
     """
 
-    run: Run
+    context: MeasureContext
     rows: Split
     tuned: OpenModel
     twin: OpenModel | None
@@ -64,7 +64,7 @@ class AttentionRun:
     @cached_property
     def tokenizer(self) -> Any:
         """The checkpoint's tokenizer, without lower-casing if `cased` is set."""
-        return cased(self.tuned.tokenizer) if self.run.options.cased else self.tuned.tokenizer
+        return cased(self.tuned.tokenizer) if self.context.options.cased else self.tuned.tokenizer
 
     @cached_property
     def encoded(self) -> Encoded:
@@ -80,7 +80,7 @@ class AttentionRun:
     @cached_property
     def parses(self) -> tuple[Parses, Parses | None]:
         """The words of both texts, tagged and parsed by the spaCy pipeline and cached between runs."""
-        resources = self.run.resources
+        resources = self.context.resources
         return parse_pairs(self.rows.sentence1, self.rows.sentence2, resources.spacy, resources.kept / "parses")
 
 
@@ -129,11 +129,13 @@ class AttentionMeasure(Measure):
         """Return the maximum number of examples."""
         return settings.attention.examples
 
-    def rows(self, run: Run) -> Split:
+    def rows(self, context: MeasureContext) -> Split:
         """Return the validation rows whose maps are read."""
-        first = run.options.rows == "first"
-        most = self.most(run.resources.settings)
-        return run.resources.rows.split(run.subject.task, "dev", most, first=first, quoted=run.options.quoted)
+        first = context.options.rows == "first"
+        most = self.most(context.resources.settings)
+        return context.resources.rows.split(
+            context.subject.task, "dev", most, first=first, quoted=context.options.quoted
+        )
 
     def shared_options(self, options: Any) -> dict[str, Any]:
         """Return the options that select inputs, which all measures in a pass share."""
@@ -141,53 +143,53 @@ class AttentionMeasure(Measure):
 
     def options_in(self, view: "AttentionRun") -> Any:
         """Return this measure's options in a pass that another measure may have requested."""
-        options = view.run.options
+        options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
     def degenerate(self, measurement: Measurement) -> str | None:
         """Report heads without values on examples for which other heads have values."""
         return heads_without_numbers(measurement)
 
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Run one pass over the rows."""
-        view = self._view(run)
+        view = self._view(context)
         observers = {self.name: self.observer(view)}
         for name in self.companions:
             companion = get_measure(name)
             assert isinstance(companion, AttentionMeasure)
             if name != self.name and companion.joins(view):
                 observers[name] = companion.observer(view)
-        with progress(f"attention of {run.subject}", len(view.rows), "example") as shown:
+        with progress(f"attention of {context.subject}", len(view.rows), "example") as shown:
             Pass(view.tuned, view.twin, view.padded_to).feed(view.encoded, list(observers.values()), shown.advance)
         return {name: observer.compute() for name, observer in observers.items()}, len(view.rows)
 
-    def _view(self, run: Run) -> AttentionRun:
-        length = run.options.max_length or run.resources.settings.attention.max_length
-        tuned = run.open(self.kernel)
-        padded_to = self.padding(run.options)
+    def _view(self, context: MeasureContext) -> AttentionRun:
+        length = context.options.max_length or context.resources.settings.attention.max_length
+        tuned = context.open(self.kernel)
+        padded_to = self.padding(context.options)
         if padded_to is not None and tuned.fit(padded_to) < padded_to:
             raise NotApplicableError(
                 f"inputs cannot be padded to {padded_to} tokens: the model has positions for {tuned.fit(padded_to)}"
             )
         return AttentionRun(
-            run=run,
-            rows=self.rows(run),
+            context=context,
+            rows=self.rows(context),
             tuned=tuned,
-            twin=self._twin(run, tuned),
+            twin=self._twin(context, tuned),
             length=tuned.fit(min(length, padded_to or length)),
             padded_to=padded_to,
         )
 
-    def _twin(self, run: Run, tuned: OpenModel) -> OpenModel | None:
+    def _twin(self, context: MeasureContext, tuned: OpenModel) -> OpenModel | None:
         """Return the pretrained model if the subject was trained from it and has the same shape, else None."""
-        if not self.compares and not get_initialisation(run.subject.initialisation).trains:
+        if not self.compares and not get_initialisation(context.subject.initialisation).trains:
             return None
-        twin = opening.open_classifier(run.base, run.task, "untrained", run.subject.seed)
+        twin = opening.open_classifier(context.base, context.task, "untrained", context.subject.seed)
         problem = size_difference(tuned.model.config, twin.model.config)
         if problem is None:
-            return twin.to(run.resources.device)
+            return twin.to(context.resources.device)
         if self.compares:
-            raise NotApplicableError(f"{run.folder} cannot be compared with {run.subject.model}: {problem}")
+            raise NotApplicableError(f"{context.folder} cannot be compared with {context.subject.model}: {problem}")
         return None
 
 
@@ -203,18 +205,18 @@ class EncoderMeasure(Measure):
     seedless: ClassVar[bool] = True
 
     @abstractmethod
-    def fingerprint(self, run: Run) -> str:
+    def fingerprint(self, context: MeasureContext) -> str:
         """Return a digest of the measured texts."""
 
     def origin(self, resources: Resources) -> str | None:
         """Return the name of the file, folder or publication that contains the texts, if any."""
         return None
 
-    def data_facts(self, run: Run) -> dict[str, Any]:
+    def data_facts(self, context: MeasureContext) -> dict[str, Any]:
         """Return the origin and fingerprint of the measured texts for the provenance record."""
         return {
-            "data": self.origin(run.resources),
-            "data_fingerprint": self.fingerprint(run),
+            "data": self.origin(context.resources),
+            "data_fingerprint": self.fingerprint(context),
             "official_data": True,
             "limit": None,
         }
@@ -227,9 +229,9 @@ class EncoderMeasure(Measure):
         """Check that the model's maps can be read, and are those that it uses."""
         check_attention(classifier)
 
-    def open_encoder(self, run: Run) -> OpenModel:
+    def open_encoder(self, context: MeasureContext) -> OpenModel:
         """Open the encoder on the device."""
-        return opening.open_encoder(ModelRef.in_folder(run.checkpoint)).to(run.resources.device)
+        return opening.open_encoder(ModelRef.in_folder(context.checkpoint)).to(context.resources.device)
 
 
 class SuiteMeasure(EncoderMeasure):

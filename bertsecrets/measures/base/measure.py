@@ -41,7 +41,7 @@ class MeasureOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasureContext:
     """A measurement to run.
 
     `model` is the subject's model; it is None for measures that use no model. A checkpoint made by the suite is
@@ -200,13 +200,13 @@ class Measure(ABC):
         """Return the maximum number of rows, regardless of the limits of a run; None if unlimited."""
         return None
 
-    def rows(self, run: Run) -> Split:
+    def rows(self, context: MeasureContext) -> Split:
         """Return the validation rows to measure."""
-        return run.resources.rows.split(run.subject.task, "dev", self.most(run.resources.settings))
+        return context.resources.rows.split(context.subject.task, "dev", self.most(context.resources.settings))
 
-    def fingerprint(self, run: Run) -> str:
+    def fingerprint(self, context: MeasureContext) -> str:
         """Return a digest of the measured texts."""
-        return self.rows(run).fingerprint
+        return self.rows(context).fingerprint
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
         """Return the part of `params.yaml` that affects the result."""
@@ -219,45 +219,45 @@ class Measure(ABC):
             name: fact for requirement in facts for name, fact in requirement.items()
         }
 
-    def inputs(self, run: Run) -> dict[str, Any]:
+    def inputs(self, context: MeasureContext) -> dict[str, Any]:
         """Return everything that determines the result except code and device, as JSON data."""
         inputs: dict[str, Any] = {
             "measure": self.name,
             "version": self.version,
-            "data": self.fingerprint(run),
-            "settings": self.settings(run.resources),
+            "data": self.fingerprint(context),
+            "settings": self.settings(context.resources),
         }
         if not self.reads_model:  # measured once for all models
             return inputs
         inputs |= {
-            "task": run.subject.task,
-            "options": run.options.given(),
-            "device": run.resources.device.type,
+            "task": context.subject.task,
+            "options": context.options.given(),
+            "device": context.resources.device.type,
         }
-        if run.recipe is not None:  # with the model, its tokenizer, the initialisation and the seed
-            return inputs | {"checkpoint": run.recipe.as_json()}
-        checkpoint = ModelRef.in_folder(run.checkpoint)
+        if context.recipe is not None:  # with the model, its tokenizer, the initialisation and the seed
+            return inputs | {"checkpoint": context.recipe.as_json()}
+        checkpoint = ModelRef.in_folder(context.checkpoint)
         return inputs | {
             "checkpoint": checkpoint.identity(),
-            "tokenizer": checkpoint.tokenizer() or run.base.tokenizer(),
-            "base": [run.base.identity(), run.base.tokenizer()] if self.compares else None,
+            "tokenizer": checkpoint.tokenizer() or context.base.tokenizer(),
+            "base": [context.base.identity(), context.base.tokenizer()] if self.compares else None,
         }
 
     def made_by(self, device: torch.device | None) -> dict[str, Any]:
         """Return the code, libraries and, for measures of a model, the device that produce the result."""
         return made_by(type(self).__module__, device if self.reads_model else None)
 
-    def key(self, run: Run) -> Key:
+    def key(self, context: MeasureContext) -> Key:
         """Return the cache key of a run."""
-        return Key(self.inputs(run), self.made_by(run.resources.device))
+        return Key(self.inputs(context), self.made_by(context.resources.device))
 
-    def data_facts(self, run: Run) -> dict[str, Any]:
+    def data_facts(self, context: MeasureContext) -> dict[str, Any]:
         """Return the origin, fingerprint, status and limit of the data for the provenance record.
 
         The limit is the number of rows if the run was limited to a subset, otherwise None.
         """
-        rows, available = self.rows(run), len(run.resources.rows.whole(run.subject.task, "dev"))
-        unlimited = min(available, self.most(run.resources.settings) or available)
+        rows, available = self.rows(context), len(context.resources.rows.whole(context.subject.task, "dev"))
+        unlimited = min(available, self.most(context.resources.settings) or available)
         return {
             "data": public_origin(rows),
             "data_fingerprint": rows.fingerprint,
@@ -269,21 +269,21 @@ class Measure(ABC):
     # ------------------------------------------------------------------ the result
 
     @abstractmethod
-    def run(self, run: Run) -> Results:
+    def run(self, context: MeasureContext) -> Results:
         """Return the values and samples of this measure and its companions, and the number of examples.
 
         Raises:
             UserError: the measure cannot be computed for this model or data.
         """
 
-    def results(self, run: Run) -> Results:
+    def results(self, context: MeasureContext) -> Results:
         """Run the measure. For tasks, add the sample `cluster`, which groups rows that share a text.
 
         Raises:
             UserError: see `run`.
         """
-        results, examples = self.run(run)
-        if not self.on_task or len(rows := self.rows(run)) != examples:
+        results, examples = self.run(context)
+        if not self.on_task or len(rows := self.rows(context)) != examples:
             return results, examples
         clusters = text_clusters(rows)
         marked = {name: (values, {**samples, "cluster": clusters}) for name, (values, samples) in results.items()}

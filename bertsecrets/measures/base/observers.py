@@ -54,7 +54,7 @@ class SampleObserver:
     def __init__(self, examples: int, layers: int, heads: int, names: Iterable[str]):
         self.samples = {name: np.full((examples, layers, heads), np.nan, dtype=np.float32) for name in names}
 
-    def keep(self, name: str, batch: Batch, layer: int, numbers: Float[torch.Tensor, "rows heads"]) -> None:
+    def record(self, name: str, batch: Batch, layer: int, numbers: Float[torch.Tensor, "rows heads"]) -> None:
         """Store the values for one layer of one batch."""
         self.samples[name][batch.indices, layer] = numbers.cpu().numpy()
 
@@ -74,7 +74,7 @@ class PairObserver(SampleObserver):
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Process one layer of one batch."""
         for name, pairs in self.relations.items():
-            self.keep(name, batch, layer, max_weight(maps, batch, pairs))
+            self.record(name, batch, layer, max_weight(maps, batch, pairs))
 
 
 def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -16,8 +16,8 @@ from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.texts.tasks import TASKS
 
-FIRST = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.")
-SECOND = ("They are few.", "No.")
+FIRST_TEXTS = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.")
+SECOND_TEXTS = ("They are few.", "No.")
 SEES_NOTHING_LATER = "its tokens do not attend to later tokens"
 
 
@@ -38,7 +38,7 @@ class Ahead:
 
 def probe_inputs(model: OpenModel) -> Encoded:
     """Return two examples of different lengths, so that one of them is padded."""
-    return tokenize(model.tokenizer, FIRST, SECOND, model.fit(64))[0]
+    return tokenize(model.tokenizer, FIRST_TEXTS, SECOND_TEXTS, model.fit(64))[0]
 
 
 class ModelChecks:

@@ -17,10 +17,17 @@ from transformers.trainer_utils import align_special_tokens, set_seed
 
 from bertsecrets.devices import best_precision
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.models.consistency import TOLERANCE, TOLERANCE_BF16, check_logits, explain_failure
+from bertsecrets.models.consistency import LOGIT_TOLERANCE, LOGIT_TOLERANCE_BF16, check_logits, explain_failure
 from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.models.opening import OpenModel
-from bertsecrets.models.training.states import State, checkpoint_bytes, keep, newest, random_state, set_random_state
+from bertsecrets.models.training.states import (
+    State,
+    checkpoint_bytes,
+    newest,
+    random_state,
+    save_state,
+    set_random_state,
+)
 from bertsecrets.models.training.texts import EncodedTexts
 from bertsecrets.progress import log, progress
 from bertsecrets.settings import FinetuneParams
@@ -28,7 +35,7 @@ from bertsecrets.settings import FinetuneParams
 # Weights without decay: those of LayerNorms, and those with a matching name (as in transformers' Trainer).
 WITHOUT_DECAY = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state per weight
-RECORDED = 50  # number of losses in a manifest
+RECORDED_LOSSES = 50  # number of losses in a manifest
 SAVING_SHARE = 0.02  # maximum fraction of the time spent on saving states
 
 
@@ -66,7 +73,9 @@ class Training:
         self.features: EncodedTexts | None = None
         if self.frozen:
             with explain_failure(self.model):
-                self.features = EncodedTexts.of(self.model, encoded, device, half=self.precision == "bfloat16")
+                self.features = EncodedTexts.for_classifier(
+                    self.model, encoded, device, half=self.precision == "bfloat16"
+                )
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not self.weights:
@@ -94,7 +103,7 @@ class Training:
         if state is not None and self.fits(state):
             self.restore(state)
             log.info(f"{title}: resumed at step {self.step} of {self.steps}")
-        logged = max(1, self.steps // RECORDED)
+        logged = max(1, self.steps // RECORDED_LOSSES)
         with progress(title, self.steps, "step", done=self.step) as shown:
             while self.step < self.steps:
                 self.take_step()
@@ -105,7 +114,7 @@ class Training:
                 if states is not None and self.step < self.steps and time.monotonic() - saved >= interval:
                     self.check_finite(states)
                     start = time.monotonic()
-                    keep(states, self.state(self.seconds_before + start - began), self.reserved)
+                    save_state(states, self.state(self.seconds_before + start - began), self.reserved)
                     saved = time.monotonic()
                     interval = max(interval, (saved - start) / SAVING_SHARE)
         self.check_finite(states)
@@ -114,7 +123,7 @@ class Training:
         """Check that training and evaluation compute the same logits, apart from dropout."""
         precision, self.precision = self.precision, "float32"  # features have already been encoded
         rounded = self.features is not None and precision == "bfloat16"
-        tolerance = TOLERANCE_BF16 if rounded else TOLERANCE
+        tolerance = LOGIT_TOLERANCE_BF16 if rounded else LOGIT_TOLERANCE
         check_logits(self.model, self.encoded, lambda rows: self._forward(rows).logits, tolerance)
         self.precision = precision
 

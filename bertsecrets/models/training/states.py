@@ -22,7 +22,7 @@ from bertsecrets.progress import log
 from bertsecrets.store.entries import damage, read_manifest, write_manifest
 from bertsecrets.store.files import check_space, guarded_writes, read_json, whole_folder
 
-FACTS = "facts.json"
+FACTS_FILE = "facts.json"
 Tensors = dict[str, torch.Tensor]
 
 
@@ -46,7 +46,7 @@ def state_bytes(model: nn.Module) -> int:
     return 3 * sum(weight.nbytes for weight in model.parameters() if weight.requires_grad)
 
 
-def keep(folder: Path, state: State, reserved: int = 0) -> bool:
+def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
     """Write a state to a run's folder of states, remove older ones, and return whether it was written.
 
     If it cannot be written, for example because the disk is full, this is logged and training continues.
@@ -63,7 +63,7 @@ def keep(folder: Path, state: State, reserved: int = 0) -> bool:
             with whole_folder(place, durable=False) as temporary:  # damage by a power cut is detected
                 for name, tensors in state.tensors.items():
                     save_file(tensors, temporary / f"{name}.safetensors")
-                (temporary / FACTS).write_text(json.dumps(state.facts), encoding="utf-8")
+                (temporary / FACTS_FILE).write_text(json.dumps(state.facts), encoding="utf-8")
                 write_manifest(temporary, {"kind": "training", "name": folder.name, "step": state.step})
     except (UserError, OSError) as error:
         log.info(f"training state after step {state.step} not saved: {error}")
@@ -100,7 +100,7 @@ def _read(place: Path) -> State:
     if place.name != f"step-{manifest.get('step'):09d}":
         raise UserError("it belongs to another step")
     tensors = {file.stem: load_file(file) for file in sorted(place.glob("*.safetensors"))}
-    return State(manifest["step"], tensors, read_json(place / FACTS))
+    return State(manifest["step"], tensors, read_json(place / FACTS_FILE))
 
 
 def random_state(device: torch.device) -> tuple[Tensors, dict[str, Any]]:

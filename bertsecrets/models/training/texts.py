@@ -13,8 +13,8 @@ from transformers.utils import ModelOutput
 
 from bertsecrets.models.encoding import Batch, Encoded, batches, collate
 
-PROBED = 8  # texts of all lengths, used to detect what a classifier reads
-HIDDEN, POOLED = "last_hidden_state", "pooler_output"
+PROBED_TEXTS = 8  # texts of all lengths, used to detect what a classifier reads
+HIDDEN_OUTPUT, POOLED_OUTPUT = "last_hidden_state", "pooler_output"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Reading:
     def features(self, outputs: Any, batch: Batch) -> Float[torch.Tensor, "rows hidden"]:
         """Extract what the classifier reads for each text in a batch (float32) from the encoder's outputs."""
         states = outputs[self.output].float()
-        return states if self.output == POOLED else states[torch.arange(len(states)), self.places(batch)]
+        return states if self.output == POOLED_OUTPUT else states[torch.arange(len(states)), self.places(batch)]
 
     def classified(
         self,
@@ -43,7 +43,10 @@ class Reading:
         **others: Any,
     ) -> Any:
         """Return a model's output for one-token texts, replacing the encoder's output by the given features."""
-        given = {HIDDEN: features[:, None], **({POOLED: features} if self.output == POOLED else {})}
+        given = {
+            HIDDEN_OUTPUT: features[:, None],
+            **({POOLED_OUTPUT: features} if self.output == POOLED_OUTPUT else {}),
+        }
         inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), **others}
         return _with_encoder_output(model, self.kind(**given), **inputs)
 
@@ -71,11 +74,11 @@ class EncodedTexts:
             self.tokens[rows] = here.input_ids.gather(1, reading.places(here)[:, None])
 
     @classmethod
-    def of(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
+    def for_classifier(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
         """Encode texts for a model's classifier; None if it reads more than one vector per text."""
         if not len(encoded):
             return None
-        probed = collate(encoded, encoded.spread(PROBED))  # first and last differ in long texts
+        probed = collate(encoded, encoded.spread(PROBED_TEXTS))  # first and last differ in long texts
         reading = reading_of(model.eval(), probed.to(device))
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
@@ -119,8 +122,10 @@ def reading_of(model: Any, batch: Batch) -> Reading | None:
         states = encoder_output(model, batch)
     if not isinstance(states, ModelOutput):
         return None
-    outputs = {name: states[name].requires_grad_() for name in (HIDDEN, POOLED) if states.get(name) is not None}
-    if HIDDEN not in outputs:
+    outputs = {
+        name: states[name].requires_grad_() for name in (HIDDEN_OUTPUT, POOLED_OUTPUT) if states.get(name) is not None
+    }
+    if HIDDEN_OUTPUT not in outputs:
         return None
     logits = _with_encoder_output(model, type(states)(**{**states, **outputs}), **batch.inputs()).logits
     if not logits.requires_grad:

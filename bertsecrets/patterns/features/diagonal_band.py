@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float
 from bertsecrets.patterns.features.reductions import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, longest_gap, mean
 
-SHORT = 5  # words; no slope is computed for texts up to this length
-FAINT = 1e-4  # fraction of a row; rows with less attention to a text do not attend to it
-LIT = 0.45  # rows with a cell this bright near the diagonal do not interrupt a line
+SLOPELESS_WORDS = 5  # words; no slope is computed for texts up to this length
+FAINT_SHARE = 1e-4  # fraction of a row; rows with less attention to a text do not attend to it
+LIT_ROW = 0.45  # rows with a cell this bright near the diagonal do not interrupt a line
 
 
 def band_features(view: View) -> dict[str, Column]:
@@ -34,7 +34,7 @@ def band_features(view: View) -> dict[str, Column]:
         features[f"ridge{width}_top"] = mean(((near >= brightest) & (brightest > 0)).float(), within)
         features[f"ridge{width}_lit"] = mean((near > 0.35).float(), within)
     features["near_lit"] = mean((read.near > 0.4).float(), within)
-    features["gap"] = longest_gap(read.near > LIT, within) / view.words.clamp(min=1)
+    features["gap"] = longest_gap(read.near > LIT_ROW, within) / view.words.clamp(min=1)
     smear, rest = read.smear, read.rest
     features["smear_light"], features["smear_over"] = mean(smear, within), mean(smear - rest, within)
     features["smear_top"] = mean((smear > rest).float(), within)
@@ -56,10 +56,10 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) 
     own = torch.cat([view.within[:, None], view.texts], dim=1)
     # Mass from each row to all inside tokens and to each text, and the centre of this mass.
     given, places = given[:, 1:4], given[:, 4:7]
-    centres, given = places / given.clamp(min=1e-9), given > FAINT
+    centres, given = places / given.clamp(min=1e-9), given > FAINT_SHARE
     whole, *parts = [_slope(centres[:, i], own[:, i] & given[:, i]) for i in range(3)]
     sizes = view.sizes.float()
-    share = sizes * (sizes > SHORT)
+    share = sizes * (sizes > SLOPELESS_WORDS)
     share = share / share.sum(1, keepdim=True).clamp(min=1)
     features = {}
     for k, kind in enumerate(("slope", "follow")):

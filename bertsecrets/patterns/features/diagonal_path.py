@@ -10,11 +10,11 @@ from jaxtyping import Float, Int
 from bertsecrets.patterns.features.reductions import MARGIN, Row, View
 from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantiles
 
-TURN = 1  # maximum deviation of a step from the diagonal, in columns
-PRICE = 0.05  # penalty per column of deviation, in brightness
-FORBIDDEN, UNREACHABLE = -1e4, -1e9  # brightness of forbidden cells; total of unreachable ones
-ASIDE = (-4, -3, 3, 4)  # offsets of neighbouring columns for comparison
-PINK, LIT = 0.5, 0.35  # clearly visible and barely visible brightness
+TURN_COLUMNS = 1  # maximum deviation of a step from the diagonal, in columns
+TURN_PRICE = 0.05  # penalty per column of deviation, in brightness
+FORBIDDEN_BRIGHTNESS, UNREACHABLE_TOTAL = -1e4, -1e9  # brightness of forbidden cells; total of unreachable ones
+NEIGHBOUR_OFFSETS = (-4, -3, 3, 4)  # offsets of neighbouring columns for comparison
+VISIBLE_BRIGHTNESS, FAINT_BRIGHTNESS = 0.5, 0.35  # clearly visible and barely visible brightness
 
 
 def path_features(view: View) -> dict[str, Column]:
@@ -34,13 +34,13 @@ def path_features(view: View) -> dict[str, Column]:
         "seam_half": half,
         "seam_over": mean(ahead, held),
         "seam_over_quarter": ahead_quarter,
-        "seam_pink": mean((value > PINK).float(), held),
-        "seam_lit": mean((value > LIT).float(), held),
+        "seam_pink": mean((value > VISIBLE_BRIGHTNESS).float(), held),
+        "seam_lit": mean((value > FAINT_BRIGHTNESS).float(), held),
         "seam_moves": mean(moves, held[:, 1:]),
         "seam_off": mean(path.abs().float(), held) / size,
         "seam_top": mean(((value >= peak) & (peak > 0)).float(), held),  # an empty row has no peak
         "seam_share": mean(value / peak.clamp(min=0.05), held),
-        "seam_gap": longest_gap(value >= LIT, held) / size,
+        "seam_gap": longest_gap(value >= FAINT_BRIGHTNESS, held) / size,
     }
 
 
@@ -59,25 +59,25 @@ def _path(
     rows, maps, offsets = cells.shape
     reach = offsets // 2
     places = torch.arange(-reach, reach + 1, device=ribbon.device)
-    penalty = torch.where(places.abs() <= widest[:, None], 0, FORBIDDEN)
+    penalty = torch.where(places.abs() <= widest[:, None], 0, FORBIDDEN_BRIGHTNESS)
     totals = cells.new_empty(rows, maps, offsets + 2)  # padded with one column on each side
-    totals[:, :, 0] = totals[:, :, -1] = UNREACHABLE
+    totals[:, :, 0] = totals[:, :, -1] = UNREACHABLE_TOTAL
     inner = totals[:, :, 1:-1]
     torch.add(cells[0], penalty, out=inner[0])
     shortest = int(count.min())
     for row in range(1, rows):
         before, now = totals[row - 1], inner[row]
-        best = torch.maximum(before[:, :-2], before[:, 2:]).sub_(PRICE)
+        best = torch.maximum(before[:, :-2], before[:, 2:]).sub_(TURN_PRICE)
         torch.add(torch.maximum(best, before[:, 1:-1], out=best), cells[row], out=now)
         now.add_(penalty)
         if row >= shortest:
             torch.where((count > row)[:, None], now, before[:, 1:-1], out=now)
-    turns = torch.arange(-TURN, TURN + 1, device=ribbon.device)
-    price = PRICE * turns.abs()
+    turns = torch.arange(-TURN_COLUMNS, TURN_COLUMNS + 1, device=ribbon.device)
+    price = TURN_PRICE * turns.abs()
     at = inner[-1].argmax(1, keepdim=True)
     taken = [at]
     for row in range(rows - 1, 0, -1):
-        turn = (totals[row - 1].gather(1, at + (turns + 1)) - price).argmax(1, keepdim=True).sub_(TURN)
+        turn = (totals[row - 1].gather(1, at + (turns + 1)) - price).argmax(1, keepdim=True).sub_(TURN_COLUMNS)
         if row >= shortest:
             turn.mul_((count > row)[:, None])
         at = at + turn
@@ -92,10 +92,10 @@ def _neighbours(
     path: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
 ) -> Row:
-    """Return the mean brightness at offsets `ASIDE` from a path, ignoring columns outside the map."""
+    """Return the mean brightness at offsets `NEIGHBOUR_OFFSETS` from a path, ignoring columns outside the map."""
     words = torch.arange(len(ribbon), device=path.device)
     columns = (words + path).clamp(0, len(ribbon) - 1)[:, :, None]
-    near = columns + torch.tensor(ASIDE, device=path.device)
+    near = columns + torch.tensor(NEIGHBOUR_OFFSETS, device=path.device)
     exists = (near >= 0) & (near < count[:, None, None])
     places = (near - words[:, None] + ribbon.shape[2] // 2).transpose(0, 1)
     return (ribbon.gather(2, places).transpose(0, 1) * exists).sum(2) / exists.sum(2).clamp(min=1)

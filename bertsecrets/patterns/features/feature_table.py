@@ -18,8 +18,8 @@ from bertsecrets.patterns.features.regions import TINY, Column, entropy, mean, q
 from bertsecrets.patterns.features.two_texts import block_features, off_diagonal_features
 from bertsecrets.patterns.map_stack import MapStack
 
-NEAR = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
-CELLS = 2**23  # maximum number of cells per batch, including padding
+NEAR_OFFSETS = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
+TABLE_BATCH_CELLS = 2**23  # maximum number of cells per batch, including padding
 
 
 def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
@@ -28,7 +28,7 @@ def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
         order = stack.lengths.argsort(stable=True)
         ordered = MapStack(stack.maps[order], stack.lengths[order], stack.boundary[order])
         return features(ordered)[order.argsort()]
-    parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.cut(CELLS)]
+    parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.cut(TABLE_BATCH_CELLS)]
     return torch.cat(parts) if parts else torch.empty(0, len(feature_names()))
 
 
@@ -71,7 +71,7 @@ def _bands(view: View) -> dict[str, Column]:
     named: dict[str, Column] = {}
     near = torch.zeros_like(count)
     rows_on_band = []
-    for offset in NEAR:
+    for offset in NEAR_OFFSETS:
         given = view.read.bands[:, BANDS + offset]
         if abs(offset) <= 1:
             named[f"band{offset:+d}"] = given.sum(1) / count

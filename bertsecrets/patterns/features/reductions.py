@@ -12,22 +12,22 @@ from functools import cached_property
 import torch
 from jaxtyping import Bool, Float, Int
 
-from bertsecrets.patterns.classes import GAMMA, TOP
+from bertsecrets.patterns.classes import DISPLAYED_QUANTILE, GAMMA
 from bertsecrets.patterns.features.regions import TINY, Column, both_texts, entropy, inside
 from bertsecrets.patterns.map_stack import MapStack
 
-CELLS = 2**18  # maximum number of cells per batch
+BATCH_CELLS = 2**18  # maximum number of cells per batch
 BANDS = 5  # diagonals on each side of the main one
 MARGIN = 4  # columns on each side of the ribbon
-WIDEST = 0.25  # maximum distance of the ribbon from the diagonal, as a fraction of the words
-OUTSIDE = -0.5  # brightness of the ribbon's cells outside the map
-LIT, BRIGHT = 0.2, 0.5  # brightness thresholds for lit cells in squares and in columns
-STEP = 3  # number of tokens on each side of the border
-AT_ONCE = 2**16  # maximum number of cells per batch of diagonals
-ALONG = 5  # number of cells averaged along the diagonal
-FAINTEST = 1e-15  # squares of smaller numbers are denormal, and therefore slow
-DIAGONALS = ("sums", "light_sums")  # reductions with one entry per diagonal
-LENGTHLESS = ("moved", "lit", "unexplained", "beyond_columns")  # reductions without a token or diagonal axis
+RIBBON_SHARE = 0.25  # maximum distance of the ribbon from the diagonal, as a fraction of the words
+OUTSIDE_BRIGHTNESS = -0.5  # brightness of the ribbon's cells outside the map
+LIT_CELL, BRIGHT_CELL = 0.2, 0.5  # brightness thresholds for lit cells in squares and in columns
+BORDER_TOKENS = 3  # number of tokens on each side of the border
+DIAGONAL_BATCH_CELLS = 2**16  # maximum number of cells per batch of diagonals
+SMEAR_CELLS = 5  # number of cells averaged along the diagonal
+FAINTEST_SQUARE = 1e-15  # squares of smaller numbers are denormal, and therefore slow
+DIAGONAL_REDUCTIONS = ("sums", "light_sums")  # reductions with one entry per diagonal
+LENGTHLESS_REDUCTIONS = ("moved", "lit", "unexplained", "beyond_columns")  # reductions without a token or diagonal axis
 
 Cells = Float[torch.Tensor, "maps tokens tokens"]
 Row = Float[torch.Tensor, "maps tokens"]
@@ -46,7 +46,7 @@ class Marks:
         self.words = self.within.sum(1)
         self.sizes = self.texts.sum(2)  # number of words in each text
         self.two = self.texts.any(2).all(1)  # whether both texts have words
-        self.widest = (WIDEST * self.words).round().clamp(min=2)  # maximum distance of a path from the diagonal
+        self.widest = (RIBBON_SHARE * self.words).round().clamp(min=2)  # maximum distance of a path from the diagonal
 
     @cached_property
     def own_size(self) -> Row:
@@ -70,8 +70,8 @@ class Marks:
     def around_border(self) -> Float[torch.Tensor, "maps 2 tokens"]:
         """Masks of the last words before the border between the texts, and of the first words after it."""
         border, places = self.stack.boundary[:, None], self.places
-        before = self.within & (places >= border - 1 - STEP) & (places < border - 1)
-        after = self.within & (places >= border) & (places < border + STEP)
+        before = self.within & (places >= border - 1 - BORDER_TOKENS) & (places < border - 1)
+        after = self.within & (places >= border) & (places < border + BORDER_TOKENS)
         return torch.stack([before, after], dim=1).float()
 
     @cached_property
@@ -99,7 +99,7 @@ class Weights:
     moved: Float[torch.Tensor, "maps 2 tokens"]  # word positions with a token offset of one, and of two
 
     @classmethod
-    def of(cls, marks: Marks) -> "Weights":
+    def from_marks(cls, marks: Marks) -> "Weights":
         """Convert the masks of a stack to weights."""
         kinds = torch.cat([marks.real[:, None], marks.within[:, None], marks.texts], dim=1).float()
         ahead = (
@@ -145,8 +145,8 @@ class Reductions:
     light_received: Float[torch.Tensor, "maps 3 tokens"]  # from all rows, the first text and the second text
     brightest: Row  # maximum brightness of a word in each row
     brightest_place: Places
-    bright_cells: Row  # number of cells above `BRIGHT` in each column
-    lit: Float[torch.Tensor, "maps 2 2"]  # number of cells above `LIT`, by row text and column text
+    bright_cells: Row  # number of cells above `BRIGHT_CELL` in each column
+    lit: Float[torch.Tensor, "maps 2 2"]  # number of cells above `LIT_CELL`, by row text and column text
     unexplained: Column  # squared differences from column means, summed over cells between words
     beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness in excess of the column level in both texts
     brightest_column: Row
@@ -157,15 +157,15 @@ class Reductions:
     ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, excluding special tokens
 
     @classmethod
-    def of(cls, marks: Marks, reach: int) -> "Reductions":
+    def from_marks(cls, marks: Marks, reach: int) -> "Reductions":
         """Compute the reductions of a stack, which must be sorted by length.
 
         Args:
             reach: Maximum distance of the ribbon from the diagonal.
         """
-        weights, tokens = Weights.of(marks), marks.tokens
+        weights, tokens = Weights.from_marks(marks), marks.tokens
         read = {"ribbon": marks.maps.new_zeros(tokens, len(marks.lengths), 2 * (reach + MARGIN) + 1)}
-        for part, stack in marks.stack.cut(CELLS):
+        for part, stack in marks.stack.cut(BATCH_CELLS):
             longest = stack.maps.shape[-1]
             ribbon = read["ribbon"][: max(0, longest - 2), part]
             for name, value in _cells(stack, weights.part(part, longest), ribbon).items():
@@ -177,16 +177,16 @@ class Reductions:
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
     """Return the shape of a reduction per map for `tokens` tokens, given its value for shorter maps."""
-    if name in LENGTHLESS:
+    if name in LENGTHLESS_REDUCTIONS:
         return value.shape[1:]
-    return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONALS else tokens)
+    return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)
 
 
 def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
     """Return the part of a reduction used by maps with `tokens` tokens. The main diagonal is in the middle."""
-    if name in LENGTHLESS:
+    if name in LENGTHLESS_REDUCTIONS:
         return whole
-    if name in DIAGONALS:
+    if name in DIAGONAL_REDUCTIONS:
         return whole.narrow(-1, whole.shape[-1] // 2 - tokens + 1, 2 * tokens - 1)
     return whole.narrow(-1, 0, tokens)
 
@@ -214,8 +214,8 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     read["light_sums"] = room.sums(light, texts, texts)
 
     read["light_received"] = received = rows @ light
-    read["bright_cells"] = _compared(torch.gt, light, BRIGHT, rest).sum(1)
-    read["lit"] = texts @ _compared(torch.gt, light, LIT, rest) @ texts.transpose(1, 2)
+    read["bright_cells"] = _compared(torch.gt, light, BRIGHT_CELL, rest).sum(1)
+    read["lit"] = texts @ _compared(torch.gt, light, LIT_CELL, rest) @ texts.transpose(1, 2)
     height = received[:, 0] / lengths
     off = torch.sub(light, height[:, None, :], out=rest).square_()
     read["unexplained"] = ((within[:, None, :] @ off)[:, 0] * within).sum(1)
@@ -225,7 +225,9 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     column = height.argmax(1)[:, None, None].expand(-1, tokens, 1)
     read["brightest_column"] = light.gather(2, column)[:, :, 0]
     read["border"] = by.border @ light.transpose(1, 2)
-    read["light_given"] = kinds @ torch.mul(light, light, out=rest).clamp_(min=FAINTEST).square_().transpose(1, 2)
+    read["light_given"] = kinds @ torch.mul(light, light, out=rest).clamp_(min=FAINTEST_SQUARE).square_().transpose(
+        1, 2
+    )
     _write_ribbon(light, by.moved, stack.lengths, ribbon)
 
     light.mul_(within[:, None, :])
@@ -235,7 +237,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     even = along(light).mul_(within[:, None, :])
     read["near"] = light.mul_(close).amax(2)
     smear = close.mul_(even)
-    read["smear"], read["rest"] = (most.div_(ALONG) for most in (smear.amax(2), even.sub_(smear).amax(2)))
+    read["smear"], read["rest"] = (most.div_(SMEAR_CELLS) for most in (smear.amax(2), even.sub_(smear).amax(2)))
     return read
 
 
@@ -245,7 +247,7 @@ class View(Marks):
     def __init__(self, stack: MapStack):
         super().__init__(stack)
         self.reach = int(self.widest.max())  # maximum distance of the ribbon
-        self.read = Reductions.of(self, self.reach)
+        self.read = Reductions.from_marks(self, self.reach)
 
 
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
@@ -256,7 +258,7 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
     """
     peaks = stack.maps.amax(2) if peaks is None else peaks
     last = stack.lengths - 1
-    place = TOP * last.float()
+    place = DISPLAYED_QUANTILE * last.float()
     low = place.floor().long()
     above = torch.stack([last - low, (last - low - 1).clamp(min=0)], dim=1)  # number of stronger peaks
     edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # padding rows have the weakest, 0
@@ -275,9 +277,9 @@ def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:
 
 
 def along(light: Cells) -> Cells:
-    """Return sums of brightness over `ALONG` cells along the diagonal, to smooth checkerboard patterns."""
+    """Return sums of brightness over `SMEAR_CELLS` cells along the diagonal, to smooth checkerboard patterns."""
     total = light.clone()
-    for step in range(1, ALONG // 2 + 1):
+    for step in range(1, SMEAR_CELLS // 2 + 1):
         total[:, :-step, :-step] += light[:, step:, step:]
         total[:, step:, step:] += light[:, :-step, :-step]
     return total
@@ -302,10 +304,10 @@ def _write_ribbon(
     margin = size // 2
     wide = words + 2 * margin
     room = light.new_empty(maps, words + 2, wide)
-    room[:, :, :margin] = room[:, :, margin + words :] = OUTSIDE
+    room[:, :, :margin] = room[:, :, margin + words :] = OUTSIDE_BRIGHTNESS
     columns = room[:, :, margin : margin + words]
     one, two = moved[:, :, None, :words].unbind(1)
-    torch.addcmul(OUTSIDE * (1 - one - two), light[:, :, 1 : words + 1], one, out=columns)
+    torch.addcmul(OUTSIDE_BRIGHTNESS * (1 - one - two), light[:, :, 1 : words + 1], one, out=columns)
     columns.addcmul_(light[:, :, 2 : words + 2], two)
     # One row down and one column to the right is one row of `room` plus one element.
     near = [room.as_strided(ribbon.shape, (wide + 1, room.stride(0), 1), row * wide) for row in (1, 2)]
@@ -322,7 +324,7 @@ class Sheared:
 
     def __init__(self, maps: int, tokens: int, device: torch.device):
         wide, margin = 2 * tokens - 1, tokens - 1
-        self.step = max(1, min(maps, AT_ONCE // tokens**2))
+        self.step = max(1, min(maps, DIAGONAL_BATCH_CELLS // tokens**2))
         room = torch.empty(self.step, margin + tokens * wide, device=device).zero_()
         self.cells = room[:, margin:].unflatten(1, (tokens, wide))[:, :, :tokens]
         self.diagonals = room.as_strided((self.step, tokens, wide), (room.stride(0), wide + 1, 1))

@@ -11,8 +11,8 @@ import torch
 from bertsecrets.patterns.features.reductions import View
 from bertsecrets.patterns.features.regions import TINY, Column, mean, quarter_sizes
 
-CLOSE = 0.2  # fraction of the inside tokens; maximum distance for distinguishing squares from smears
-FLOOR = 0.05  # fraction of the uniform weight; smaller differences are ignored
+CLOSE_SHARE = 0.2  # fraction of the inside tokens; maximum distance for distinguishing squares from smears
+DIFFERENCE_FLOOR = 0.05  # fraction of the uniform weight; smaller differences are ignored
 
 
 def off_diagonal_features(view: View) -> dict[str, Column]:
@@ -23,7 +23,7 @@ def off_diagonal_features(view: View) -> dict[str, Column]:
     close to the diagonal.
     """
     size = view.words.clamp(min=1).float()
-    floor = FLOOR / size[:, None]
+    floor = DIFFERENCE_FLOOR / size[:, None]
     places, two = view.diagonal_places, view.two.float()
     sums = view.read.sums
     own, own_places = sums[:, 0, 0] + sums[:, 1, 1], places[:, 0, 0] + places[:, 1, 1]
@@ -31,7 +31,7 @@ def off_diagonal_features(view: View) -> dict[str, Column]:
     across = [(sums[:, i, 1 - i], places[:, i, 1 - i]) for i in (0, 1)]
     has_own = own_places > 0
     features: dict[str, Column] = {}
-    for part, counted in (("", has_own), ("_close", has_own & (view.steps.abs() <= CLOSE * size[:, None]))):
+    for part, counted in (("", has_own), ("_close", has_own & (view.steps.abs() <= CLOSE_SHARE * size[:, None]))):
         dark = [
             (((mass + floor * cells) * counted).sum(1) + TINY).log()
             - ((expected * cells * counted).sum(1) + TINY).log()
