@@ -38,10 +38,10 @@ import pytest
 import torch
 import yaml
 from filelock import FileLock
+from sessions import local_session
 from tiny import save_bert, save_tokenizer
 
 from bertsecrets import settings
-from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
 from bertsecrets.types import Subject
 
@@ -149,7 +149,7 @@ def trained(built, tiny_bert, tiny_glue, quick_params) -> Path:
     def build(store: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("BERTSECRETS_PARAMS", str(quick_params))
-            session = Session(store=store, glue=tiny_glue, device="cpu", offline=True, allow_unofficial_data=True)
+            session = local_session(store=store, glue=tiny_glue)
             for init in ("pretrained", "random", "untrained"):
                 for seed in (1, 2):
                     subject = Subject(str(tiny_bert), "rte", init, seed)

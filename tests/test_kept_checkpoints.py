@@ -7,6 +7,7 @@ import shutil
 import pytest
 from calls import run
 from safetensors.torch import load_file, save_file
+from sessions import local_session
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims.schema import find_case
@@ -39,8 +40,7 @@ def store(trained, tmp_path):
 
 
 def opened(store, glue, keep="full", **more) -> Session:
-    options = {"glue": glue, "device": "cpu", "allow_unofficial_data": True, "offline": True}
-    return Session(store=store, keep_checkpoints=keep, **options, **more)
+    return local_session(store=store, glue=glue, keep_checkpoints=keep, **more)
 
 
 def checkpoint(session, subject):

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import yaml
+from sessions import local_session
 from tiny import HEADS, LAYERS, save_bert
 from zoo import save_family
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 
 def opened(store, glue, **more) -> Session:
-    return Session(store=store, glue=glue, device="cpu", allow_unofficial_data=True, offline=True, **more)
+    return local_session(store=store, glue=glue, **more)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The comment on a pull request: reading an untrusted artifact, and where to post the comment."""
 
-import importlib.util
 import io
 import json
 import threading
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from pages import PROJECT
+from pages import program
 
 REPOSITORY = "lab/bertsecrets"
 OLD, NEW = b'[{"id": "C1-rte", "verdict": "reproduced"}]', b'[{"id": "C1-rte", "verdict": "deviates"}]'
@@ -116,9 +115,7 @@ def github():
 @pytest.fixture
 def comment(github, tmp_path, monkeypatch):
     """The script, triggered by the end of the tests of a fork's pull request."""
-    spec = importlib.util.spec_from_file_location("verdict_comment", PROJECT / ".github" / "verdict_comment.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = program(".github/verdict_comment.py")
     tested = {"id": 2, "workflow_id": 9, "head_sha": "abc", "head_branch": "topic", "head_repository": FORK}
     event = {"workflow_run": tested, "repository": {"default_branch": "main"}}
     environment = {

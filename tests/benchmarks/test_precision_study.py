@@ -1,22 +1,18 @@
 """The precision study trains twice per seed, stores all results, and writes its file after every task."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import program
 from scipy import stats
 
-PROGRAM = Path(__file__).parents[2] / "benchmarks" / "precision_study.py"
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick")]
 
 
 @pytest.fixture
 def study(capsys):
-    spec = importlib.util.spec_from_file_location("precision_study", PROGRAM)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = program("benchmarks/precision_study.py")
     return lambda *words: (module.main([*map(str, words)]), *capsys.readouterr())
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 from calls import run, told
+from sessions import local_session
 
 from bertsecrets import provenance
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import find_case
-from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 from bertsecrets.store.measurements import Shelf
 
@@ -42,7 +42,9 @@ def said(lines):
     return tuple(any(line.startswith(start) for line in lines) for start in SAID)
 
 
-def test_results_of_older_versions_are_noted_and_not_reused_from_the_store(capsys, shared, runs, tmp_path, older):
+def test_results_of_older_versions_are_noted_and_not_reused_from_the_store(
+    capsys, shared, runs, tmp_path, tiny_bert, tiny_glue, older
+):
     older()
     run(capsys, "measure", "scores", "--task", "rte", *shared, "--save", tmp_path / "kept")
     run(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path / "exported")
@@ -53,25 +55,13 @@ def test_results_of_older_versions_are_noted_and_not_reused_from_the_store(capsy
     (saved,) = Shelf.read(tmp_path / "kept").measurements
     assert said(judge(case, [{"scores": saved}], load_settings().judge).remarks) == (True, True)
 
-    session = Session(**options_of(shared))
+    session = local_session(model=tiny_bert, glue=tiny_glue, store=runs)
     of_export = session.measure("scores", "rte", checkpoint=tmp_path / "exported")
     assert said(judge(case, [{"scores": of_export}], load_settings().judge).remarks)[1]
     fresh = session.measure("scores", "rte")
     assert said(judge(case, [{"scores": fresh}], load_settings().judge).remarks) == (False, False)
     assert len(before) == 1
     assert len(sorted(runs.rglob("checkpoints/*/manifest.json"))) == 2
-
-
-def options_of(shared):
-    given = dict(zip(shared[::2], shared[1::2], strict=False))
-    return {
-        "model": given["--model"],
-        "glue": given["--glue"],
-        "store": given["--store"],
-        "device": "cpu",
-        "offline": True,
-        "allow_unofficial_data": True,
-    }
 
 
 def test_an_entry_explains_itself(capsys, shared, runs, older, monkeypatch, tmp_path, quick):

@@ -5,11 +5,11 @@
 
 import pytest
 from damages import save_peaked, study, write_reviews
+from sessions import local_session
 
 from bertsecrets.compare.comparison import compare
 from bertsecrets.compare.sides import MeasureOnTask
 from bertsecrets.report.findings import drift_message
-from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 
 pytestmark = pytest.mark.slow
@@ -37,8 +37,8 @@ def sessions(tmp_path_factory):
     model, glue = save_peaked(place / "model", factor=4.0), write_reviews(place / "glue", 128, 60)
     settings = load_settings()
     settings = settings.model_copy(update={"finetune": settings.finetune.model_copy(update=LEARNS)})
-    given = {"model": str(model), "glue": str(glue), "device": "cpu", "offline": True, "allow_unofficial_data": True}
-    return [Session(store=str(place / name), settings=settings, **given) for name in ("runs", "apart")]
+    given = {"model": model, "glue": glue, "settings": settings}
+    return [local_session(store=place / name, **given) for name in ("runs", "apart")]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pages import PROJECT, blocks, titled
+from sessions import local_session
 from tiny import LAYERS, save_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -223,11 +224,7 @@ def own_measure():
 
 
 def test_a_measure_from_outside_the_package_works_like_any_other(own_measure, tiny_bert, tiny_glue, quick, tmp_path):
-    import bertsecrets as bs
-
-    session = bs.Session(
-        model=str(tiny_bert), glue=tiny_glue, store=tmp_path, device="cpu", offline=True, allow_unofficial_data=True
-    )
+    session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path)
     measurement = session.measure("attention-entropy", task="rte", init="untrained")
     assert measurement.values["entropy"].shape == (LAYERS, 4)
     assert session.measure("attention-entropy", task="rte", init="untrained").reused

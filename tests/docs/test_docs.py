@@ -1,7 +1,6 @@
 """The documentation is correct: its commands parse, its code runs, its claims load, and its tables are complete."""
 
 import argparse
-import importlib.util
 import os
 import re
 import tomllib
@@ -9,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import yaml
-from pages import DOCS, PROJECT, Block, all_blocks, blocks, pages
+from pages import DOCS, PROJECT, Block, all_blocks, blocks, pages, program
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.quantities import QUANTITIES
@@ -178,10 +177,7 @@ def test_documented_claims_are_sound():
 
 @pytest.fixture(scope="module")
 def tables():
-    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("docs/tables.py")
 
 
 def test_the_tables_of_every_page_are_current(tables):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from faults import run
 from pages import titled
+from sessions import local_session
 from tiny import HEADS, LAYERS, save_bert
 
 from bertsecrets.errors import UserError
@@ -94,15 +95,10 @@ def test_an_edit_of_the_classes_is_another_model(registered, package, model):
 def test_a_model_of_such_a_class_in_memory_is_measured(registered, tiny_bert, tiny_glue, quick, tmp_path):
     import torch
 
-    import bertsecrets as bs
-
     config = registered.config.from_pretrained(tiny_bert, num_labels=2)
     torch.manual_seed(0)
     model = registered.classifier(config)
-    session = bs.Session(
-        model=str(tiny_bert), glue=tiny_glue, store=tmp_path / "runs", device="cpu", offline=True,
-        allow_unofficial_data=True,
-    )  # fmt: skip
+    session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path / "runs")
     original = session.measure("special-tokens", task="rte", checkpoint=model)
     assert original.values["cls"].shape == (LAYERS, HEADS)
     assert session.measure("special-tokens", task="rte", checkpoint=model).reused

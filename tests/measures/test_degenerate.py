@@ -10,6 +10,7 @@ import torch
 from ablation_models import tiny, tokens
 from measurements import correlated, gridded, measured, scored, verdict
 from safetensors.torch import load_file, save_file
+from sessions import local_session
 from tiny import CONFIGS, family, save_bert, some_inputs
 from transformers import BertModel
 
@@ -19,7 +20,6 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.consistency import check_logits
 from bertsecrets.models.encoding import predict
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
 
 NAN = np.nan
@@ -65,10 +65,7 @@ def test_tiny_and_huge_logits_are_not_taken_for_a_lost_mask(scale):
 def test_nothing_is_stored_of_a_model_that_ignores_its_mask(tiny_bert, tiny_glue, tmp_path, monkeypatch):
     forward = BertModel.forward
     monkeypatch.setattr(BertModel, "forward", lambda *args, attention_mask=None, **more: forward(*args, **more))
-    session = Session(
-        model=str(tiny_bert), glue=str(tiny_glue), store=str(tmp_path / "runs"), device="cpu", offline=True,
-        allow_unofficial_data=True,
-    )  # fmt: skip
+    session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path / "runs")
     peaked = save_bert(tmp_path / "peaked", initializer_range=0.3)
     with pytest.raises(MisreadError, match="the padding of its batch was not masked"):
         session.measure("scores", "rte", checkpoint=peaked)
@@ -252,10 +249,7 @@ def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_pat
             signs = (-1) ** torch.arange(tensors[name].numel()).reshape(tensors[name].shape)
             tensors[name] = torch.full_like(tensors[name], 1e38) * signs  # finite, but results overflow
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    session = Session(
-        model=str(tiny_bert), glue=str(tiny_glue), store=str(tmp_path / "runs"), device="cpu", offline=True,
-        allow_unofficial_data=True, limit=6, grid_limit=6,
-    )  # fmt: skip
+    session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path / "runs", limit=6, grid_limit=6)
     with pytest.raises(UserError, match=r"is not finite|answers with (nan|-?inf)") as error:
         session.measure(measure, task="rte", checkpoint=folder)
     assert "\n" not in str(error.value)

@@ -6,20 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sessions import local_session
 
 from bertsecrets.claims.eligibility import Skipped
 from bertsecrets.claims.requirements import measure_case
 from bertsecrets.cli.main import main
 from bertsecrets.measures.example_sentence import EXAMPLE_SENTENCE
-from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_frames
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def session(store, glue, **more) -> Session:
-    return Session(store=store, glue=[glue], device="cpu", allow_unofficial_data=True, offline=True, **more)
 
 
 def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
@@ -52,10 +48,11 @@ def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
 
 def test_measurements_of_synthetic_frame_sentences_are_marked(tmp_path, tiny_glue, tiny_bert):
     frames = write_frames(tmp_path, 3)
-    marked = session(tmp_path / "runs", tiny_glue, model=str(tiny_bert), frames=frames).measure("frame-heads")
+    given = {"store": tmp_path / "runs", "glue": tiny_glue, "model": tiny_bert, "frames": frames}
+    marked = local_session(**given).measure("frame-heads")
     assert (marked.examples, marked.provenance.made_up_data, marked.provenance.official_data) == (3, True, False)
     frames.write_text(frames.read_text().replace(', "made_up": "transfer"', ""))
-    others = session(tmp_path / "runs", tiny_glue, model=str(tiny_bert), frames=frames).measure("frame-heads")
+    others = local_session(**given).measure("frame-heads")
     assert (others.provenance.made_up_data, others.provenance.official_data) == (False, True)
 
 
@@ -64,7 +61,7 @@ def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glu
 
     frames = tmp_path / "frames.jsonl"
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}\n')
-    bench = session(tmp_path / "runs", tiny_glue, frames=frames)
+    bench = local_session(store=tmp_path / "runs", glue=tiny_glue, frames=frames)
     (needed,) = measure_case(bench, of_id("B3-all-gap"), str(tiny_bert), [1, 2, 3])
     assert {name: (measurement.measure, measurement.subject) for name, measurement in needed.items()} == {
         "frames": ("frame-heads", Subject(str(tiny_bert), "all", "untrained", 1))
@@ -74,7 +71,7 @@ def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glu
 def test_missing_inputs_of_a_claim_are_named(tmp_path, tiny_glue):
     from measurements import of_id
 
-    bench = session(tmp_path / "runs", tiny_glue)
+    bench = local_session(store=tmp_path / "runs", glue=tiny_glue)
     bench.resources = replace(bench.resources, spacy="no_such")
 
     def lacking(name):

@@ -1,12 +1,11 @@
 """A tiny model to damage, and data that it can learn. The damages come from `benchmarks/damage_study.py`."""
 
-import importlib.util
 import json
 import random
 from pathlib import Path
-from types import ModuleType
 
 import torch
+from pages import program
 from tiny import pieces, save_bert
 
 # A separate vocabulary, so that what the tiny model learns does not depend on the suite's corpus.
@@ -20,17 +19,7 @@ three to town two week were which
 WORDS = _TEXT.split()
 
 
-def _study() -> ModuleType:
-    place = Path(__file__).parents[2] / "benchmarks" / "damage_study.py"
-    spec = importlib.util.spec_from_file_location("damage_study", place)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
-
-
-study = _study()
+study = program("benchmarks/damage_study.py")
 
 
 def save_peaked(folder: Path, seed: int = 0, *, as_model: bool = True, factor: float = 10.0) -> Path:

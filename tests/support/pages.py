@@ -1,9 +1,11 @@
-"""Pages of the documentation and their code blocks."""
+"""Pages of the documentation and their code blocks, and programs of the checkout that are in no package."""
 
+import importlib.util
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -29,6 +31,16 @@ class Block:
         lines = self.text.replace("\\\n", " ").splitlines()
         words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
         return [command for command in words if command]
+
+
+def program(place: str) -> ModuleType:
+    """Return the module in a file of the checkout."""
+    spec = importlib.util.spec_from_file_location(Path(place).stem, PROJECT / place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def pages() -> list[Path]:
