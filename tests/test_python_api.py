@@ -111,6 +111,8 @@ def test_missing_inputs_are_reported_before_training(session, runs, tiny_bert, t
         ({"model": 3}, "^model must be a name or path, not 3"),
         ({"glue": [None, 3]}, "^glue must be a name or path, not 3"),
         ({"precision": 32}, "^precision must be text, not 32"),
+        ({"precision": "half"}, "unknown precision 'half'"),
+        ({"model": ""}, "the model's name is empty"),
         ({"offline": "no"}, "^offline must be true or false, not 'no'"),
     ],
 )

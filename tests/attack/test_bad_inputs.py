@@ -25,6 +25,8 @@ SCORES = (*MEASURE, "--init", "untrained")
 CHANGE = ("measure", "attention-change", "--task", "rte", *COMMON)
 ALONE = ("measure", "pattern-quality", *COMMON)
 FINETUNE = ("finetune", "--task", "rte", *COMMON)
+PLAN = ("plan", "--task", "rte", *COMMON)
+RUN = ("run", "--task", "rte", *COMMON)
 CLAIM = ("report", "--task", "rte", "--claim", "E1-rte", *COMMON)
 HEADS = ("measure", "head-ablation", "--task", "rte", *COMMON)
 FRAMES = ("measure", "frame-heads", "--model", "{model}", "--store", "{store}", "--device", "cpu", "--offline")
@@ -208,7 +210,7 @@ def option(name, command, says, **more) -> BadInput:
 
 def pyproject(text, says) -> BadInput:
     make = written("pyproject.toml", f"[tool.bertsecrets]\n{text}\n")
-    return BadInput(f"pyproject.toml: {text}", ("plan", "--task", "rte", *COMMON), says, make)
+    return BadInput(f"pyproject.toml: {text}", PLAN, says, make)
 
 
 OPTIONS = [
@@ -233,6 +235,24 @@ OPTIONS = [
     option("a seed out of range", (*FINETUNE, "--seed", str(2**32)), f"seed {2**32} is out of range"),
     option("a negative seed", (*MEASURE, "--seed", "-1"), "seed -1 is out of range"),
     option("no seeds", (*CLAIM, "--seeds", "0"), "seeds 0 leaves"),
+    option("too many seeds", (*CLAIM, "--seeds", "100000"), "seeds 100000 is out of range: give 1 to 100"),
+    option("a word for seeds", (*CLAIM, "--seeds", "some"), "some is neither a whole number nor auto"),
+    option("a budget without auto", (*CLAIM, "--seeds", "3", "--budget", "1h"), "set seeds to auto, or leave it out"),
+    *(option(f"a budget of {budget!r}", (*CLAIM, "--seeds", "auto", f"--budget={budget}"),
+             f"budget {budget!r} is not a duration: give one such as 90s, 20min or 2h")
+      for budget in ("20", "min", "0min", "-5min", "20 minutes", "1e9s", "")),
+    option("an unknown precision", (*FINETUNE, "--precision", "float16"), ("unknown precision 'float16'", "bfloat16")),
+    option("no jobs", (*RUN, "--jobs", "0"), "--jobs 0 is out of range: give 1 to"),
+    option("a plan of no jobs", (*PLAN, "--jobs", "0"), "--jobs 0 is out of range"),
+    option("no threads", (*PLAN, "--threads", "0"), "threads 0 is out of range"),
+    option("GPUs of this machine", (*RUN, "--gpus", "1"), "--gpus requires --ray: local jobs use --device"),
+    option("no frames to plan with", ("plan", "--claim", "B1", *COMMON), "frame-heads needs the option frames"),
+    option("no claim on this task", (*PLAN, "--claim", "G5"), "no claim matches"),
+    option("one file for two models", (*CLAIM, "--model", "minilm", "--json", "{room}/v.json"),
+           "--json is for a single --model: leave it out"),
+    option("a second model missing", (*CLAIM, "--model", "{room}/none"), "no model folder at", before_measuring=True),
+    option("more examples than are measured", (*CLAIM, "--html", "x.html", "--examples", "7"),
+           "argument --examples: 7 is out of range: give 0 to 6"),
     option("a device without data", (*MEASURE, "--device", "meta"), "device 'meta' is not available"),
     option("an unknown device", (*MEASURE, "--device", "c" * 5000), "is not available"),
     option("no name of a measure's option", (*SCORES, "--option", "="), "NAME=VALUE"),
@@ -256,6 +276,10 @@ OPTIONS = [
              environment=(("OMP_NUM_THREADS", value),)) for value in ("abc", "2000")),
     option("verdicts and a pin", ("compare", "{room}/v.json", PIN), "compare two files of verdicts"),
     pyproject("glue = []", "glue is empty"),
+    pyproject('modle = "x"', "unknown option 'modle': did you mean model"),
+    pyproject('limit = "8"', "limit cannot be '8'"),
+    pyproject("limit = 0", "limit 0 leaves no rows"),
+    pyproject("model = [1", "pyproject.toml: "),
     pyproject("budget = '2h'", "unknown option 'budget': known: model"),
 ]  # fmt: skip
 
@@ -275,6 +299,11 @@ OUTPUTS = [
     output("--html to a folder", (*CLAIM, "--html", "{room}"), "it is a folder, not a file"),
     output("--html below a file", (*CLAIM, "--html", "{glue}/RTE/dev.tsv/out"), "cannot write {glue}/RTE/dev.tsv/out"),
     output("--html to a full device", (*CLAIM, "--html", "/dev/full"), "cannot write /dev/full"),
+    output("--json in a missing folder", (*CLAIM, "--json", "{room}/none/x"), "there is no folder {room}/none"),
+    output("--json of a measure in one", (*SCORES, "--json", "{room}/none/x"), "there is no folder {room}/none"),
+    output(
+        "--json of a comparison", ("compare", "a", "b", "--json", "{room}/none/x"), "there is no folder {room}/none"
+    ),
     output("--json in a loop of links", (*SCORES, "--json", "loop"), "cannot write loop", loop),
     output("--save to a file", (*SCORES, "--save", "{room}/x"), "cannot write {room}/x", written("x", "mine")),
     output("--save below a loop of links", (*SCORES, "--save", "loop/kept"), "cannot write loop/kept", loop),

@@ -4,7 +4,6 @@ import pytest
 from calls import run, told
 
 from bertsecrets.cli.main import build_parser
-from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
 
 
@@ -40,36 +39,6 @@ def test_the_command_line_precedes_the_environment_which_precedes_pyproject(proj
 
 def test_defaults_of_training_do_not_disturb_a_finished_checkpoint(project):
     assert options("--checkpoint", "x").judging("x", ["rte"]).seeds is None
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('modle = "x"', "unknown option 'modle': did you mean model"),
-        ('limit = "8"', "[tool.bertsecrets]: limit must be a whole number, not '8'"),
-        ("limit = 0", "[tool.bertsecrets]: limit 0 leaves no rows"),
-        ("model = [1", "pyproject.toml: "),
-    ],
-)
-def test_bad_defaults_are_one_line(project, capsys, text, said):
-    project(text)
-    assert said in told(capsys, "report", "--task", "rte")
-
-
-def test_options_out_of_range_are_refused_with_the_range(capsys):
-    assert "seeds 100000 is out of range: give 1 to 100" in told(capsys, "report", "--seeds", 100000)
-    assert "the model's name is empty" in told(capsys, "report", "--model", "")
-    with pytest.raises(UserError, match="empty"):
-        RunOptions(model="")
-
-
-@pytest.mark.parametrize(
-    "command", [("report", "--task", "rte"), ("compare", "a", "b"), ("measure", "scores", "--task", "rte")], ids=str
-)
-def test_an_output_in_a_missing_folder_is_refused_and_nothing_is_created(capsys, tmp_path, command):
-    file = tmp_path / "missing" / "x.json"
-    assert f"the folder {file.parent} does not exist" in told(capsys, *command, "--json", file)
-    assert not file.parent.exists()
 
 
 def test_claims_are_listed_by_task_and_family(capsys):

@@ -4,14 +4,11 @@ import json
 
 import pytest
 import torch
-from calls import told
-from faults import pytest_benchmarks
+from sessions import local_session
 
 from bertsecrets import devices
 from bertsecrets.cli.main import main
 from bertsecrets.devices import SlowPrecisionWarning, best_precision
-from bertsecrets.errors import UserError
-from bertsecrets.session import Session
 from bertsecrets.store.entries import read_manifest
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -24,14 +21,9 @@ def native(monkeypatch):
     return lambda answer: monkeypatch.setattr(devices, "native_bfloat16", lambda device: answer)
 
 
-def session(store, glue, model, **more) -> Session:
-    return Session(
-        model=str(model), glue=glue, store=store, device="cpu", offline=True, allow_unofficial_data=True, **more
-    )
-
-
-def manifest(open_session: Session):
-    return read_manifest(open_session.checkpoint(open_session.subject("rte")))
+def manifest(store, glue, model, **more):
+    session = local_session(store=store, glue=glue, model=model, **more)
+    return read_manifest(session.checkpoint(session.subject("rte")))
 
 
 @pytest.mark.parametrize(("here", "resolved"), [(True, "bfloat16"), (False, "float32")])
@@ -45,19 +37,17 @@ def test_bfloat16_without_native_support_warns_that_it_is_slow(native, tmp_path,
     native(False)
     message = "^this cpu has no bfloat16 instructions, so training in bfloat16 is slower .*auto or float32"
     with pytest.warns(SlowPrecisionWarning, match=message) as told_once:
-        assert (
-            manifest(session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16"))["training"]["precision"]
-            == "bfloat16"
-        )
+        trained = manifest(tmp_path, tiny_glue, tiny_bert, precision="bfloat16")["training"]
+    assert trained["precision"] == "bfloat16"
     assert len(told_once) == 1
     assert "\n" not in str(told_once[0].message)
 
 
 def test_each_precision_has_its_own_checkpoint_and_auto_shares_one(native, tmp_path, tiny_glue, tiny_bert):
     native(True)
-    full = manifest(session(tmp_path, tiny_glue, tiny_bert))
-    half = manifest(session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16"))
-    auto = manifest(session(tmp_path, tiny_glue, tiny_bert, precision="auto"))
+    full = manifest(tmp_path, tiny_glue, tiny_bert)
+    half = manifest(tmp_path, tiny_glue, tiny_bert, precision="bfloat16")
+    auto = manifest(tmp_path, tiny_glue, tiny_bert, precision="auto")
     assert [entry["key"]["inputs"]["finetune"]["precision"] for entry in (full, half)] == ["float32", "bfloat16"]
     assert [entry["training"]["precision"] for entry in (full, half)] == ["float32", "bfloat16"]
     assert full["files"]["model.safetensors"] != half["files"]["model.safetensors"]
@@ -76,14 +66,3 @@ def test_verdicts_and_pages_mention_training_in_bfloat16(native, shared, tmp_pat
         seen[precision] = {"trained in bfloat16" in verdict["remarks"] for verdict in verdicts}
         assert f"trained in {precision}" in page.read_text(encoding="utf-8")
     assert seen == {"float32": {False}, "bfloat16": {True}}
-
-
-def test_an_unknown_precision_is_reported_in_one_line(capsys, shared, tmp_path):
-    line = told(capsys, "finetune", "--task", "rte", *shared, "--precision", "float16")
-    assert "unknown precision 'float16'" in line
-    assert "bfloat16" in line
-    with pytest.raises(UserError, match="unknown precision 'half'"):
-        Session(precision="half")
-    code, said = pytest_benchmarks("--precision", "half", output=tmp_path / "output")
-    assert code == 2
-    assert "unknown precision 'half'" in said

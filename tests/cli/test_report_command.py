@@ -11,7 +11,6 @@ from tiny import save_bert
 from zoo import save_family
 
 from bertsecrets.cli.main import main
-from bertsecrets.measures.attention_change import AttentionChange
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -82,17 +81,6 @@ def test_several_models_share_one_page(shared, other, tmp_path, capsys):
     assert groups == [f"{model}, RTE" for model in columns]  # in the attention viewer
 
 
-def test_a_missing_model_ends_the_run_before_anything_is_measured(shared, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(AttentionChange, "run", None)
-    assert main(["report", *CLAIM, *shared, "--model", str(tmp_path / "none")]) == 2
-    assert "no model folder at" in capsys.readouterr().err
-
-
-def test_files_for_a_single_model_are_refused(shared, other, capsys, tmp_path):
-    assert main(["report", *CLAIM, *shared, "--model", str(other), "--json", str(tmp_path / "v.json")]) == 2
-    assert capsys.readouterr().err == "bertsecrets: --json is for a single --model: leave it out\n"
-
-
 def test_a_model_that_is_named_twice_is_judged_once(shared, tmp_path, capsys):
     file = tmp_path / "v.json"
     assert main(["report", *CLAIM, *shared, "--model", shared[1], "--json", str(file)]) in (0, 1)
@@ -123,13 +111,6 @@ def test_a_report_without_a_page_needs_no_extra(capsys, shared, monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
     monkeypatch.delitem(sys.modules, "bertsecrets.report.viewer", raising=False)
     assert "G1-luck" in run(capsys, "report", "--task", "rte", "--claim", "G1-luck", *shared)
-
-
-def test_more_examples_than_are_measured_are_refused(shared, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["report", *shared, "--html", "x.html", "--examples", "7"])
-    assert ended.value.code == 2
-    assert "argument --examples: 7 is out of range: give 0 to 6" in capsys.readouterr().err
 
 
 def test_nothing_is_trained_again_for_a_page(page, runs, tmp_path, monkeypatch):

@@ -1,15 +1,15 @@
 """`--seeds auto`: seeds are added while they can decide a claim and another one like the last fits the budget."""
 
 import json
+from functools import partial
 
 import pytest
 from calls import run, told
+from sessions import local_session
 
 from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
-from bertsecrets.errors import UserError
 from bertsecrets.jobs.prepare import PlannedRunner
-from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
@@ -36,11 +36,7 @@ def shared(shared, glue):
 
 @pytest.fixture
 def session(tiny_bert, glue, runs):
-    def open_session(**more) -> Session:
-        given = {"model": str(tiny_bert), "glue": glue, "store": runs, "offline": True, "device": "cpu"}
-        return Session(**(given | {"allow_unofficial_data": True, "seeds": "auto"} | more))
-
-    return open_session
+    return partial(local_session, model=tiny_bert, glue=glue, store=runs, seeds="auto")
 
 
 def test_the_first_seed_is_measured_whatever_the_budget_and_no_other_that_it_does_not_afford(capsys, shared, tmp_path):
@@ -81,20 +77,3 @@ def test_a_seed_is_stored_if_everything_that_the_claims_need_is_stored(session):
 def test_a_plan_lists_every_seed_that_auto_may_add(capsys, shared):
     options = ("plan", "--task", "rte", "--claim", "G1", *shared, "--seeds", "auto")
     assert json.loads(run(capsys, *options, "--json"))["seeds"] == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("budget", ["20", "min", "0min", "-5min", "20 minutes", "1e9s", ""])
-def test_an_invalid_budget_is_reported_in_one_line(capsys, shared, budget):
-    told_so = told(capsys, "report", *E1, *shared, "--seeds", "auto", f"--budget={budget}")
-    assert f"budget {budget!r} is not a duration: give one such as 90s, 20min or 2h" in told_so
-
-
-def test_a_budget_is_for_seeds_that_are_added(capsys, shared):
-    message = "the option budget has no effect unless seeds are added: set seeds to auto, or leave it out"
-    assert message in told(capsys, "report", *E1, *shared, "--seeds", 3, "--budget", "20min")
-
-
-def test_seeds_are_a_number_or_auto(capsys, shared, session):
-    assert "some is neither a whole number nor auto" in told(capsys, "report", *E1, *shared, "--seeds", "some")
-    with pytest.raises(UserError, match="^seeds some is neither a whole number nor auto"):
-        session(seeds="some")

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 
 import pytest
-from calls import run, told
+from calls import run
 
 from bertsecrets.claims.schema import cases
 from bertsecrets.errors import UserError
@@ -223,18 +223,3 @@ def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, o
         ended.stderr == f"bertsecrets: the store of this plan is not at {store}: create the plan again with --store\n"
     )
     assert not (tmp_path / "calls").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--task", "rtee"], "unknown task"),
-        (["--claim", "Z9"], "unknown claim"),
-        (["--jobs", "0"], "--jobs 0 is out of range"),
-        (["--threads", "0"], "threads 0 is out of range"),
-        (["--claim", "B1"], "frame-heads needs the option frames"),
-        (["--claim", "G5", "--task", "rte"], "no claim matches"),
-    ],
-)
-def test_an_impossible_plan_is_refused_in_one_line(capsys, shared, words, says):
-    assert says in told(capsys, "plan", *shared, *words)

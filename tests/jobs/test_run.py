@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from calls import run, told
+from calls import run
 from faults import LIMIT, PROCESSES, lasting
+from sessions import local_session
 
 from bertsecrets.claims.requirements import measure_case
 from bertsecrets.claims.schema import find_case
@@ -26,7 +27,6 @@ from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.prepare import with_share
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
-from bertsecrets.session import Session
 from bertsecrets.types import Request, Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
@@ -79,9 +79,7 @@ def test_each_job_gets_its_share_of_threads_unless_the_user_sets_a_number(monkey
 
 
 def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs):
-    session = Session(
-        model=str(tiny_bert), glue=tiny_glue, store=runs, device="cpu", allow_unofficial_data=True, offline=True
-    )
+    session = local_session(model=tiny_bert, glue=tiny_glue, store=runs)
     case = find_case("D2", "rte")
     plan = plan_for(session, [case], session.model, [1])
     made = {
@@ -90,20 +88,6 @@ def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs
         for m in measured.values()
     }
     assert made == {(request.measure, request.subject) for request in plan if request.measure}
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--jobs", "0"], "--jobs 0 is out of range: give 1 to"),
-        (["--jobs", "-3"], "--jobs -3 is out of range"),
-        (["--jobs", "2", "--claim", "Z9"], "unknown claim"),
-        (["--jobs", "2", "--task", "rtee"], "unknown task"),
-        (["--gpus", "1"], "--gpus requires --ray: local jobs use --device"),
-    ],
-)
-def test_an_impossible_run_is_refused_in_one_line(capsys, shared, words, says):
-    assert says in told(capsys, "run", *shared, *words)
 
 
 # ---------------------------------------------------------------------- failing jobs and processes

@@ -106,9 +106,9 @@ def outcome(words: Sequence[str]) -> tuple[int, str]:
 
 
 def written_files(room: Room) -> dict[Path, tuple[int, int]]:
-    """Return the size and modification time of each of the user's files. Any write changes the time."""
-    files = (path for folder in (room.folder, room.model, room.glue) for path in folder.rglob("*") if path.is_file())
-    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+    """Return the size and modification time of each of the user's files and folders. Any write changes the time."""
+    paths = (path for folder in (room.folder, room.model, room.glue) for path in folder.rglob("*"))
+    return {path: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in paths}
 
 
 def _filled(word: str, places: dict[str, Path]) -> str:
