@@ -10,8 +10,6 @@ from pages import PROJECT
 RECIPE = (PROJECT / "container" / "Containerfile").read_text(encoding="utf-8")
 METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text())
 EXTRAS = METADATA["project"]["optional-dependencies"]
-LOCKS = sorted((PROJECT / "requirements").iterdir())
-DIGEST = r"--hash=sha256:[0-9a-f]{64}"
 
 
 def pinned(*names: str) -> dict[str, str]:
