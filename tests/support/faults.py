@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ PROCESSES.set_forkserver_preload(
     [
         *("torch", "transformers", "transformers.models.bert.modeling_bert", "altair"),
         *("bertsecrets.cli.main", "bertsecrets.session", "bertsecrets.models.training.finetune"),
-        "bertsecrets.report.html",
+        *("bertsecrets.report.html", "pytest", *(plugin.module for plugin in entry_points(group="pytest11"))),
     ]
 )
 
