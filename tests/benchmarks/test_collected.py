@@ -17,7 +17,9 @@ def test_other(case):
 
 
 @pytest.mark.parametrize(
-    "where", [["benchmarks"], ["--pyargs", "bertsecrets.benchmarks"]], ids=["checkout", "installed"]
+    "where",
+    [["benchmarks"], pytest.param(["--pyargs", "bertsecrets.benchmarks"], marks=pytest.mark.slow)],
+    ids=["checkout", "installed"],
 )
 def test_every_claim_is_collected_on_each_of_its_tasks(where, tmp_path):
     words = ["pytest", *where, "--collect-only", "-q", "-p", "no:cacheprovider"]
@@ -26,6 +28,7 @@ def test_every_claim_is_collected_on_each_of_its_tasks(where, tmp_path):
     collected = re.findall(r"::test_claim\[([^\]]+)\]$", done.out, re.M)
     assert sorted(collected) == sorted(str(case) for case in cases() if not case.claim.on_request)
     assert len(collected) == len(set(collected)) > 200
+    assert "left out" not in done.out
 
 
 def test_a_test_elsewhere_may_have_an_argument_named_case(tmp_path):

@@ -49,7 +49,11 @@ def train_until_interrupted(words: list[str], errors: Path, settings: str, begun
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)]
+    ("number", "code"),
+    [
+        *((signal.SIGINT, 130), (signal.SIGTERM, 143)),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in ((signal.SIGHUP, 129), (signal.SIGQUIT, 131))),
+    ],
 )
 def test_an_interrupted_training_leaves_nothing_behind(shared, quick_params, tmp_path, number, code):
     store, errors = tmp_path / "runs", tmp_path / "errors"
