@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pages import PROJECT, titled
+from pages import PROJECT, run_options, titled
 from steps import WORKFLOWS, run_step, step, workflow
 from verdicts import filed
 
 from bertsecrets.claims.schema import select_cases
 from bertsecrets.cli.main import build_parser, main
-from bertsecrets.options import PARSING
 from bertsecrets.store.entries import write_json
 
 ACTION = workflow(PROJECT / ".github" / "actions" / "judge" / "action.yml")
@@ -64,9 +63,7 @@ def understood(arguments: list[str]) -> argparse.Namespace:
 
 
 def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    for name, parsing in PARSING.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", **parsing)
+    parser = run_options()
     parser.add_argument("--strict-verdicts", action="store_true")
     parser.add_argument("--against")
     parser.add_argument("--examples", type=int)

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, judged, made_up, measured, needed, of_id, scored
+from measurements import SETTINGS, judged, made_up, needed, of_id, scored, shares
 from verdicts import run_of
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.sequential import judge_interim
 from bertsecrets.formats import VerdictData
-from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.report.terminal import task_grid, verdict_table
 from bertsecrets.report.text import count_line
 from bertsecrets.types import Subject
@@ -34,21 +33,9 @@ def seeds(*right, rows=ROWS, task="rte", classes=(0.5, 0.5), initialisation="ran
     return [needed("score", each) for each in scores]
 
 
-def shares(**heterogeneous):
+def three_seeds(**heterogeneous):
     """Return three seeds of a model with these percentages of heterogeneous maps by reading."""
-    by_seed = []
-    for seed in (1, 2, 3):
-        samples = {}
-        for reading, percent in heterogeneous.items():
-            expected = np.zeros((300, 5))
-            spread = np.random.default_rng(seed).normal(0, 0.02, 300)
-            expected[:, CLASSES.index("heterogeneous")] = np.clip(percent / 100 + spread, 0, 1)
-            expected[:, 0] = 1 - expected.sum(1)
-            samples[f"{reading}_expected"] = expected
-            samples[f"{reading}_errors"] = np.zeros((90, 5))
-            samples[f"{reading}_predicted"] = np.zeros((300, 6, 12), dtype=np.int8)
-        by_seed.append({"patterns": measured("patterns", {}, samples, seed=seed)})
-    return by_seed
+    return [{"patterns": shares(seed, **heterogeneous)} for seed in (1, 2, 3)]
 
 
 def verdicts():
@@ -83,9 +70,9 @@ def verdicts():
         (constant, seeds(None, None, None, rows=100)),
         (constant, seeds(None, None, None, **opposite)),
         (constant, seeds(None, None, **rte) + seeds(None, None, None, **opposite)[2:]),
-        (of_id("A4-rte-half"), shares(special=30, stripes=10)),
-        (of_id("A4-rte-half"), shares(special=50, stripes=50)),
-        (of_id("A4-rte-half"), shares(special=60, stripes=10)),
+        (of_id("A4-rte-half"), three_seeds(special=30, stripes=10)),
+        (of_id("A4-rte-half"), three_seeds(special=50, stripes=50)),
+        (of_id("A4-rte-half"), three_seeds(special=60, stripes=10)),
     ]:
         yield judge(case, by_seed, SETTINGS)
     yield judge_interim(same, seeds(2400, 2410, 2390, rows=4000), SETTINGS)

@@ -2,31 +2,16 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
-from measurements import SETTINGS, measured, of_id
+from measurements import SETTINGS, of_id, shares
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.judge import judge, under, under_readings
 from bertsecrets.claims.schema import cases
-from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.report.text import describe, verdict_row
 
 HALF = of_id("A4-rte-half")  # heterogeneous maps below 50 %
-
-
-def shares(seed: int, **heterogeneous: float):
-    """Return a measurement with these percentages of heterogeneous maps by reading; the rest are vertical."""
-    rng, samples = np.random.default_rng(seed), {}
-    for reading, percent in heterogeneous.items():
-        expected = np.zeros((300, 5))
-        expected[:, CLASSES.index("heterogeneous")] = np.clip(percent / 100 + rng.normal(0, 0.02, 300), 0, 1)
-        expected[:, 0] = 1 - expected.sum(1)
-        samples[f"{reading}_expected"] = expected
-        samples[f"{reading}_errors"] = np.zeros((90, 5))
-        samples[f"{reading}_predicted"] = np.zeros((300, 6, 12), dtype=np.int8)
-    return measured("patterns", {}, samples, seed=seed)
 
 
 def verdict(case=HALF, seeds=3, **heterogeneous):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import yaml
-from pages import DOCS, PROJECT, Block, all_blocks, blocks, pages, program
+from pages import DOCS, PROJECT, Block, all_blocks, blocks, pages, program, run_options
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.quantities import QUANTITIES
@@ -74,9 +74,7 @@ def test_documented_commands_are_understood():
 
 
 def test_documented_pytest_lines_have_only_options_that_exist():
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    for name, parsing in PARSING.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", **parsing)
+    parser = run_options()
 
     def check(words: list[str]) -> bool:
         parser.parse_known_args([word for word in words if word not in PYTESTS])

@@ -10,6 +10,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, Claim, cases
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 
@@ -42,6 +43,19 @@ def gridded(measure: str, task_name="rte", **samples) -> Measurement:
     with np.errstate(invalid="ignore"):
         values = {name: np.ma.masked_invalid(a).mean(0).filled(np.nan) for name, a in arrays.items()}
     return measured(measure, values, arrays, task_name)
+
+
+def shares(seed: int, **heterogeneous: float) -> Measurement:
+    """Return a measurement with these percentages of heterogeneous maps by reading; the rest are vertical."""
+    rng, samples = np.random.default_rng(seed), {}
+    for reading, percent in heterogeneous.items():
+        expected = np.zeros((300, 5))
+        expected[:, CLASSES.index("heterogeneous")] = np.clip(percent / 100 + rng.normal(0, 0.02, 300), 0, 1)
+        expected[:, 0] = 1 - expected.sum(1)
+        samples[f"{reading}_expected"] = expected
+        samples[f"{reading}_errors"] = np.zeros((90, 5))
+        samples[f"{reading}_predicted"] = np.zeros((300, 6, 12), dtype=np.int8)
+    return measured("patterns", {}, samples, seed=seed)
 
 
 # ---------------------------------------------------------------------- cases

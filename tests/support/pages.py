@@ -1,11 +1,14 @@
 """Pages of the documentation and their code blocks, and programs of the checkout that are in no package."""
 
+import argparse
 import importlib.util
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+
+from bertsecrets.options import PARSING
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -41,6 +44,14 @@ def program(place: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def run_options() -> argparse.ArgumentParser:
+    """Return a parser of the options that pytest shares with the commands."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    for name, parsing in PARSING.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **parsing)
+    return parser
 
 
 def pages() -> list[Path]:
