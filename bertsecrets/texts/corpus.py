@@ -154,7 +154,7 @@ def frame_sentence(rng: random.Random) -> dict[str, Any]:
 def write_frames(folder: Path, count: int = CORPUS_FRAME_SENTENCES, seed: int = 2019) -> Path:
     """Write distinct frame sentences as JSON lines, and return the file. The output is deterministic.
 
-    Each passes the filters of `bertsecrets.texts.framenet.Filters`. An existing file is left unchanged.
+    Each passes the filters of `bertsecrets.texts.framenet`. An existing file is left unchanged.
     """
     file, rng = folder / FRAME_FILE, random.Random(seed)
     lines: dict[str, None] = {}

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import read_bytes
-from bertsecrets.texts.framenet import Annotation, Chosen, Filters, Frame, choose, read_jsonl
+from bertsecrets.texts.framenet import SENTENCE_TOKENS, Annotation, Chosen, choose, read_jsonl
 
 FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
 XML_FILE_BYTES = 64 * 2**20  # maximum size of an XML file; the largest one has 2 MB
@@ -21,12 +21,12 @@ FRAMENET_LAYOUT = 'a FrameNet folder holds "lu" and "frame" with .xml files'
 FRAMENET_ADVICE = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
 
 
-def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
+def open_frames(path: Path) -> Chosen:
     """Return the frame sentences in a `.jsonl` file or a FrameNet folder."""
     if path.suffix.lower() in {".jsonl", ".json"}:
         return Chosen(read_jsonl(path))
-    annotations, frames = read_framenet(path, (filters or Filters()).tokens)
-    chosen = choose(annotations, frames, filters)
+    annotations, core_sets = read_framenet(path)
+    chosen = choose(annotations, core_sets)
     if not chosen.sentences:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in chosen.refused.items())
         raise UserError(
@@ -35,34 +35,29 @@ def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
     return chosen
 
 
-def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annotation], dict[str, Frame]]:
-    """Return the annotated sentences with at most `tokens` tokens, ordered by lexical unit, and all frames."""
+def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str]]]:
+    """Return the annotated sentences that are short enough, by lexical unit, and the core elements of each frame."""
     units: list[tuple[int, list[Annotation]]] = []
-    frames: dict[str, Frame] = {}
+    core_sets: dict[str, frozenset[str]] = {}
     for name, content in _xml_files(path):
         try:
             if PurePosixPath(name).parent.name == "lu":
                 number = re.search(r"\d+", PurePosixPath(name).stem)
-                units.append((int(number.group()) if number else 0, list(exemplars(content, tokens))))
+                units.append((int(number.group()) if number else 0, list(exemplars(content))))
             else:
-                frame_name, frame = read_frame(content)
-                frames[frame_name] = frame
+                frame, core_set = read_frame(content)
+                core_sets[frame] = core_set
         except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError is an unknown encoding
             reason = excerpt(error, 150)
             raise UserError(f"{path}: {excerpt(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
-    if not units or not frames:
+    if not units or not core_sets:
         raise UserError(f"no FrameNet in {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
     units.sort(key=lambda unit: unit[0])
-    return [annotation for _, annotations in units for annotation in annotations], frames
+    return [annotation for _, annotations in units for annotation in annotations], core_sets
 
 
-def exemplars(content: bytes, tokens: int) -> Iterator[Annotation]:
-    """Yield the annotations of the short sentences in a lexical unit file.
-
-    Args:
-        content: Content of the XML file.
-        tokens: Maximum number of white-space tokens per sentence.
-    """
+def exemplars(content: bytes) -> Iterator[Annotation]:
+    """Yield the annotations of the short sentences in the content of a lexical unit file."""
     _, begun, rest = content.partition(b"<lexUnit")
     unit = FRAME_OF_UNIT.search(rest.partition(b">")[0])
     if not begun or unit is None or not content.rstrip().endswith(b"</lexUnit>"):
@@ -73,7 +68,7 @@ def exemplars(content: bytes, tokens: int) -> Iterator[Annotation]:
         text, ended, _ = body.partition(b"<text>")[2].partition(b"</text>")
         if not ended or not closed:
             raise ValueError("a sentence without an end or without <text>")
-        if len(text.decode("utf-8").split()) <= tokens:
+        if len(text.decode("utf-8").split()) <= SENTENCE_TOKENS:
             yield from _annotations(parse_xml(b"<sentence " + body + closed), frame)
 
 
@@ -102,14 +97,12 @@ def _spans(annotated: ElementTree.Element, layer: str, rank: str | None) -> Iter
                     yield label.get("name", ""), (int(start), int(end) + 1)
 
 
-def read_frame(content: bytes) -> tuple[str, Frame]:
-    """Return a frame's name, its core elements and the members of its core sets."""
+def read_frame(content: bytes) -> tuple[str, frozenset[str]]:
+    """Return a frame's name and the members of its core sets."""
     root = parse_xml(NAMESPACE.sub(b"", content, count=1))
     if root.tag != "frame" or not root.get("name"):
         raise ValueError("no <frame>")
-    core = frozenset(fe.get("name", "") for fe in root.iterfind("FE") if fe.get("coreType") == "Core")
-    sets = frozenset(m.get("name", "") for m in root.iterfind("FEcoreSet/memberFE"))
-    return root.get("name", ""), Frame(core, sets)
+    return root.get("name", ""), frozenset(m.get("name", "") for m in root.iterfind("FEcoreSet/memberFE"))
 
 
 class _WithoutEntities(ElementTree.TreeBuilder):

@@ -20,7 +20,7 @@ from bertsecrets.texts.corpus import (
     write_corpus,
     write_frames,
 )
-from bertsecrets.texts.framenet import Annotation, Frame, choose, read_jsonl
+from bertsecrets.texts.framenet import Annotation, choose, read_jsonl
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
@@ -55,7 +55,7 @@ def role(element):
 def test_frame_sentences_are_distinct_transfers_that_pass_the_papers_filters(tmp_path):
     sentences = read_jsonl(write_frames(tmp_path))
     assert len({sentence.sentence for sentence in sentences}) == len(sentences) == CORPUS_FRAME_SENTENCES
-    frame = Frame(core_set=frozenset({"giver", "recipient", "thing"}))
+    core_sets = {"Transfer": frozenset({"giver", "recipient", "thing"})}
     found = set()
     for sentence in sentences:
         assert sentence.made_up
@@ -67,7 +67,7 @@ def test_frame_sentences_are_distinct_transfers_that_pass_the_papers_filters(tmp
         assert "thing" in names
         found |= {frozenset(names)}
         spans = tuple(zip(names, sentence.core_elements, strict=True))
-        chosen = choose([Annotation(sentence.sentence, "Transfer", (sentence.target,), spans)], {"Transfer": frame})
+        chosen = choose([Annotation(sentence.sentence, "Transfer", (sentence.target,), spans)], core_sets)
         assert [*map(set, (one.core_elements for one in chosen.sentences))] == [set(sentence.core_elements)], sentence
     assert found == {frozenset(names) for names in (("thing",), ("thing", "giver"), ("thing", "recipient"))}
 
