@@ -1,6 +1,7 @@
 """Initialisations of a classifier: its initial weights, and which of them are trained.
 
-To add one, add its name to `types.Initialisation` and register it here. This module does not import torch.
+To add one, add its name to `types.InitialisationName` and an entry to the table below. This module does not import
+torch.
 """
 
 from collections.abc import Callable
@@ -42,21 +43,13 @@ class Initialisation:
     freeze: Callable[[Model], None] = _nothing
 
 
-_INITIALISATIONS: dict[str, Initialisation] = {}
-
-
-def register(initialisation: Initialisation) -> None:
-    """Register an initialisation under its name."""
-    _INITIALISATIONS[initialisation.name] = initialisation
-
-
 def get_initialisation(name: str) -> Initialisation:
     """Return an initialisation by name.
 
     >>> get_initialisation("frozen").trains_encoder
     False
     """
-    return _INITIALISATIONS[name]
+    return _BY_NAME[name]
 
 
 def freeze_encoder(model: Model) -> None:
@@ -88,51 +81,45 @@ def _read_last_token(model: Model, tokenizer: Any, _new: Callable[[], Model]) ->
     read_last_token(model, tokenizer)
 
 
-# from K19, section 3
-register(Initialisation(name="pretrained", title="a fine-tuned model", label="fine-tuned"))
-register(
-    Initialisation(name="random", title="a model trained from random weights", label="from random weights", loads=False)
-)
-register(
+_INITIALISATIONS = (
+    # from K19, section 3
+    Initialisation(name="pretrained", title="a fine-tuned model", label="fine-tuned"),
+    Initialisation(
+        name="random", title="a model trained from random weights", label="from random weights", loads=False
+    ),
     Initialisation(
         name="frozen",
         title="a model trained on a frozen encoder",
         label="frozen encoder",
         trains_encoder=False,
         freeze=freeze_encoder,
-    )
-)
-register(  # the "pretrained" column of K19's table 1, as its code computes it: a new classifier without training
+    ),
+    # the "pretrained" column of K19's table 1, as its code computes it: a new classifier without training
     Initialisation(
         name="untrained",
         title="a pretrained model without training",
         label="not fine-tuned",
         trains=False,
         trains_encoder=False,
-    )
-)
-# beyond K19
-register(
+    ),
+    # beyond K19
     Initialisation(
         name="last-two-new",
         title="a model fine-tuned after its last two layers were reinitialised",
         label="last two layers reinitialised",
         prepare=_replace_last_layers,
-    )
-)
-register(
+    ),
     Initialisation(
         name="last-two-trained",
         title="a model of which only the last two layers were fine-tuned",
         label="only the last two layers fine-tuned",
         freeze=freeze_but_last_layers,
-    )
-)
-register(
+    ),
     Initialisation(
         name="from-sep",
         title="a model fine-tuned to classify from [SEP]",
         label="classifying from [SEP]",
         prepare=_read_last_token,
-    )
+    ),
 )
+_BY_NAME: dict[str, Initialisation] = {initialisation.name: initialisation for initialisation in _INITIALISATIONS}
