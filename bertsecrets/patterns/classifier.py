@@ -25,8 +25,7 @@ from safetensors.torch import save_file
 from bertsecrets.errors import UserError, excerpt, near_matches
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
-from bertsecrets.patterns.features.feature_table import feature_names, features
-from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.features.feature_table import feature_names
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import by_head
 from bertsecrets.store.files import digest, file_sha256, read_json
@@ -50,10 +49,6 @@ class PatternClassifier:
     trees: Trees
     linear: Softmax
     temperature: float = 1.0
-
-    def of_maps(self, maps: MapStack) -> Float[torch.Tensor, "maps classes"]:
-        """Return the class probabilities of maps, padded or not."""
-        return self.of_features(features(maps))
 
     def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         """Return class probabilities from features."""

@@ -1,9 +1,8 @@
 """A padded tensor of maps with different lengths, the input of all features."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
@@ -19,23 +18,6 @@ class MapStack:
     maps: Float[torch.Tensor, "maps tokens tokens"]
     lengths: Int[torch.Tensor, " maps"]
     boundary: Int[torch.Tensor, " maps"]
-
-    @classmethod
-    def from_maps(cls, maps: Sequence[Float[np.ndarray, "_ _"]], boundary: Sequence[int]) -> "MapStack":
-        """Stack L x L maps of any float type.
-
-        Rows are normalised to sum to 1, to correct for rounding in half precision.
-
-        Args:
-            boundary: Index of the second text's first token for each map, or L.
-        """
-        lengths = torch.tensor([len(values) for values in maps], dtype=torch.long)
-        longest = int(lengths.max()) if len(lengths) else 0
-        padded = torch.zeros(len(maps), longest, longest)
-        for place, values in zip(padded, maps, strict=True):
-            rows = torch.from_numpy(np.asarray(values, dtype=np.float32))
-            place[: len(values), : len(values)] = rows / rows.sum(-1, keepdim=True).clamp(min=1e-12)
-        return cls(padded, lengths, torch.tensor(list(boundary), dtype=torch.long))
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -18,12 +18,7 @@ from bertsecrets.texts.metrics import f1_by_class, macro_f1
 def recorded_quality(report: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the quality of the classifiers on annotated heads not used for training, from their report.
 
-    Returns:
-        Values for each reading (such as `special_macro_f1`): `macro_f1`, `accuracy`, `f1_<class>`; `agreed_macro_f1`,
-        `agreed_maps` for maps on which readers agree; `single_macro_f1` against individual readers instead of the
-        majority, `readers_macro_f1` between two readers; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` for the
-        final classifier on an encoder not used for training or model selection, if there was one. Also `maps` and
-        `heads`. Samples: `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
+    The values and samples are described in `measures.pattern_quality`.
     """
     values: dict[str, Any] = {}
     samples: dict[str, np.ndarray] = {}
@@ -58,17 +53,6 @@ def _quality(part: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Float[np.n
         of_unseen = scores(np.array(unseen, dtype=np.float64)[None])
         values |= {f"unseen_{name}": of_unseen[name] for name in ("macro_f1", "accuracy", "maps")}
     return values, confusions
-
-
-def confusion(
-    labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]
-) -> Float[np.ndarray, "classes classes"]:
-    """Return the confusion matrix, [true, predicted].
-
-    >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]))[:2, :2].tolist()
-    [[1.0, 1.0], [0.0, 1.0]]
-    """
-    return confusions_by_head(np.zeros(len(labels)), labels, predicted).sum(0)
 
 
 def confusions_by_head(

@@ -61,35 +61,9 @@ def heads_to_draw(heads: int, annotated: int) -> int:
     return max(1, round(heads * annotated / (heads + annotated)))
 
 
-def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str, float]]]:
-    """Return the class shares of each reader, grouped by readers of the same maps.
-
-    Args:
-        by_reader: Classes assigned by each reader, for each map.
-
-    >>> reader_shares([{"a": "block", "b": "block"}, {"a": "block", "b": "diagonal"}])[0][1]["block"]
-    0.5
-    """
-    labels = list(by_reader)
-    groups: list[list[dict[str, float]]] = []
-    counted: set[str] = set()
-    for readers in sorted({tuple(sorted(given)) for given in labels if len(given) > 1}, key=len, reverse=True):
-        if counted & set(readers):  # already in a larger group
-            continue
-        counted |= set(readers)
-        common = [given for given in labels if set(readers) <= given.keys()]
-        groups.append(
-            [
-                {name: sum(given[reader] == name for given in common) / len(common) for name in CLASSES}
-                for reader in readers
-            ]
-        )
-    return groups
-
-
 @functools.cache
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
-    """Return `reader_shares` for the suite's own maps, from the shipped report."""
+    """Return the class shares of each reader of the suite's own maps, by readers of the same maps (shipped report)."""
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
     return shares

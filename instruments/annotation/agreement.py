@@ -1,6 +1,6 @@
 """Inter-annotator agreement: Cohen's kappa with a bootstrap interval."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,3 +80,29 @@ def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray,
     chance = (shares.sum(axis=2) * shares.sum(axis=1)).sum(axis=1)
     with np.errstate(invalid="ignore"):
         return np.where(chance < 1, (seen - chance) / np.where(chance < 1, 1 - chance, 1), np.nan)
+
+
+def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str, float]]]:
+    """Return the class shares of each reader, grouped by readers of the same maps.
+
+    Args:
+        by_reader: Classes assigned by each reader, for each map.
+
+    >>> reader_shares([{"a": "block", "b": "block"}, {"a": "block", "b": "diagonal"}])[0][1]["block"]
+    0.5
+    """
+    labels = list(by_reader)
+    groups: list[list[dict[str, float]]] = []
+    counted: set[str] = set()
+    for readers in sorted({tuple(sorted(given)) for given in labels if len(given) > 1}, key=len, reverse=True):
+        if counted & set(readers):  # already in a larger group
+            continue
+        counted |= set(readers)
+        common = [given for given in labels if set(readers) <= given.keys()]
+        groups.append(
+            [
+                {name: sum(given[reader] == name for given in common) / len(common) for name in CLASSES}
+                for reader in readers
+            ]
+        )
+    return groups

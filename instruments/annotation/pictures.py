@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from bertsecrets.errors import UserError, from_extra
-from bertsecrets.patterns.classes import cell_brightness
+from bertsecrets.patterns.classes import DISPLAYED_QUANTILE, GAMMA
 from bertsecrets.store.files import write_whole
 from instruments.annotation.map_set import MapSet, PatternMap
 
@@ -29,6 +29,17 @@ SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: map, margin, caption ab
 PANEL = (SIZE + 2 * MARGIN, SIZE + 2 * MARGIN + CAPTION + BARS)
 STACK_GAP = 3  # pixels between the columns' bars and the bar of the special tokens
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
+
+
+def cell_brightness(values: Float[np.ndarray, "tokens tokens"]) -> Float[np.ndarray, "tokens tokens"]:
+    """Return the brightness of each cell from 0 to 1, relative to the strongest cells of the map.
+
+    >>> cell_brightness(np.array([[1.0, 0.0], [0.75, 0.25]])).round(2).tolist()
+    [[1.0, 0.0], [0.87, 0.5]]
+    """
+    weights = values.astype(np.float64)
+    top = float(np.quantile(weights.max(axis=1), DISPLAYED_QUANTILE))
+    return np.clip(weights / top, 0, 1) ** GAMMA if top > 0 else np.zeros_like(weights)
 
 
 def shades(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens"]:

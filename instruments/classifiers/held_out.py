@@ -9,11 +9,11 @@ import numpy as np
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.patterns.recorded_quality import confusion
 from bertsecrets.store.files import digest
 from bertsecrets.texts.metrics import macro_f1
 from instruments.annotation.map_set import Labels, MapSet, fingerprint, own_maps, read_plain_words, under
 from instruments.classifiers.crossval import HeldOut, LabelledMaps
+from instruments.classifiers.quality import confusion
 
 SEED = 2019
 

@@ -7,12 +7,23 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bertsecrets.claims.bootstrap import central_interval, resample_counts
-from bertsecrets.patterns.recorded_quality import confusion, scores
+from bertsecrets.patterns.recorded_quality import confusions_by_head, scores
 from bertsecrets.texts.metrics import f1, macro_f1
 from instruments.classifiers.crossval import HeldOut, LabelledMaps, Method, held_out
 
 BINS = 10  # confidence bins, for calibration
 RESAMPLES, CONFIDENCE = 2000, 0.95  # of bootstrap intervals
+
+
+def confusion(
+    labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]
+) -> Float[np.ndarray, "classes classes"]:
+    """Return the confusion matrix, [true, predicted].
+
+    >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]))[:2, :2].tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return confusions_by_head(np.zeros(len(labels)), labels, predicted).sum(0)
 
 
 def macro_f1_of_all(labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]) -> float:

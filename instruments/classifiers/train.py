@@ -18,20 +18,19 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT_FILE, WEIGHTS_SUFFIX, PatternClassifier, weights_path
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.patterns.recorded_quality import confusion
-from bertsecrets.patterns.shares import by_head, reader_shares
+from bertsecrets.patterns.shares import by_head
 from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes
 from bertsecrets.texts.metrics import macro_f1
-from instruments.annotation.agreement import label_agreement, set_agreement
+from instruments.annotation.agreement import label_agreement, reader_shares, set_agreement
 from instruments.annotation.map_set import HELD_OUT_READERS, UNSEEN, MapSet, PatternMap, shards
 from instruments.classifiers.audit import audit_shares
 from instruments.classifiers.baselines import LogisticFeatures, PaperCnn
 from instruments.classifiers.crossval import FOLDS, HeldOut, LabelledMaps, Method, OnFeatures
 from instruments.classifiers.fitting import TreesAndRegression, fit_classifier
 from instruments.classifiers.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
-from instruments.classifiers.quality import compare
+from instruments.classifiers.quality import compare, confusion
 
 OUTSIDE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 

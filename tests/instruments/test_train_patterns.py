@@ -19,7 +19,7 @@ from bertsecrets.patterns.classifier import (
     report_of,
     weights_path,
 )
-from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.features.feature_table import features
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.recorded_quality import recorded_quality
 from instruments.__main__ import main
@@ -28,6 +28,7 @@ from instruments.annotation.writing import save_set
 from instruments.classifiers.crossval import LabelledMaps, OnFeatures, held_out
 from instruments.classifiers.fitting import TreesAndRegression
 from instruments.classifiers.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
+from instruments.classifiers.map_features import stack_maps
 from instruments.classifiers.train import left_out_errors, train_patterns, unseen_confusion
 
 
@@ -70,8 +71,8 @@ def test_saved_weights_predict_the_same(trained, reading):
     classifier = PatternClassifier.load(trained / "made", reading)
     said = OnFeatures(classifier.of_features).probabilities(maps)
     assert (said.argmax(1) == maps.labels).mean() > 0.9
-    whole = MapStack.from_maps(list(maps.maps), [each.boundary for each in made])
-    np.testing.assert_allclose(classifier.of_maps(whole).numpy(), said, atol=1e-5)
+    whole = stack_maps(list(maps.maps), [each.boundary for each in made])
+    np.testing.assert_allclose(classifier.of_features(features(whole)).numpy(), said, atol=1e-5)
 
 
 @pytest.mark.parametrize("reading", READINGS)

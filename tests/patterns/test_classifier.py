@@ -164,11 +164,12 @@ def test_the_classifiers_are_applied_and_judged_without_scikit_learn_and_annotat
         import torch
         from bertsecrets import Session
         from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder
+        from bertsecrets.patterns.features.feature_table import features
         from bertsecrets.patterns.map_stack import MapStack
-        column = torch.zeros(12, 12)
-        column[:, 0] = 1
-        maps = MapStack.from_maps([column.numpy()], [7])
-        print(int(PatternClassifier.load(chosen_folder(), "special").of_maps(maps).argmax()))
+        column = torch.zeros(1, 12, 12)
+        column[..., 0] = 1
+        table = features(MapStack(column, torch.tensor([12]), torch.tensor([7])))
+        print(int(PatternClassifier.load(chosen_folder(), "special").of_features(table).argmax()))
         session = Session(store=os.environ["STORE"], device="cpu", offline=True)
         print(session.missing("pattern-quality", "all"))
         print(round(session.measure("pattern-quality").value("special_macro_f1"), 4))

@@ -6,16 +6,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsecrets.patterns.classes import cell_brightness
 from bertsecrets.patterns.features import reductions
 from bertsecrets.patterns.features.feature_table import feature_names, features
-from bertsecrets.patterns.features.reductions import BANDS, Sheared, bands, stack_brightness
+from bertsecrets.patterns.features.reductions import BAND_DIAGONALS, Sheared, bands, stack_brightness
 from bertsecrets.patterns.features.regions import both_texts, quantiles
 from bertsecrets.patterns.map_stack import MapStack
+from instruments.annotation.pictures import cell_brightness
+from instruments.classifiers.map_features import stack_maps
 
 
 def named(one: np.ndarray, boundary: int | None = None) -> dict[str, float]:
-    values = features(MapStack.from_maps([one], [len(one) if boundary is None else boundary]))
+    values = features(stack_maps([one], [len(one) if boundary is None else boundary]))
     return dict(zip(feature_names(), values[0].tolist(), strict=True))
 
 
@@ -190,7 +191,7 @@ def test_the_seam_is_the_best_of_all_paths():
     """Compared with an exhaustive search over all paths of a small map."""
     tokens, words = 8, 6
     weights = random_map(tokens, 5)
-    light = stack_brightness(MapStack.from_maps([weights], [tokens]))[0, 1:-1, 1:-1].double().numpy()
+    light = stack_brightness(stack_maps([weights], [tokens]))[0, 1:-1, 1:-1].double().numpy()
     reach = 2  # a quarter of six words, at least two
 
     def walk(row: int, offset: int, taken: list[int]) -> tuple[float, list[int]]:
@@ -243,9 +244,9 @@ def test_quantiles_are_numpys():
 def test_bands_are_numpys_diagonals(tokens):
     maps = torch.rand(2, tokens, tokens)
     for weights, diagonals in zip(maps.numpy(), bands(maps).numpy(), strict=True):
-        for offset in range(-BANDS, BANDS + 1):
+        for offset in range(-BAND_DIAGONALS, BAND_DIAGONALS + 1):
             expected = [weights[i, i + offset] if 0 <= i + offset < tokens else 0 for i in range(tokens)]
-            np.testing.assert_array_equal(diagonals[BANDS + offset], expected)
+            np.testing.assert_array_equal(diagonals[BAND_DIAGONALS + offset], expected)
 
 
 def test_sums_of_diagonals_are_numpys_traces():
@@ -267,9 +268,7 @@ def test_sums_of_diagonals_are_numpys_traces():
 @settings(max_examples=15, deadline=None)
 def test_brightness_is_that_of_displayed_maps(tokens, seed):
     weights = random_map(tokens, seed).astype(np.float32)
-    ours = stack_brightness(MapStack.from_maps([weights, random_map(31, seed)], [tokens, 31]))[
-        0, :tokens, :tokens
-    ].numpy()
+    ours = stack_brightness(stack_maps([weights, random_map(31, seed)], [tokens, 31]))[0, :tokens, :tokens].numpy()
     np.testing.assert_allclose(ours, cell_brightness(weights), atol=1e-3)
 
 
@@ -279,10 +278,8 @@ def test_padding_and_company_change_no_feature(sizes, wider):
     """A map has the same features alone, in a batch with any other maps, and with more padding."""
     maps = [random_map(tokens, seed) for tokens, seed in sizes]
     edges = [1 + seed % len(weights) for weights, (_, seed) in zip(maps, sizes, strict=True)]
-    stack = MapStack.from_maps(maps, edges)
-    alone = torch.cat(
-        [features(MapStack.from_maps([weights], [edge])) for weights, edge in zip(maps, edges, strict=True)]
-    )
+    stack = stack_maps(maps, edges)
+    alone = torch.cat([features(stack_maps([weights], [edge])) for weights, edge in zip(maps, edges, strict=True)])
     torch.testing.assert_close(features(stack), alone, rtol=1e-4, atol=1e-4)
     padded = torch.nn.functional.pad(stack.maps, (0, wider, 0, wider))
     torch.testing.assert_close(features(MapStack(padded, stack.lengths, stack.boundary)), alone, rtol=1e-4, atol=1e-4)
@@ -293,7 +290,7 @@ def test_padding_and_company_change_no_feature(sizes, wider):
 def test_how_many_maps_are_read_together_changes_no_feature(monkeypatch, cells):
     """Maps are processed one at a time, a few, or most at once; each batch is cropped to its longest map."""
     sizes = [22, 3, 9, 1, 15, 9, 2, 30, 12]
-    stack = MapStack.from_maps([random_map(tokens, tokens) for tokens in sizes], [1 + tokens // 2 for tokens in sizes])
+    stack = stack_maps([random_map(tokens, tokens) for tokens in sizes], [1 + tokens // 2 for tokens in sizes])
     whole = features(stack)
     monkeypatch.setattr(reductions, "BATCH_CELLS", cells)
     monkeypatch.setattr(reductions, "DIAGONAL_BATCH_CELLS", cells)
@@ -302,7 +299,7 @@ def test_how_many_maps_are_read_together_changes_no_feature(monkeypatch, cells):
 
 def test_stacks_are_cut_to_the_longest_map_of_each_part():
     sizes = [2, 2, 3, 5, 5]
-    stack = MapStack.from_maps([random_map(tokens, 1) for tokens in sizes], sizes)
+    stack = stack_maps([random_map(tokens, 1) for tokens in sizes], sizes)
     parts = list(stack.cut(50))
     assert [(part.start, part.stop) for part, _ in parts] == [(0, 3), (3, 5)]
     for part, short in parts:
@@ -311,8 +308,8 @@ def test_stacks_are_cut_to_the_longest_map_of_each_part():
         assert short.maps.equal(stack.maps[part, :longest, :longest])
         assert not stack.maps[part, longest:].any()
     assert [part.stop - part.start for part, _ in stack.cut(1)] == [1] * 5  # at least one map per part
-    assert list(MapStack.from_maps([], []).cut(50)) == []
+    assert list(stack_maps([], []).cut(50)) == []
 
 
 def test_no_maps_have_no_features():
-    assert features(MapStack.from_maps([], [])).shape == (0, len(feature_names()))
+    assert features(stack_maps([], [])).shape == (0, len(feature_names()))

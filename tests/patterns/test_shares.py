@@ -15,11 +15,14 @@ from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import SHIPPED_FOLDER, PatternClassifier
-from bertsecrets.patterns.map_stack import MapStack, second_text
+from bertsecrets.patterns.features.feature_table import features
+from bertsecrets.patterns.map_stack import second_text
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.patterns.shares import corrected, majority, on_simplex, raw_shares, reader_shares, reader_spread
+from bertsecrets.patterns.shares import corrected, majority, on_simplex, raw_shares, reader_spread
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
+from instruments.annotation.agreement import reader_shares
+from instruments.classifiers.map_features import stack_maps
 
 
 def test_the_correction_adds_the_mean_error():
@@ -77,7 +80,7 @@ def test_a_pass_classifies_every_map_as_if_it_were_alone():
     for i, ids in enumerate(encoded.input_ids):
         maps = plain_maps(model, encoded, i).flatten(0, 1).numpy()
         edge = behind_separator(ids, 3)
-        alone = classifier.of_maps(MapStack.from_maps(list(maps), [edge] * len(maps))).numpy()
+        alone = classifier.of_features(features(stack_maps(list(maps), [edge] * len(maps)))).numpy()
         np.testing.assert_array_equal(samples["special_predicted"][i], alone.argmax(1).reshape(LAYERS, HEADS))
         np.testing.assert_allclose(samples["special_expected"][i], alone.mean(0), atol=1e-5)
     shares = sum(values[f"special_share_{name.replace('-', '_')}"] for name in CLASSES)

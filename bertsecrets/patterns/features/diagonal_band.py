@@ -7,8 +7,8 @@ of the row's text, because a smear that is narrow in a long text covers a short 
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.patterns.features.reductions import BANDS, Row, View
-from bertsecrets.patterns.features.regions import TINY, Column, longest_gap, mean
+from bertsecrets.patterns.features.reductions import BAND_DIAGONALS, Row, View
+from bertsecrets.patterns.features.regions import EPSILON, Column, longest_gap, mean
 
 SLOPELESS_WORDS = 5  # words; no slope is computed for texts up to this length
 FAINT_SHARE = 1e-4  # fraction of a row; rows with less attention to a text do not attend to it
@@ -20,7 +20,7 @@ def band_features(view: View) -> dict[str, Column]:
     read, within = view.read, view.within
     mass = (read.given[:, 1] * within).sum(1)
     features = {
-        "distance": read.moved / mass.clamp(min=TINY) / view.lengths,
+        "distance": read.moved / mass.clamp(min=EPSILON) / view.lengths,
         **_slopes(view, read.light_given, "light"),
         **_slopes(view, read.given, "mass"),
     }
@@ -30,7 +30,7 @@ def band_features(view: View) -> dict[str, Column]:
     features["peak_near"], features["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
     bands = read.light_bands * view.near(within)
     for width in (1, 3):
-        near = bands[:, BANDS - width : BANDS + width + 1].amax(1)
+        near = bands[:, BAND_DIAGONALS - width : BAND_DIAGONALS + width + 1].amax(1)
         features[f"ridge{width}_top"] = mean(((near >= brightest) & (brightest > 0)).float(), within)
         features[f"ridge{width}_lit"] = mean((near > 0.35).float(), within)
     features["near_lit"] = mean((read.near > 0.4).float(), within)
@@ -75,4 +75,4 @@ def _slope(centre: Row, own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column,
     moved = (centre - mean(centre, own)[:, None]) * own
     product, spread = (rows * moved).sum(1), rows.square().sum(1)
     follow = product / (spread * moved.square().sum(1)).clamp(min=1e-9).sqrt()
-    return product / spread.clamp(min=TINY), follow
+    return product / spread.clamp(min=EPSILON), follow

@@ -7,7 +7,7 @@ Each step of a path moves one row down and about one column to the right. Unlike
 import torch
 from jaxtyping import Float, Int
 
-from bertsecrets.patterns.features.reductions import MARGIN, Row, View
+from bertsecrets.patterns.features.reductions import MARGIN_COLUMNS, Row, View
 from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantiles
 
 TURN_COLUMNS = 1  # maximum deviation of a step from the diagonal, in columns
@@ -55,7 +55,7 @@ def _path(
         widest: Maximum offset for each map.
         count: Number of words in each map.
     """
-    cells = ribbon[:, :, MARGIN:-MARGIN]
+    cells = ribbon[:, :, MARGIN_COLUMNS:-MARGIN_COLUMNS]
     rows, maps, offsets = cells.shape
     reach = offsets // 2
     places = torch.arange(-reach, reach + 1, device=ribbon.device)

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from bertsecrets.patterns.features.diagonal_band import band_features
 from bertsecrets.patterns.features.diagonal_path import path_features
 from bertsecrets.patterns.features.picture import picture_features
-from bertsecrets.patterns.features.reductions import BANDS, Row, View
-from bertsecrets.patterns.features.regions import TINY, Column, entropy, mean, quarter_sizes
+from bertsecrets.patterns.features.reductions import BAND_DIAGONALS, Row, View
+from bertsecrets.patterns.features.regions import EPSILON, Column, entropy, mean, quarter_sizes
 from bertsecrets.patterns.features.two_texts import block_features, off_diagonal_features
 from bertsecrets.patterns.map_stack import MapStack
 
@@ -67,15 +67,15 @@ def _bands(view: View) -> dict[str, Column]:
     """Return the shares of the diagonals, in total and between inside tokens, and their consistency over rows."""
     within, count = view.within, view.lengths.float()
     inner = view.near(within) * within[:, None, :]  # marks cells between two words
-    whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=TINY) for kind in (0, 1))
+    whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=EPSILON) for kind in (0, 1))
     named: dict[str, Column] = {}
     near = torch.zeros_like(count)
     rows_on_band = []
     for offset in NEAR_OFFSETS:
-        given = view.read.bands[:, BANDS + offset]
+        given = view.read.bands[:, BAND_DIAGONALS + offset]
         if abs(offset) <= 1:
             named[f"band{offset:+d}"] = given.sum(1) / count
-        rows_on_band.append(given * inner[:, BANDS + offset])
+        rows_on_band.append(given * inner[:, BAND_DIAGONALS + offset])
         if abs(offset) <= 1:
             near = near + rows_on_band[-1].sum(1)
     rows = torch.stack(rows_on_band)
@@ -96,10 +96,10 @@ def _segments(view: View) -> dict[str, Column]:
     mass, places = view.texts.float() @ view.read.given[:, 2:4].transpose(1, 2), quarter_sizes(view.texts)
     own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
     whole, whole_places = mass.sum((1, 2)), places.sum((1, 2))
-    inner = (own + TINY) / own_places.clamp(min=1)
-    outer = ((whole - own).clamp(min=0) + TINY) / (whole_places - own_places).clamp(min=1)
+    inner = (own + EPSILON) / own_places.clamp(min=1)
+    outer = ((whole - own).clamp(min=0) + EPSILON) / (whole_places - own_places).clamp(min=1)
     return {
-        "own_text": (own / whole.clamp(min=TINY) - own_places / whole_places.clamp(min=1)) * two,
+        "own_text": (own / whole.clamp(min=EPSILON) - own_places / whole_places.clamp(min=1)) * two,
         "own_density": (inner.log() - outer.log()) * two,
     }
 
@@ -107,7 +107,7 @@ def _segments(view: View) -> dict[str, Column]:
 def _rows(view: View) -> dict[str, Column]:
     """Return the entropy of rows and of their mean, normalised by log L, and the mass of the top cells per row."""
     read, real = view.read, view.real
-    scale = view.lengths.float().log().clamp(min=TINY)
+    scale = view.lengths.float().log().clamp(min=EPSILON)
     average = mean(read.entropy / scale[:, None], real)
     spread = entropy(read.received) / scale
     return {
@@ -133,12 +133,13 @@ def _columns(view: View) -> dict[str, Column]:
     named["inside_top3"] = top(inner, 3)
     named["top5"] = top(received, 5)
     sixth = torch.nn.functional.pad(received, (0, 6)).topk(6, dim=1).values[:, 5]
-    named["top1_over_sixth"] = ((named["top1"] + TINY) / (sixth + TINY)).log()
-    named["inside_top1_over_uniform"] = (inner.amax(1) * count + TINY).log()
-    named["top1_over_uniform"] = (received.amax(1) * count + TINY).log()
+    named["top1_over_sixth"] = ((named["top1"] + EPSILON) / (sixth + EPSILON)).log()
+    named["inside_top1_over_uniform"] = (inner.amax(1) * count + EPSILON).log()
+    named["top1_over_uniform"] = (received.amax(1) * count + EPSILON).log()
     named["column_std"] = (mean((received * count[:, None] - 1).square(), real)).sqrt().log1p()
     inner_average = mean(inner, within)
-    named["inside_column_cv"] = mean((inner - inner_average[:, None]).square(), within).sqrt() / (inner_average + TINY)
+    inner_std = mean((inner - inner_average[:, None]).square(), within).sqrt()
+    named["inside_column_cv"] = inner_std / (inner_average + EPSILON)
     peak = view.read.place
     special = (peak[:, :, None] == stack.special()[:, None, :]).any(2)
     named["peak_special"] = mean(special.float(), real)

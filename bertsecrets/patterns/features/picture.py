@@ -3,8 +3,8 @@
 import torch
 from jaxtyping import Bool, Int
 
-from bertsecrets.patterns.features.reductions import BANDS, Row, View
-from bertsecrets.patterns.features.regions import TINY, Column, mean, quarter_sizes
+from bertsecrets.patterns.features.reductions import BAND_DIAGONALS, Row, View
+from bertsecrets.patterns.features.regions import EPSILON, Column, mean, quarter_sizes
 
 
 def picture_features(view: View) -> dict[str, Column]:
@@ -27,7 +27,7 @@ def picture_features(view: View) -> dict[str, Column]:
     neighbours = (bands[:, :-6] + bands[:, 6:]) / (exists[:, :-6] + exists[:, 6:]).clamp(min=1)
     lines, whole = [], []
     for offset in (-2, -1, 0, 1, 2):
-        line, rows = bands[:, BANDS + offset], within & (exists[:, BANDS + offset] > 0)
+        line, rows = bands[:, BAND_DIAGONALS + offset], within & (exists[:, BAND_DIAGONALS + offset] > 0)
         sides = neighbours[:, offset + 2]
         lines.append(mean(line, rows))
         whole.append(mean(((line > 0.4) & (line > 1.3 * sides)).float(), rows))
@@ -60,4 +60,4 @@ def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps token
     rest = rest / size.square()
     level = (height * within).sum(1) / size
     between = mean((height - level[:, None]).square(), within)
-    return between / (between + rest + TINY)
+    return between / (between + rest + EPSILON)

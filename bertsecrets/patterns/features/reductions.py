@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from bertsecrets.patterns.classes import DISPLAYED_QUANTILE, GAMMA
-from bertsecrets.patterns.features.regions import TINY, Column, both_texts, entropy, inside
+from bertsecrets.patterns.features.regions import EPSILON, Column, both_texts, entropy, inside
 from bertsecrets.patterns.map_stack import MapStack
 
 BATCH_CELLS = 2**18  # maximum number of cells per batch
-BANDS = 5  # diagonals on each side of the main one
-MARGIN = 4  # columns on each side of the ribbon
+BAND_DIAGONALS = 5  # diagonals on each side of the main one
+MARGIN_COLUMNS = 4  # columns on each side of the ribbon
 RIBBON_SHARE = 0.25  # maximum distance of the ribbon from the diagonal, as a fraction of the words
 OUTSIDE_BRIGHTNESS = -0.5  # brightness of the ribbon's cells outside the map
 LIT_CELL, BRIGHT_CELL = 0.2, 0.5  # brightness thresholds for lit cells in squares and in columns
@@ -34,8 +34,8 @@ Row = Float[torch.Tensor, "maps tokens"]
 Places = Int[torch.Tensor, "maps tokens"]
 
 
-class Marks:
-    """Masks and counts of real tokens, words, and words of each text in a stack of maps."""
+class View:
+    """A stack of maps, sorted by length, with its reductions, and masks and counts of tokens and words."""
 
     def __init__(self, stack: MapStack):
         self.stack, self.maps, self.lengths = stack, stack.maps, stack.lengths
@@ -47,6 +47,11 @@ class Marks:
         self.sizes = self.texts.sum(2)  # number of words in each text
         self.two = self.texts.any(2).all(1)  # whether both texts have words
         self.widest = (RIBBON_SHARE * self.words).round().clamp(min=2)  # maximum distance of a path from the diagonal
+
+    @cached_property
+    def read(self) -> "Reductions":
+        """The reductions over all cells."""
+        return Reductions.from_view(self)
 
     @cached_property
     def own_size(self) -> Row:
@@ -84,8 +89,8 @@ class Marks:
         return (high - low).clamp(min=0).float()
 
     def near(self, marks: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps bands tokens"]:
-        """Return the mask values at offsets from -`BANDS` to `BANDS` around each row."""
-        return torch.nn.functional.pad(marks.float(), (BANDS, BANDS)).unfold(1, self.tokens, 1)
+        """Return the mask values at offsets from -`BAND_DIAGONALS` to `BAND_DIAGONALS` around each row."""
+        return torch.nn.functional.pad(marks.float(), (BAND_DIAGONALS, BAND_DIAGONALS)).unfold(1, self.tokens, 1)
 
 
 @dataclass(frozen=True)
@@ -99,18 +104,17 @@ class Weights:
     moved: Float[torch.Tensor, "maps 2 tokens"]  # word positions with a token offset of one, and of two
 
     @classmethod
-    def from_marks(cls, marks: Marks) -> "Weights":
+    def from_view(cls, view: View) -> "Weights":
         """Convert the masks of a stack to weights."""
-        kinds = torch.cat([marks.real[:, None], marks.within[:, None], marks.texts], dim=1).float()
+        kinds = torch.cat([view.real[:, None], view.within[:, None], view.texts], dim=1).float()
         ahead = (
-            torch.stack([~marks.after_middle, marks.after_middle], dim=1)
-            & (marks.places < marks.words[:, None])[:, None]
+            torch.stack([~view.after_middle, view.after_middle], dim=1) & (view.places < view.words[:, None])[:, None]
         )
         return cls(
-            sizes=marks.sizes.clamp(min=1).float(),
-            kinds=torch.cat([kinds, kinds[:, 1:] * marks.places], dim=1),
-            close=(marks.own_size / 8).clamp(min=1.5),
-            border=marks.around_border,
+            sizes=view.sizes.clamp(min=1).float(),
+            kinds=torch.cat([kinds, kinds[:, 1:] * view.places], dim=1),
+            close=(view.own_size / 8).clamp(min=1.5),
+            border=view.around_border,
             moved=ahead.float(),
         )
 
@@ -124,9 +128,9 @@ class Weights:
 class Reductions:
     """Reductions over all cells, of brightness (`light_...`) or attention weights (all others).
 
-    Bands contain the cells of each row at offsets from -`BANDS` to `BANDS` from the diagonal. `given` is the mass from
-    each row to each of `Weights.kinds`. `sums` are sums over diagonals, by row text and column text. For attention
-    weights, rows are first normalised to sum to 1 over words.
+    Bands contain the cells of each row at offsets from -`BAND_DIAGONALS` to `BAND_DIAGONALS` from the diagonal. `given`
+    is the mass from each row to each of `Weights.kinds`. `sums` are sums over diagonals, by row text and column text.
+    For attention weights, rows are first normalised to sum to 1 over words.
     """
 
     first: Row  # the three largest weights in each row
@@ -157,20 +161,17 @@ class Reductions:
     ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, excluding special tokens
 
     @classmethod
-    def from_marks(cls, marks: Marks, reach: int) -> "Reductions":
-        """Compute the reductions of a stack, which must be sorted by length.
-
-        Args:
-            reach: Maximum distance of the ribbon from the diagonal.
-        """
-        weights, tokens = Weights.from_marks(marks), marks.tokens
-        read = {"ribbon": marks.maps.new_zeros(tokens, len(marks.lengths), 2 * (reach + MARGIN) + 1)}
-        for part, stack in marks.stack.cut(BATCH_CELLS):
+    def from_view(cls, view: View) -> "Reductions":
+        """Compute the reductions of a stack."""
+        weights, tokens = Weights.from_view(view), view.tokens
+        reach = int(view.widest.max())  # maximum distance of the ribbon
+        read = {"ribbon": view.maps.new_zeros(tokens, len(view.lengths), 2 * (reach + MARGIN_COLUMNS) + 1)}
+        for part, stack in view.stack.cut(BATCH_CELLS):
             longest = stack.maps.shape[-1]
             ribbon = read["ribbon"][: max(0, longest - 2), part]
             for name, value in _cells(stack, weights.part(part, longest), ribbon).items():
                 if name not in read:
-                    read[name] = value.new_zeros(len(marks.lengths), *_shape(name, value, tokens))
+                    read[name] = value.new_zeros(len(view.lengths), *_shape(name, value, tokens))
                 _of_length(name, read[name][part], longest).copy_(value)
         return cls(**read)
 
@@ -206,7 +207,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
 
     room = Sheared(len(maps), tokens, maps.device)
     read["bands"] = bands(maps)
-    shares = texts / given[:, 1:2].clamp(min=TINY)
+    shares = texts / given[:, 1:2].clamp(min=EPSILON)
     sums = room.sums(maps, torch.cat([shares, within[:, None]], dim=1), texts)
     steps = torch.arange(1.0 - tokens, tokens, device=maps.device).abs_()
     read["sums"], read["moved"] = sums[:, :2], sums[:, 2].sum(1) @ steps
@@ -241,17 +242,8 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     return read
 
 
-class View(Marks):
-    """A stack of maps with its masks and reductions."""
-
-    def __init__(self, stack: MapStack):
-        super().__init__(stack)
-        self.reach = int(self.widest.max())  # maximum distance of the ribbon
-        self.read = Reductions.from_marks(self, self.reach)
-
-
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
-    """Return the brightness of all cells from 0 to 1, as defined by `classes.cell_brightness`.
+    """Return the brightness of all cells from 0 to 1, as defined in `patterns.classes`.
 
     Args:
         peaks: Largest weight in each row, if already computed.
@@ -263,14 +255,14 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
     above = torch.stack([last - low, (last - low - 1).clamp(min=0)], dim=1)  # number of stronger peaks
     edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # padding rows have the weakest, 0
     top = torch.lerp(edges[:, 0], edges[:, 1], place - low)
-    return (stack.maps / top.clamp(min=TINY)[:, None, None]).clamp_(max=1).pow_(GAMMA)
+    return (stack.maps / top.clamp(min=EPSILON)[:, None, None]).clamp_(max=1).pow_(GAMMA)
 
 
 def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:
     """Return the cells of each row near the diagonal, with 0 outside the map."""
     tokens = maps.shape[-1]
-    result = maps.new_zeros(len(maps), 2 * BANDS + 1, tokens)
-    for band, step in zip(result.unbind(1), range(-BANDS, BANDS + 1), strict=True):
+    result = maps.new_zeros(len(maps), 2 * BAND_DIAGONALS + 1, tokens)
+    for band, step in zip(result.unbind(1), range(-BAND_DIAGONALS, BAND_DIAGONALS + 1), strict=True):
         if abs(step) < tokens:
             band[:, max(0, -step) : tokens - max(0, step)] = maps.diagonal(step, 1, 2)
     return result
@@ -334,7 +326,7 @@ class Sheared:
     ) -> Float[torch.Tensor, "maps kinds 2 offsets"]:
         """Return weighted sums over diagonals for the given row and column weights.
 
-        Diagonals are ordered as in `Marks.steps`.
+        Diagonals are ordered as in `View.steps`.
         """
         sums = maps.new_empty(*rows.shape[:2], 2, self.diagonals.shape[2])
         for part, some, by, kinds in zip(*(x.split(self.step) for x in (sums, maps, rows, columns)), strict=True):

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 
 from bertsecrets.patterns.map_stack import MapStack
 
-TINY = 1e-6
+EPSILON = 1e-6
 Column = Float[torch.Tensor, " maps"]
 
 

@@ -9,7 +9,7 @@ features are 0 for inputs with one text.
 import torch
 
 from bertsecrets.patterns.features.reductions import View
-from bertsecrets.patterns.features.regions import TINY, Column, mean, quarter_sizes
+from bertsecrets.patterns.features.regions import EPSILON, Column, mean, quarter_sizes
 
 CLOSE_SHARE = 0.2  # fraction of the inside tokens; maximum distance for distinguishing squares from smears
 DIFFERENCE_FLOOR = 0.05  # fraction of the uniform weight; smaller differences are ignored
@@ -33,8 +33,8 @@ def off_diagonal_features(view: View) -> dict[str, Column]:
     features: dict[str, Column] = {}
     for part, counted in (("", has_own), ("_close", has_own & (view.steps.abs() <= CLOSE_SHARE * size[:, None]))):
         dark = [
-            (((mass + floor * cells) * counted).sum(1) + TINY).log()
-            - ((expected * cells * counted).sum(1) + TINY).log()
+            (((mass + floor * cells) * counted).sum(1) + EPSILON).log()
+            - ((expected * cells * counted).sum(1) + EPSILON).log()
             for mass, cells in across
         ]
         features |= {f"corner{i}{part}": ratio * two for i, ratio in enumerate(dark)}
