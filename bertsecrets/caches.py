@@ -68,7 +68,7 @@ class CheckpointCache:
         """Return the origin and limit of a subject's training rows, as recorded in a manifest."""
         rows, trained = self.resources.rows, get_initialisation(subject.initialisation).trains
         return {
-            "data": rows.facts(subject.task, ("train",)) if trained else None,
+            "data": rows.training_facts(subject.task) if trained else None,
             "train_limit": rows.cut(subject.task, "train") if trained else None,
         }
 

@@ -88,7 +88,7 @@ def test_an_edit_changes_the_digests_of_importing_modules(package):
         before = after
 
 
-# Modules that a session imports and that are in no digest, besides `NOT_COMPUTING`, with the reason.
+# Modules that a session imports and that are in no digest, besides `PARTS_WITHOUT_RESULTS`, with the reason.
 DRIVING = {
     "session": "passes values to the caches; the keys contain them",
     "judging": "judges stored numbers",
@@ -96,7 +96,7 @@ DRIVING = {
     "compare": "compares stored numbers",
     "formats": "describes verdicts",
 }
-# What modules in a digest may import from modules that are not. Other parts of `NOT_COMPUTING` may be used freely.
+# What modules in a digest may import from modules that are not. Other `PARTS_WITHOUT_RESULTS` may be used freely.
 BORROWED = {"provenance": {"made_by"}, "settings": {"FinetuneParams", "Params", "project_path"}, "hub": {"Repository"}}
 SHOWING = ("options", "report", "cli")
 
@@ -127,7 +127,7 @@ def test_every_module_between_options_and_results_is_in_a_digest_or_has_a_reason
         all_imports(module, walked)
     in_digests = set().union(*map(code.digested, computing()))
     assert {"bertsecrets.devices", "bertsecrets.texts.rows", "bertsecrets.ablation.grid"} <= in_digests <= walked
-    excused = (*code.NOT_COMPUTING, *DRIVING)
+    excused = (*code.PARTS_WITHOUT_RESULTS, *DRIVING)
     left = {part(module) for module in walked - in_digests} - {"bertsecrets"}
     assert [name for name in sorted(left) if not any(f"{name}.".startswith(f"{each}.") for each in excused)] == []
     assert all(any(f"{name}.".startswith(f"{each}.") for name in left) for each in DRIVING)

@@ -106,7 +106,7 @@ def test_an_unknown_name_or_revision_is_one_line(hub: Hub):
 def test_a_hub_that_is_gone_is_one_line(hub: Hub, waits):
     hub.shutdown()
     hub.server_close()
-    assert refused().endswith(locations.WAYS_ON)
+    assert refused().endswith(locations.MODEL_ADVICE)
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
@@ -202,7 +202,7 @@ def test_a_pinned_model_is_believed_only_with_its_published_files(hub: Hub, own_
         (own_bert / name).write_text("unused")
     hub.add(MODEL, own_bert)
     files = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-    monkeypatch.setitem(locations.PINNED, MODEL, COMMIT)
+    monkeypatch.setitem(locations.PINNED_COMMITS, MODEL, COMMIT)
     monkeypatch.setitem(locations.MODEL_SHA256, MODEL, {name: file_sha256(own_bert / name) for name in files})
     open_classifier(locate(MODEL), task("rte"))
     assert not any(asked.endswith(("README.md", "vocab.txt")) for asked in hub.asked)
@@ -211,11 +211,11 @@ def test_a_pinned_model_is_believed_only_with_its_published_files(hub: Hub, own_
 
 
 def test_all_pinned_models_have_published_digests():
-    assert set(locations.MODEL_SHA256) == set(locations.PINNED)
-    for files in (*locations.MODEL_SHA256.values(), families.MINILM, families.MPNET, glue.GLUE_SHA256):
+    assert set(locations.MODEL_SHA256) == set(locations.PINNED_COMMITS)
+    for files in (*locations.MODEL_SHA256.values(), families.MINILM_SHA256, families.MPNET_SHA256, glue.GLUE_SHA256):
         assert all(len(sha256) == 64 for sha256 in files.values())
         assert files is glue.GLUE_SHA256 or {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
-    assert all(len(sha256) == 64 for sha256 in families.MPNET_PARTS.values())
+    assert all(len(sha256) == 64 for sha256 in families.MPNET_PARTS_SHA256.values())
     stems = {f"{glue_task.name}/{split}" for glue_task in TASKS.values() for split in ("train", glue_task.dev_split)}
     assert {name.rsplit("-", 3)[0] for name in glue.GLUE_SHA256} == stems
 

@@ -19,7 +19,15 @@ from jaxtyping import Shaped
 from bertsecrets.ablation.head_sets import HeadSet, label, lowest_layer
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import damage, read_manifest, write_manifest
-from bertsecrets.store.files import digest, guarded_writes, is_intact, read_json, whole_folder, with_digest, write_whole
+from bertsecrets.store.files import (
+    digest,
+    guarded_writes,
+    is_intact,
+    read_json_object,
+    whole_folder,
+    with_digest,
+    write_whole,
+)
 from bertsecrets.store.locks import held, held_now, in_use
 from bertsecrets.store.measurements import READ_ERRORS
 
@@ -131,8 +139,5 @@ class Grid:
 
 def _mark(file: Path) -> str | None:
     """Return the digest in a `grid.json`; None if the file is missing or damaged."""
-    try:
-        facts = read_json(file)
-    except UserError:
-        return None
+    facts = read_json_object(file)
     return facts["sha256"] if is_intact(facts) else None

@@ -156,7 +156,7 @@ def _store(root: Path) -> None:
 
 
 def _texts(run: RunOptions) -> None:
-    from bertsecrets.measures.base.needs import NO_FRAMES, pipeline_facts
+    from bertsecrets.measures.base.needs import FRAMES_ADVICE, pipeline_facts
     from bertsecrets.texts.glue import Source, check_glue
 
     folders = run.glue_folders
@@ -170,7 +170,7 @@ def _texts(run: RunOptions) -> None:
         problem = Source(present[0], beside=tuple(present[1:])).missing(task)
         print(f"GLUE {task.title}: {'found' if problem is None else f'missing; {problem}'}")
     frames = run.frames_path
-    print("frames: found" if frames is not None and frames.exists() else f"frames: missing; {NO_FRAMES}")
+    print("frames: found" if frames is not None and frames.exists() else f"frames: missing; {FRAMES_ADVICE}")
     pipeline = run.spacy or DEFAULT_PIPELINE
     with _or_missing(f"spaCy pipeline {pipeline}"):
         pipeline_facts(pipeline)

@@ -9,7 +9,8 @@ from tokenizers.processors import Sequence, TemplateProcessing
 
 from bertsecrets.errors import RunError, UserError, first_line, shortened
 from bertsecrets.models.families import own_family
-from bertsecrets.models.locations import ModelRef, read_settings, refuse_adapter
+from bertsecrets.models.locations import ModelRef, refuse_adapter
+from bertsecrets.store.files import read_json_object
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are rejected, never silently converted
 
@@ -162,7 +163,7 @@ def _check_tokenizer_class(ref: ModelRef) -> None:
     from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
 
     for file in ("tokenizer_config.json", "config.json"):
-        settings = read_settings(ref.folder(weights=False) / file)
+        settings = read_json_object(ref.folder(weights=False) / file)
         if "AutoTokenizer" in (settings.get("auto_map") or ()):
             raise _needs_code(ref, f" (auto_map in {file})")
         name = settings.get("tokenizer_class")

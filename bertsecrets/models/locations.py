@@ -14,10 +14,10 @@ from typing import Any
 
 from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
-from bertsecrets.models.families import ALIASES, MODEL_SHA256, PINNED, full_name, own_family
+from bertsecrets.models.families import ALIASES, MODEL_SHA256, PINNED_COMMITS, full_name, own_family
 from bertsecrets.models.packaged import PACKAGED_MODELS, packaged_folder
 from bertsecrets.store.entries import checked_manifest, read_own_manifest
-from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.store.files import digest, file_sha256, read_json_object
 
 # Files that determine the encoder, and files that transformers reads for its tokenizers.
 ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
@@ -28,7 +28,7 @@ TOKENIZER_FILES = (
 )
 HUB_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
-PICKLES = (
+PICKLE_FILES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
     "model.bin",
@@ -36,7 +36,9 @@ PICKLES = (
     "tf_model.h5",
     "flax_model.msgpack",
 )
-WAYS_ON = "use the model minilm (packaged, no hub needed), or a folder with config, tokenizer and model.safetensors"
+MODEL_ADVICE = (
+    "use the model minilm (packaged, no hub needed), or a folder with config, tokenizer and model.safetensors"
+)
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,11 @@ class ModelRef:
 
     def activation(self) -> str | None:
         """Return the function that sentence-transformers applies to a cross-encoder's logits, if it recorded one."""
-        return read_settings(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
+        return read_json_object(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
 
     def model_type(self) -> str | None:
         """Return the model type in config.json, or None if the file is missing or unreadable."""
-        name = read_settings(Path(self.path) / "config.json").get("model_type")
+        name = read_json_object(Path(self.path) / "config.json").get("model_type")
         return name if isinstance(name, str) else None
 
     def tokenizer(self) -> str | None:
@@ -135,15 +137,6 @@ class ModelRef:
         return read_own_manifest(Path(self.path))
 
 
-def read_settings(file: Path) -> dict[str, Any]:
-    """Return the content of a JSON file, empty if it is missing, unreadable or not an object."""
-    try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
-
-
 def published_identities(name: str) -> set[str]:
     """Return the possible identities of a pinned hub model's encoder: on the hub, and in a folder.
 
@@ -152,7 +145,7 @@ def published_identities(name: str) -> set[str]:
     """
     repository = full_name(name)
     files = {file: MODEL_SHA256[repository][file] for file in ("config.json", "model.safetensors")}
-    return {f"{repository}@{PINNED[repository]}", digest(files)}
+    return {f"{repository}@{PINNED_COMMITS[repository]}", digest(files)}
 
 
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:
@@ -183,12 +176,12 @@ def locate(name: str, offline: bool = False) -> ModelRef:
     if (page := re.match(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+(?:/[^/?#]+)?)", name)) is not None:
         raise UserError(f"{name} is the address of a page: give the model's name, {page[1]}")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise UserError(f"no model folder at {name}: {WAYS_ON}")
+        raise UserError(f"no model folder at {name}: {MODEL_ADVICE}")
     repository, _, revision = name.partition("@")
     if not repository:
-        raise UserError(f"model {name} has no model name before the @: {WAYS_ON}")
+        raise UserError(f"model {name} has no model name before the @: {MODEL_ADVICE}")
     repository = ALIASES.get(repository, repository)
-    return ModelRef(name, repository, revision or PINNED.get(repository), offline=offline)
+    return ModelRef(name, repository, revision or PINNED_COMMITS.get(repository), offline=offline)
 
 
 def check_folder(folder: Path) -> None:
@@ -197,7 +190,7 @@ def check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
     if not any((folder / weights).is_file() for weights in WEIGHT_FILES):
-        pickled = [p for p in PICKLES if (folder / p).exists()]
+        pickled = [p for p in PICKLE_FILES if (folder / p).exists()]
         held = f"only {pickled[0]}, which is never opened" if pickled else "no weights"
         raise RunError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
     _check_shards(folder)
@@ -238,14 +231,14 @@ def _resolve(ref: ModelRef) -> ModelRef:
 
 def _repository(ref: ModelRef) -> Repository:
     """Return the hub repository of a model, with the texts for its messages."""
-    hint = near_matches(ref.name, [*PACKAGED_MODELS, *ALIASES, *PINNED])
-    pinned = ref.revision is not None and ref.revision == PINNED.get(ref.path)
+    hint = near_matches(ref.name, [*PACKAGED_MODELS, *ALIASES, *PINNED_COMMITS])
+    pinned = ref.revision is not None and ref.revision == PINNED_COMMITS.get(ref.path)
     return Repository(
         ref.path,
         ref.revision,
         title=f"model {ref.path}" + (f" at revision {ref.revision}" if ref.revision else ""),
-        advice=WAYS_ON,
-        hint=f" ({hint})" if hint.startswith("did you") and ref.path not in PINNED else "",
+        advice=MODEL_ADVICE,
+        hint=f" ({hint})" if hint.startswith("did you") and ref.path not in PINNED_COMMITS else "",
         offline=ref.offline,
         pins=MODEL_SHA256[ref.path] if pinned else {},
     )

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bertsecrets.errors import UserError
-from bertsecrets.models.families import MINILM, MPNET, MPNET_PARTS
+from bertsecrets.models.families import MINILM_SHA256, MPNET_PARTS_SHA256, MPNET_SHA256
 from bertsecrets.store.files import file_sha256, guarded_writes, whole_folder
 
 PACKAGED_MODELS = ("minilm", "mpnet")
@@ -33,7 +33,7 @@ def packaged_folder(name: str) -> Path:
 
 def _minilm() -> Path:
     [package] = _installed("minilm")
-    _check(package / "model", MINILM, "minilm")
+    _check(package / "model", MINILM_SHA256, "minilm")
     return package / "model"
 
 
@@ -41,16 +41,16 @@ def _mpnet() -> Path:
     from huggingface_hub.constants import HF_ASSETS_CACHE
 
     folder = Path(HF_ASSETS_CACHE) / "bertsecrets" / "all-mpnet-base-v2"
-    if _altered(folder, MPNET) is None:
+    if _altered(folder, MPNET_SHA256) is None:
         return folder
     inputs = [package / "input" for package in _installed("mpnet")]
-    for place, (part, sha256) in zip(inputs, MPNET_PARTS.items(), strict=True):
+    for place, (part, sha256) in zip(inputs, MPNET_PARTS_SHA256.items(), strict=True):
         _check(place, {part: sha256}, "mpnet")
     with guarded_writes(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with whole_folder(folder, replace=True) as temporary:
-            _unpack([place / part for place, part in zip(inputs, MPNET_PARTS, strict=True)], temporary)
-            _check(temporary, MPNET, "mpnet")
+            _unpack([place / part for place, part in zip(inputs, MPNET_PARTS_SHA256, strict=True)], temporary)
+            _check(temporary, MPNET_SHA256, "mpnet")
     return folder
 
 
@@ -61,7 +61,7 @@ def _unpack(parts: list[Path], folder: Path) -> None:
             with part.open("rb") as file:
                 shutil.copyfileobj(file, joined)
         with zipfile.ZipFile(joined) as archive:
-            for name in MPNET:
+            for name in MPNET_SHA256:
                 with archive.open(f"all-mpnet-base-v2/{name}") as source, (folder / name).open("wb") as target:
                     shutil.copyfileobj(source, target)
 

@@ -1,1 +1,1 @@
-"""The store: complete files, entries, measurements, verdicts."""
+"""The store: complete files, entries, measurements, and digests of the code."""

@@ -18,7 +18,7 @@ PACKAGE_NAME = __name__.partition(".")[0]
 # Modules that run between options and stored numbers without being imported by the module that computes them.
 ALWAYS_DIGESTED = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.store.measurements")
 # Parts that are in no digest, with the reason why they cannot change a result.
-NOT_COMPUTING = {
+PARTS_WITHOUT_RESULTS = {
     "errors": "messages",
     "progress": "messages",
     "hub": "downloads; the digests or commits of the files are in the keys",
@@ -87,7 +87,7 @@ def _reached(module: str) -> dict[str, ModuleSource]:
 
 def _computes(name: str) -> bool:
     parts = name.split(".")
-    return parts[0] != PACKAGE_NAME or (len(parts) > 1 and parts[1] not in NOT_COMPUTING)
+    return parts[0] != PACKAGE_NAME or (len(parts) > 1 and parts[1] not in PARTS_WITHOUT_RESULTS)
 
 
 def _home(imported: str) -> str:

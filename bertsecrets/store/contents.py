@@ -21,6 +21,7 @@ from bertsecrets.store.files import (
     is_intact,
     listed,
     read_json,
+    read_json_object,
     remove_unused,
 )
 from bertsecrets.store.locks import unused
@@ -88,20 +89,11 @@ def items(root: Path) -> list[Item]:
 
 
 def _item(kind: str, path: Path) -> Item | None:
-    manifest = _json_object(path / MANIFEST) if kind in ENTRY_KINDS else {}
+    manifest = read_json_object(path / MANIFEST) if kind in ENTRY_KINDS else {}
     try:
         return Item(path, kind, size(path), _made(path, manifest), manifest)
     except FileNotFoundError:  # just removed by another process
         return None
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty one."""
-    try:
-        content = read_json(path)
-    except UserError:
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def size(path: Path) -> int:
@@ -194,7 +186,7 @@ def _grids(present: list[Item], outdated: Outdated | None) -> Iterator[Unneeded]
     for item in present:
         if item.kind != GRIDS:
             continue
-        about = _json_object(item.path / "grid.json").get("about")
+        about = read_json_object(item.path / "grid.json").get("about")
         if item.path.name in measured:
             yield Unneeded(item.path, item.bytes, "parts of a finished measurement")
         elif outdated is not None and (reason := outdated(GRIDS, about if isinstance(about, dict) else {})):

@@ -99,6 +99,15 @@ def read_json(path: Path, *, missing: Any = None) -> Any:
         raise UserError(f"{path} is not valid JSON ({error})") from error
 
 
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty if it is missing, unreadable or something else."""
+    try:
+        content = read_json(path)
+    except UserError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def listed(folder: Path) -> list[Path]:
     """Return the visible files and folders in a folder, sorted by name; none if the folder does not exist."""
     try:

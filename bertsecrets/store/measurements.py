@@ -69,16 +69,9 @@ def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> M
     for name, sample in samples.items():
         if sample.dtype.kind not in "biuf":
             raise ValueError(f"sample {name}: holds no numbers")
-    return Measurement(
-        measure=stored.measure,
-        subject=stored.subject,
-        examples=stored.examples,
-        values={name: _array(value) if isinstance(value, list) else value for name, value in stored.values.items()},
-        samples=samples,
-        settings=stored.settings,
-        options=stored.options,
-        provenance=stored.provenance,
-    )
+    fields = {name: value for name, value in stored if name not in ("model", "task")}  # these are in the subject, too
+    values = {name: _array(value) if isinstance(value, list) else value for name, value in stored.values.items()}
+    return Measurement(**{**fields, "values": values, "samples": samples})
 
 
 def _array(value: list[Any]) -> Any:

@@ -364,13 +364,11 @@ def other_content(split: Split, fetched: str | None = None) -> str | None:
     known = fetched or FINGERPRINTS.get(key)
     if fetched is None and key in TEXT_BYTES and known != split.fingerprint:
         size = sum(len(text.encode()) for texts in (split.sentence1, split.sentence2 or ()) for text in texts)
+        if size == TEXT_BYTES[key]:
+            return None
         return (
-            None
-            if size == TEXT_BYTES[key]
-            else (
-                f"its texts have {size} bytes where those of {split.task.title}'s official {split.name} split have "
-                f"{TEXT_BYTES[key]}, though their numbers agree: was the file cleaned, or written again with quotes?"
-            )
+            f"its texts have {size} bytes where those of {split.task.title}'s official {split.name} split have "
+            f"{TEXT_BYTES[key]}, though their numbers agree: was the file cleaned, or written again with quotes?"
         )
     if known in (None, split.fingerprint):
         return None

@@ -15,7 +15,7 @@ from unicodedata import category
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.code import code_digest
-from bertsecrets.store.files import digest, folder_digest, is_intact, read_json, with_digest, write_whole
+from bertsecrets.store.files import digest, folder_digest, is_intact, read_json_object, with_digest, write_whole
 from bertsecrets.types import Span, slug
 
 NOUNS = frozenset({"NN", "NNP", "NNPS", "NNS"})
@@ -23,7 +23,6 @@ PRONOUNS = frozenset({"PRP", "PRP$"})
 SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "csubjpass", "agent", "expl"})
 OBJECTS = frozenset({"dobj", "iobj", "dative", "attr", "oprd"})
 NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "nowhere"})
-STANDARD_PIPELINE = "en_core_web_sm"
 SPACY_INSTALL = 'pip install "spacy>=3.8.11"'
 ACCURACY_SCORES = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # scores recorded in results
 
@@ -97,51 +96,35 @@ def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
     return [(verb.span, subject.span) for verb, subject in governed if verb.tag.startswith("VB")]
 
 
-def parse(
-    texts: Sequence[str],
-    pipeline: str = STANDARD_PIPELINE,
-    cache: Path | None = None,
-    *,
-    progress: Callable[[int], None] | None = None,
-) -> Parses:
+def parse(texts: Sequence[str], pipeline: str, cache: Path) -> Parses:
     """Tag and parse texts with a spaCy pipeline. Repeated texts are parsed once.
 
     Args:
         pipeline: Name of an installed pipeline, or a pipeline folder.
-        cache: Folder to cache parses in. If None, nothing is cached.
-        progress: Callback after each text that is not in the cache, called with 1.
+        cache: Folder to cache parses in.
     """
     nlp = load_pipeline(pipeline)
     facts = describe(nlp)
     different = list(dict.fromkeys(texts))
-    path = None
-    if cache is not None:
-        key = digest([code_digest(__name__), facts["fingerprint"], different])
-        path = cache / f"{slug(facts['name'])}-{key[:16]}.json"
-    sentences = _read_cache(path, len(different)) if path else None
+    key = digest([code_digest(__name__), facts["fingerprint"], different])
+    path = cache / f"{slug(facts['name'])}-{key[:16]}.json"
+    sentences = _read_cache(path, len(different))
     if sentences is None:
-        sentences = []
-        for doc in nlp.pipe(different, batch_size=256):
-            sentences.append(tuple(Word(t.text, t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in doc))
-            if progress:
-                progress(1)
-        if path:
-            rows = [[astuple(word) for word in words] for words in sentences]
-            write_whole(path, json.dumps(with_digest({"parses": rows}), ensure_ascii=False))
+        sentences = [
+            tuple(Word(t.text, t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in doc)
+            for doc in nlp.pipe(different, batch_size=256)
+        ]
+        rows = [[astuple(word) for word in words] for words in sentences]
+        write_whole(path, json.dumps(with_digest({"parses": rows}), ensure_ascii=False))
     by_text = dict(zip(different, sentences, strict=True))
     return Parses([by_text[text] for text in texts], facts)
 
 
 def parse_pairs(
-    first: Sequence[str],
-    second: Sequence[str] | None,
-    pipeline: str = STANDARD_PIPELINE,
-    cache: Path | None = None,
-    *,
-    progress: Callable[[int], None] | None = None,
+    first: Sequence[str], second: Sequence[str] | None, pipeline: str, cache: Path
 ) -> tuple[Parses, Parses | None]:
     """Parse the first and (if present) second texts of a split. The arguments are those of `parse`."""
-    both = parse([*first, *(second or [])], pipeline, cache, progress=progress)
+    both = parse([*first, *(second or [])], pipeline, cache)
     of_first = Parses(both.sentences[: len(first)], both.pipeline)
     return of_first, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
 
@@ -195,11 +178,9 @@ def describe(nlp: Any) -> dict[str, Any]:
 
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
     """Return the cached parses, or None if the file is missing or damaged and has to be recreated."""
+    data = read_json_object(path)
     try:
-        data = read_json(path)
-        if not is_intact(data):
-            return None
-        sentences = [tuple(Word(*fields) for fields in words) for words in data["parses"]]
-    except (UserError, TypeError, KeyError):
+        sentences = [tuple(Word(*fields) for fields in words) for words in data["parses"]] if is_intact(data) else []
+    except (TypeError, KeyError):
         return None
     return sentences if len(sentences) == expected else None

@@ -19,13 +19,8 @@ FRAME_SENTENCES = 473  # section 4.2
 # Their digest (`framenet.sentences_digest`).
 FRAME_DIGEST = "917e142f535a18b215ae64150e088fa61977ceb5c8b96c4c906a0b45cef15fd0"
 FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
-FIGURE_2_ORDER = (
-    "heterogeneous",
-    "block",
-    "vertical-diagonal",
-    "diagonal",
-    "vertical",
-)  # order of its bars in figures.json
+# The order of the bars in figure 2.
+FIGURE_2_ORDER = ("heterogeneous", "block", "vertical-diagonal", "diagonal", "vertical")
 HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6
 PAPERS_MODEL = "bert-base-uncased"
 

@@ -88,14 +88,10 @@ class TaskRows:
         needed = self.trains if training is None else training
         return self.source.missing(task(task_name), ("train", "dev") if needed else ("dev",))
 
-    def facts(self, task_name: str, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return the origin and size of a task's splits for a checkpoint's manifest."""
-        splits = {name: self.split(task_name, name) for name in names}
-        return {
-            "origin": {name: public_origin(split) for name, split in splits.items()},
-            "rows": {name: len(split) for name, split in splits.items()},
-            "official": all(split.official for split in splits.values()),
-        }
+    def training_facts(self, task_name: str) -> dict[str, Any]:
+        """Return the origin and number of a task's training rows for a checkpoint's manifest."""
+        rows = self.split(task_name, "train")
+        return {"origin": {"train": public_origin(rows)}, "rows": {"train": len(rows)}, "official": rows.official}
 
 
 def draw_rows(split: Split, wanted: int | None) -> Split:

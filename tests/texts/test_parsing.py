@@ -144,19 +144,19 @@ def test_the_same_seed_trains_the_same_pipeline(pipeline, treebank, tmp_path):
 def test_a_missing_pipeline_comes_with_its_install_command(tmp_path):
     spacy = pytest.importorskip("spacy")
     with pytest.raises(UserError, match="python -m spacy download xx_no_such"):
-        parse(["a"], "xx_no_such")
+        parse(["a"], "xx_no_such", tmp_path)
     (tmp_path / "x").mkdir()
     with pytest.raises(UserError, match="cannot be opened as a spaCy pipeline"):
-        parse(["a"], str(tmp_path / "x"))
+        parse(["a"], str(tmp_path / "x"), tmp_path)
     spacy.blank("en").to_disk(tmp_path / "blank")
     with pytest.raises(UserError, match="no tagger .*parser"):
-        parse(["a"], str(tmp_path / "blank"))
+        parse(["a"], str(tmp_path / "blank"), tmp_path)
 
 
-def test_without_spacy_the_message_says_how_to_install_it(monkeypatch):
+def test_without_spacy_the_message_says_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(UserError, match="pip install"):
-        parse(["a"])
+        parse(["a"], "en_core_web_sm", tmp_path)
 
 
 def untrained_pipeline(folder, seed):
