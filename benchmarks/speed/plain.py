@@ -80,14 +80,14 @@ def engine_count(config, encoded: Encoded, sets: Sequence[HeadSet]) -> int:
     rest = 2 * width * inner
     total = 0
     for length in encoded.lengths.tolist():
-        for step in steps[:-1]:
-            for leaving in step.splits.values():
+        for splits in steps[:-1]:
+            for leaving in splits.values():
                 total += length * _layer(config, length)
                 if len(leaving) > 1:
                     named = len({head for choice in leaving.values() for head in choice})
                     total += length * (named * width * width // heads + len(leaving) * named * width)
                     total += length * (len(leaving) - 1) * rest
-        last = steps[-1].splits
+        last = steps[-1]
         total += len(last) * (4 * width * width + 2 * heads * length * width)
         total += len(sets) * (width * width + rest)
     return total

@@ -23,6 +23,7 @@ from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
 from bertsecrets.ablation.skeleton import Skeleton, Vectors, probe
 from bertsecrets.errors import MisreadError, UserError, ran_out
 from bertsecrets.models.encoding import Encoded, check_finite, collate
+from bertsecrets.models.layers import hooked
 from bertsecrets.models.memory import Budget, too_small
 from bertsecrets.models.opening import OpenModel
 
@@ -84,14 +85,13 @@ class Engine:
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         ids = probe(self.skeleton.model)[:1].expand(layers + 1, -1)
         last: list[torch.Tensor] = []
-        handle = self.skeleton.layers[-1][0].register_forward_hook(
-            lambda _m, _i, output: last.append(output[0] if isinstance(output, tuple | list) else output)
-        )
-        try:
-            disabled = _disabled([BASELINE, *whole_layers(layers, heads)], layers, heads).to(ids.device)
+        disabled = _disabled([BASELINE, *whole_layers(layers, heads)], layers, heads).to(ids.device)
+
+        def note(_module: Any, _inputs: Any, output: Any) -> None:
+            last.append(output[0] if isinstance(output, tuple | list) else output)
+
+        with hooked([self.skeleton.layers[-1][0]], note):
             self.skeleton.run(ids, disabled=disabled, vectors=self._other_vectors(ids[:1]))
-        finally:
-            handle.remove()
         plain, *without_layer = last[-1].float()
         unchanged = [i + 1 for i, hidden in enumerate(without_layer) if torch.equal(plain, hidden)]
         if unchanged:

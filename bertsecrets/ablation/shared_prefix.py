@@ -8,7 +8,6 @@ token, because the classifier uses no other. Rows have equal lengths, so no padd
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -19,33 +18,26 @@ from bertsecrets.ablation.head_sets import HeadSet
 from bertsecrets.ablation.skeleton import Skeleton, Vectors, put
 
 Choice = tuple[int, ...]  # disabled heads of one layer
-
-
-@dataclass(frozen=True)
-class Step:
-    """The splits of one layer: `splits[entering][leaving]` is the choice of heads that leads from one state to another.
-
-    States are identified by their index in a tensor. The first output state overwrites the input state, and the
-    others get new indices. As a result, the tensor stores one state per set instead of one per set and layer.
-    """
-
-    splits: dict[int, dict[int, Choice]]
+# The splits of one layer: `splits[entering][leaving]` is the choice of heads that leads from one state to another.
+# States are identified by their index in a tensor. The first output state overwrites the input state, and the others
+# get new indices. As a result, the tensor stores one state per set instead of one per set and layer.
+Splits = dict[int, dict[int, Choice]]
 
 
 @lru_cache(maxsize=8)  # groups of rows usually share a plan
-def plan(sets: tuple[HeadSet, ...], layers: int) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+def plan(sets: tuple[HeadSet, ...], layers: int) -> tuple[tuple[Splits, ...], tuple[int, ...]]:
     """Return the tree of runs by layer, and the index of each set's final state. Sets must be unique.
 
     >>> steps, ends = plan((frozenset(), frozenset({(0, 1)}), frozenset({(1, 0)})), layers=2)
-    >>> [step.splits for step in steps]
-    [{0: {0: (), 1: (1,)}}, {0: {0: (), 2: (0,)}, 1: {1: ()}}]
+    >>> steps
+    ({0: {0: (), 1: (1,)}}, {0: {0: (), 2: (0,)}, 1: {1: ()}})
     >>> ends
     (0, 1, 2)
     """
     place_of: dict[HeadSet, int] = {frozenset(): 0}
     steps, used = [], 1
     for layer in range(layers):
-        splits: dict[int, dict[int, Choice]] = {}
+        splits: Splits = {}
         after: dict[HeadSet, int] = {}
         for heads in sets:
             prefix = frozenset(head for head in heads if head[0] <= layer)
@@ -58,7 +50,7 @@ def plan(sets: tuple[HeadSet, ...], layers: int) -> tuple[tuple[Step, ...], tupl
             after[prefix] = used - 1 if leaving else entering
             leaving[after[prefix]] = tuple(sorted(head for at, head in prefix if at == layer))
         place_of = after
-        steps.append(Step(splits))
+        steps.append(splits)
     return tuple(steps), tuple(place_of[heads] for heads in sets)
 
 
@@ -85,8 +77,8 @@ def run(
         states = embedded.new_empty(len(sets), *embedded.shape)
         states[0] = embedded
         of_layers: Sequence[Vectors | None] = vectors or [None] * len(blocks)
-        for block, step, instead in zip(blocks[:-1], steps[:-1], of_layers[:-1], strict=True):
-            _pass(block, step, states, at_once, instead)
+        for block, splits, instead in zip(blocks[:-1], steps[:-1], of_layers[:-1], strict=True):
+            _pass(block, splits, states, at_once, instead)
         last = _pass_last(blocks[-1], steps[-1], states, at_once, of_layers[-1])[_indices(ends, states.device)]
         logits = _classify(skeleton, last.flatten(0, 1), ids, segments)
     return logits.unflatten(0, (len(sets), -1))
@@ -94,13 +86,13 @@ def run(
 
 def _pass(
     block: Block,
-    step: Step,
+    splits: Splits,
     states: Float[torch.Tensor, "sets rows tokens width"],
     at_once: int,
     instead: Vectors | None,
 ) -> None:
     """Run all states through a layer in place."""
-    unsplit = [(entering, leaving[entering]) for entering, leaving in step.splits.items() if len(leaving) == 1]
+    unsplit = [(entering, leaving[entering]) for entering, leaving in splits.items() if len(leaving) == 1]
     for chunk in _chunks(unsplit, at_once):
         places = _indices([place for place, _ in chunk], states.device)
         x = states[places].flatten(0, 1)
@@ -110,7 +102,7 @@ def _pass(
             disabled = _members(choices, range(block.heads), states.device).repeat_interleave(states.shape[1], 0)
             context = put(context, disabled, value.mean(2, keepdim=True) if instead is None else instead)
         states[places] = block.finish(block.project(context).add_(x)).unflatten(0, (len(chunk), -1))
-    for entering, leaving in step.splits.items():
+    for entering, leaving in splits.items():
         if len(leaving) > 1:
             _split(block, states, entering=entering, leaving=leaving, at_once=at_once, instead=instead)
 
@@ -132,11 +124,11 @@ def _split(
 
 
 def _pass_last(
-    block: Block, step: Step, states, at_once: int, instead: Vectors | None
+    block: Block, splits: Splits, states, at_once: int, instead: Vectors | None
 ) -> Float[torch.Tensor, "sets rows width"]:
     """Return the first token's output of the last layer for all states, by index."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
-    for chunk in _chunks(list(step.splits.items()), at_once):
+    for chunk in _chunks(list(splits.items()), at_once):
         x = states[_indices([entering for entering, _ in chunk], states.device)]
         context, mean = (vectors.unflatten(0, x.shape[:2]) for vectors in block.attend_first(x.flatten(0, 1)))
         parent = _indices([number for number, (_, leaving) in enumerate(chunk) for _ in leaving], states.device)

@@ -22,7 +22,6 @@ from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Batch, Encoded, batches, encode, special_ids
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
-from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
 PAIRING_SEED = 2019  # for pairing rows
@@ -39,10 +38,6 @@ class Anisotropy(Measure):
 
     section = "attention"
     passes: ClassVar[float] = 2
-
-    def most(self, settings: Params) -> int | None:
-        """Return the maximum number of examples."""
-        return settings.attention.examples
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model returns the hidden states of every layer."""

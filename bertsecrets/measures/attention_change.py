@@ -6,7 +6,7 @@ reproduces K19's padding.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from pydantic import PositiveInt
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, Repeats
-from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.base.observers import SampleObserver, heads_without_numbers
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
@@ -25,9 +24,8 @@ from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
 UNRELATED_COSINE = 0.5  # cosine of weights; about 0 for independent models, and above 0.9 after usual fine-tuning
-UNCHANGED_COSINE = (
-    1 - 1e-7
-)  # larger cosines are indistinguishable from 1 in float32: weights differ by less than about 0.04 %
+# Larger cosines are indistinguishable from 1 in float32: weights differ by less than about 0.04 %.
+UNCHANGED_COSINE = 1 - 1e-7
 
 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
@@ -49,10 +47,9 @@ class CosineObserver(SampleObserver):
     """Observer of two models: the cosine of every example's maps, [example, layer, head]."""
 
     pairs = True
-    counts = False
 
     def __init__(self, examples: int, layers: int, heads: int, weights_cosine: float = 1.0):
-        super().__init__(examples, layers, heads, ["cosine"])
+        super().__init__(examples, layers, heads, ["cosine"], counts=False)
         self.weights_cosine = weights_cosine
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
@@ -77,7 +74,7 @@ class AttentionChange(AttentionMeasure):
 
         padded_to: PositiveInt | None = None
 
-    needs = (PretrainedTwin(),)
+    compares: ClassVar[bool] = True
     curves = ("cosine",)
     paper = PaperFigure(
         "5",
@@ -92,10 +89,6 @@ class AttentionChange(AttentionMeasure):
     def variants(self, settings: Params) -> list[dict[str, Any]]:
         """Return both variants: cropped to the real tokens, and padded as in the paper's figure 5."""
         return [{}, {"padded_to": settings.attention.max_length}]
-
-    def joins(self, view: AttentionRun) -> bool:
-        """Return whether the pass also runs the pretrained model."""
-        return view.twin is not None
 
     def degenerate(self, measurement: Measurement) -> str | None:
         """Report heads without values, or maps that are all unchanged by training.

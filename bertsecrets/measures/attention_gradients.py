@@ -11,16 +11,17 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.measures.base import Measure, MeasureContext, Results
+from bertsecrets.measures.base import MeasureContext, Results
+from bertsecrets.measures.base.attention_measure import MapMeasure
 from bertsecrets.measures.base.figures import Figure, Lines
-from bertsecrets.measures.base.observers import heads_without_numbers, mean_over_present
-from bertsecrets.measures.base.probe import check_attention, check_present
+from bertsecrets.measures.base.observers import SampleObserver
+from bertsecrets.measures.base.probe import check_special_tokens
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, attention_modules, check_maps, weights_in
 from bertsecrets.models.encoding import Batch, Loss, batches, check_finite, encode, loss_of, special_ids
+from bertsecrets.models.layers import hooked
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
-from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
 TOKEN_KINDS = ("cls", "sep", "other")
@@ -28,27 +29,21 @@ GRADIENT_BATCH_TOKENS = 1024  # per batch; activations are stored for the backwa
 
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
-class AttentionGradients(Measure):
+class AttentionGradients(MapMeasure):
     """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to each kind.
 
     `other` covers all other real tokens. Samples: `sep`, `cls`, `other` [example, layer, head]; NaN for examples
     without such tokens.
     """
 
-    section = "attention"
-    kernel: ClassVar[str] = "eager"
     gradients: ClassVar[bool] = True
     passes: ClassVar[float] = 3
     curves = TOKEN_KINDS
 
-    def most(self, settings: Params) -> int | None:
-        """Return the maximum number of examples."""
-        return settings.attention.examples
-
     def check_model(self, classifier: OpenModel) -> None:
         """Check that maps can be read and that inputs contain a special token."""
-        check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
-        check_attention(classifier)
+        check_special_tokens(classifier)
+        super().check_model(classifier)
 
     def run(self, context: MeasureContext) -> Results:
         """Differentiate the loss of every example with respect to all its attention weights."""
@@ -56,22 +51,16 @@ class AttentionGradients(Measure):
         encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.attention.max_length))
         targets = torch.as_tensor(np.asarray(rows.targets()), device=context.resources.device)
         ids, loss = special_ids(opened.tokenizer), loss_of(context.task.regression)
-        shape = (len(encoded), opened.layers, opened.heads)
-        samples = {kind: np.full(shape, np.nan, dtype=np.float32) for kind in TOKEN_KINDS}
+        observer = SampleObserver(len(encoded), opened.layers, opened.heads, TOKEN_KINDS, counts=False)
         with progress(f"gradients of the attention of {context.subject}", len(encoded), "example") as shown:
             for batch in batches(encoded, tokens=GRADIENT_BATCH_TOKENS):
                 here = batch.to(context.resources.device)
                 slopes = attention_slopes(opened.model, here, targets[torch.from_numpy(batch.indices)], loss)
                 for kind, marks in marked(here, ids).items():
                     for layer, slope in enumerate(slopes):
-                        samples[kind][batch.indices, layer] = mean_slope(slope, marks, here.mask).cpu().numpy()
+                        observer.record(kind, batch, layer, mean_slope(slope, marks, here.mask))
                 shown.advance(len(batch.indices))
-        means = mean_over_present(samples)
-        return {self.name: ({kind: means[kind] for kind in TOKEN_KINDS}, dict(samples))}, len(encoded)
-
-    def degenerate(self, measurement: Measurement) -> str | None:
-        """Report heads without values on examples for which other heads have values."""
-        return heads_without_numbers(measurement)
+        return {self.name: observer.compute()}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the gradients by layer, averaged over heads."""
@@ -87,12 +76,12 @@ class AttentionGradients(Measure):
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:
     """Return the absolute gradient of each example's loss with respect to its attention weights, per layer."""
-    modules, must_ask = attention_modules(model)
+    modules, ask = attention_modules(model)
     rows, tokens = batch.input_ids.shape
     shape = (rows, model.config.num_attention_heads, tokens, tokens)
     seen: list[torch.Tensor] = []
 
-    def keep(_module: Any, _inputs: Any, output: Any) -> None:
+    def note(_module: Any, _inputs: Any, output: Any) -> None:
         maps = weights_in(output, shape)
         if maps is not None:
             check_maps(maps.detach(), batch, len(seen))
@@ -100,12 +89,8 @@ def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss)
 
     model.requires_grad_(False)
     model.get_input_embeddings().weight.requires_grad_()  # makes all activations differentiable
-    handles = [module.register_forward_hook(keep) for module in modules]
-    try:
-        logits = model(**batch.inputs(), **({"output_attentions": True} if must_ask else {})).logits.float()
-    finally:
-        for handle in handles:
-            handle.remove()
+    with hooked(modules, note):
+        logits = model(**batch.inputs(), **ask).logits.float()
     check_finite(logits.detach())
     return [slope.abs() for slope in torch.autograd.grad(loss(logits, target), seen)]
 

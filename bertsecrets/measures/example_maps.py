@@ -15,7 +15,6 @@ from bertsecrets.errors import UserError
 from bertsecrets.measures.attention_change import map_cosine
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, HeadMap
-from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.base.observers import of_batch
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
@@ -44,7 +43,7 @@ class ExampleMaps(AttentionMeasure):
     100 inputs. They contain text from the data set: check its licence before publishing them.
     """
 
-    needs = (PretrainedTwin(),)
+    compares: ClassVar[bool] = True
     common: ClassVar[bool] = False
     companions: ClassVar[tuple[str, ...]] = ()
 

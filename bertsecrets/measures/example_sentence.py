@@ -5,7 +5,7 @@ import re
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import EncoderMeasure, MeasureContext, Results
 from bertsecrets.measures.base.observers import PairObserver
-from bertsecrets.measures.base.probe import SEES_NOTHING_LATER, Ahead, check_attention
+from bertsecrets.measures.base.probe import CAUSAL_REASON, Ahead, check_attention
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks, all_pairs, encode_words
 from bertsecrets.models.attention import Pass
@@ -33,7 +33,7 @@ class ExampleSentence(EncoderMeasure):
     def check_model(self, classifier: OpenModel) -> None:
         """Check that maps can be read, and that words can attend to later words."""
         if not check_attention(classifier):
-            raise NotApplicableError(SEES_NOTHING_LATER)
+            raise NotApplicableError(CAUSAL_REASON)
 
     def run(self, context: MeasureContext) -> Results:
         """Run the encoder over the sentence."""
@@ -45,9 +45,7 @@ class ExampleSentence(EncoderMeasure):
         ahead = Ahead()
         Pass(encoder).feed(encoded, [observer, ahead])
         if not ahead.most:
-            raise NotApplicableError(
-                f"{context.subject.model} cannot be measured on this sentence: {SEES_NOTHING_LATER}"
-            )
+            raise NotApplicableError(f"{context.subject.model} cannot be measured on this sentence: {CAUSAL_REASON}")
         return {self.name: observer.compute()}, len(encoded)
 
 

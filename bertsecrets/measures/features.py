@@ -13,7 +13,7 @@ import numpy as np
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats, published_and_measured
 from bertsecrets.measures.base.needs import SpacyPipeline
-from bertsecrets.measures.base.observers import mark_words, max_over, mean_over_present, of_batch, received
+from bertsecrets.measures.base.observers import SampleObserver, mark_words, max_over, of_batch, received
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks
 from bertsecrets.models.attention import Maps, Observer
@@ -84,10 +84,8 @@ def contains_negation(word: Word) -> bool:
     return any(part in text for part in (*NEGATIONS, "n't"))
 
 
-class FeatureObserver:
+class FeatureObserver(SampleObserver):
     """Observer of one model: attention to each kind of token, overall and in the last layer's [CLS] row."""
-
-    pairs = False
 
     def __init__(
         self,
@@ -106,37 +104,31 @@ class FeatureObserver:
             cls: Mask of the tokens whose row is read in the last layer; only the first one in each example counts. If
                 None, no row is read.
         """
-        self.absent = absent
-        self.kinds = list(marks)
-        self.marks = np.stack([marks[kind] for kind in self.kinds])
+        super().__init__(examples, layers, heads, marks)
+        self.absent, self.kinds, self.last = absent, list(marks), layers - 1
+        self.marks = np.stack(list(marks.values()))
         self.cls = None if cls is None or not cls.any() else cls & (cls.cumsum(1) == 1)
-        self.last = layers - 1
-        self.paid = np.full((len(self.kinds), examples, layers, heads), np.nan, dtype=np.float32)
-        self.row = np.full((len(self.kinds), examples, heads), np.nan, dtype=np.float32)
+        if self.cls is not None:
+            self.samples |= {f"cls_row_{kind}": np.full((examples, heads), np.nan, dtype=np.float32) for kind in marks}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Process one layer of one batch."""
         marks = of_batch(self.marks, batch).to(maps.device)
-        self.paid[:, batch.indices, layer] = max_over(received(maps, batch), marks).cpu().numpy()
+        for kind, paid in zip(self.kinds, max_over(received(maps, batch), marks), strict=True):
+            self.record(kind, batch, layer, paid)
         if layer == self.last and self.cls is not None:
             cls = of_batch(self.cls[None], batch)[0].to(maps.device)
             row = (maps * cls[:, None, :, None]).sum(2)
-            weights = max_over(row, marks & cls.any(-1)[None, :, None])
-            self.row[:, batch.indices] = weights.cpu().numpy()
+            for kind, weights in zip(self.kinds, max_over(row, marks & cls.any(-1)[None, :, None]), strict=True):
+                self.samples[f"cls_row_{kind}"][batch.indices] = weights.cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the values `<kind>` [layer, head], `cls_row_<kind>` [head], and a count for each, `..._examples`.
-
-        Samples: `<kind>` [example, layer, head] and `cls_row_<kind>` [example, head]; NaN for inputs without the kind.
-        """
-        for place, kind in enumerate(self.kinds):
-            if kind not in SPECIAL_KINDS and not np.isnan(self.absent):
-                np.nan_to_num(self.paid[place], copy=False, nan=self.absent)
-                np.nan_to_num(self.row[place], copy=False, nan=self.absent)
-        samples = dict(zip(self.kinds, self.paid, strict=True))
-        if self.cls is not None:
-            samples |= {f"cls_row_{kind}": row for kind, row in zip(self.kinds, self.row, strict=True)}
-        return mean_over_present(samples), samples
+        """Return the values and samples of `Features`."""
+        if not np.isnan(self.absent):
+            for name, sample in self.samples.items():
+                if name.removeprefix("cls_row_") not in SPECIAL_KINDS:
+                    np.nan_to_num(sample, copy=False, nan=self.absent)
+        return super().compute()
 
 
 def feature_marks(

@@ -13,7 +13,7 @@ import numpy as np
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import EncoderMeasure, MeasureContext, Resources, Results
 from bertsecrets.measures.base.figures import Figure, PaperFigure, RankedHeads, Repeats, published_and_measured
-from bertsecrets.measures.base.needs import NO_FRAMES, FrameSentences
+from bertsecrets.measures.base.needs import FRAMES_ADVICE, FrameSentences
 from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, all_pairs, encode_words, zipped_pairs
@@ -45,7 +45,7 @@ class FrameHeads(EncoderMeasure):
         """Return a digest of the sentence file, or of all XML files in a folder, independent of its location."""
         frames = context.resources.frames
         if frames is None:
-            raise UserError(NO_FRAMES)
+            raise UserError(FRAMES_ADVICE)
         return file_sha256(frames) if frames.is_file() else folder_digest(frames, "*.xml")
 
     def origin(self, resources: Resources) -> str | None:

@@ -49,11 +49,9 @@ class HeadAblation(AblationMeasure):
             return parse_sets(context.options.heads, layers, heads), "sets of heads"
         return single_heads(layers, heads), "heads"
 
-    def finish(
-        self, context: MeasureContext, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]
-    ) -> None:
+    def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
         """Reshape the scores to [layer, head], or add the names of the sets."""
-        if context.options.heads is not None:
+        if options.heads is not None:
             values["sets"] = [label(heads) for heads in sets]
         else:
             values["score"] = values["score"].reshape(shape)

@@ -18,15 +18,14 @@ from jaxtyping import Bool, Float, Shaped
 from bertsecrets.ablation.engine import Engine
 from bertsecrets.ablation.kinds import Ablation, of_one_length
 from bertsecrets.ablation.skeleton import Skeleton
-from bertsecrets.measures.base import Measure, MeasureContext, Results
-from bertsecrets.measures.base.ablation_measure import collapsed, scored
+from bertsecrets.measures.base import MeasureContext, Results
+from bertsecrets.measures.base.ablation_measure import HeadRemovalMeasure, scored
 from bertsecrets.measures.base.figures import Figure, HeadMap, Lines
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Encoded, Loss, check_finite, collate, encode, loss_of
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
-from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import decide
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement
@@ -36,7 +35,7 @@ PRUNING_BATCH_TOKENS = 2048  # per batch; activations are stored for the backwar
 
 
 @measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
-class HeadPruning(Measure):
+class HeadPruning(HeadRemovalMeasure):
     """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions; `left` [step], the number
     of heads left after each step; `importance` [layer, head] in the unpruned model, 1 for a layer's only important
     head; and `removed` [layer, head], the step that removes each head, from 1.
@@ -44,13 +43,8 @@ class HeadPruning(Measure):
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """
 
-    section = "scores"
     gradients: ClassVar[bool] = True
     passes: ClassVar[float] = 3 * (1 + 1 / STEP_SHARE)  # a backward pass costs about two forward ones
-
-    def rows(self, context: MeasureContext) -> Split:
-        """Return at most `grid_limit` validation rows."""
-        return context.resources.rows.split(context.subject.task, "dev", context.resources.rows.grid_limit)
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model's heads can be disabled, and that their gates receive gradients."""
@@ -76,10 +70,6 @@ class HeadPruning(Measure):
         left = np.array(heads_left(opened.layers * opened.heads)[1:])
         values |= {"left": left, "importance": path.importance, "removed": path.removed}
         return {self.name: (values, samples)}, len(encoded)
-
-    def degenerate(self, measurement: Measurement) -> str | None:
-        """Report that the unpruned model predicts a constant, or that a prediction is not finite."""
-        return collapsed(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the score as a function of the fraction of heads removed, and the map of importance."""

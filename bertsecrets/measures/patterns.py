@@ -43,7 +43,7 @@ from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
 from bertsecrets.store.files import digest
-from bertsecrets.texts.published import published_figures
+from bertsecrets.texts.published import FIGURE_2_ORDER
 from bertsecrets.types import Measurement
 
 
@@ -112,29 +112,17 @@ class PatternObserver:
             self.expected[name][batch.indices] += probabilities.sum(1).cpu().numpy() / predicted[0].size
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return values and samples, with names prefixed by the reading.
-
-        Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
-
-        `majority` is the most frequent class of a head, and `agreement` the fraction of examples with this class.
-        `raw_...` and `corrected_...` are shares of all maps. Samples: `predicted` [example, layer, head]; `expected`
-        [example, class], the mean class probabilities; `errors` [annotated head, class].
-        """
+        """Return the values and samples of `Patterns`."""
         values: dict[str, Any] = {}
         samples: dict[str, np.ndarray] = {}
         for name, predicted in self.predicted.items():
             expected, errors = self.expected[name], self.errors[name]
-            own: dict[str, Any] = {f"share_{key(c)}": (predicted == i).mean(0) for i, c in enumerate(CLASSES)}
-            own["majority"], own["agreement"] = majority(predicted)
-            shares = {
-                "raw": raw_shares(predicted).mean(0),
-                "corrected": corrected(expected.mean(0), errors.mean(0)),
-            }
+            values |= {f"{name}_share_{key(c)}": (predicted == i).mean(0) for i, c in enumerate(CLASSES)}
+            values[f"{name}_majority"], values[f"{name}_agreement"] = majority(predicted)
+            shares = {"raw": raw_shares(predicted).mean(0), "corrected": corrected(expected.mean(0), errors.mean(0))}
             for kind, numbers in shares.items():
-                own |= {f"{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
-            values |= {f"{name}_{value}": number for value, number in own.items()}
-            arrays: dict[str, np.ndarray] = {"predicted": predicted, "expected": expected, "errors": errors}
-            samples |= {f"{name}_{sample}": array for sample, array in arrays.items()}
+                values |= {f"{name}_{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
+            samples |= {f"{name}_predicted": predicted, f"{name}_expected": expected, f"{name}_errors": errors}
         return values, samples
 
 
@@ -148,13 +136,6 @@ def key(name: str) -> str:
 
 
 UNCHECKED_REMARK = "the pattern classifier's errors were measured on other models, not on this one"
-FIGURE_2_LABELS = {  # labels of the classes in K19's figure 2
-    "vertical": "Vertical",
-    "diagonal": "Diagonal",
-    "vertical-diagonal": "Vert+Diag",
-    "block": "Block",
-    "heterogeneous": "Heterogeneous",
-}
 READING_TITLES = {
     "special": "section 4.1: vertical is mainly attention to [CLS] and [SEP]",
     "stripes": "blog: vertical is attention to a single token",
@@ -163,11 +144,12 @@ READING_TITLES = {
 
 @measure("patterns", title="classes of attention maps", source="K19 4.1", version=6)
 class Patterns(AttentionMeasure):
-    """Values: `<reading>_share_<class>`, `<reading>_majority`, `<reading>_agreement` [layer, head];
-    `<reading>_raw_<class>`, `<reading>_corrected_<class>` over all maps.
+    """Values: `<reading>_share_<class>`, `<reading>_majority`, the most frequent class of a head, and
+    `<reading>_agreement`, the fraction of examples with this class, [layer, head]; `<reading>_raw_<class>`,
+    `<reading>_corrected_<class>`, shares of all maps.
 
-    Samples: `<reading>_predicted` [example, layer, head]; `<reading>_expected` [example, class]; `<reading>_errors`
-    [annotated head, class].
+    Samples: `<reading>_predicted` [example, layer, head]; `<reading>_expected` [example, class], the mean class
+    probabilities; `<reading>_errors` [annotated head, class].
     """
 
     needs = (PatternWeights(),)
@@ -181,12 +163,10 @@ class Patterns(AttentionMeasure):
         """Return the observer that classifies maps."""
         folder = chosen_folder()
         report = read_report(folder)
-        names = readings_of(report)
+        names, device = readings_of(report), view.context.resources.device
         return PatternObserver(
             *view.shape,
-            classifiers={
-                name: PatternClassifier.load(folder, name).to(view.context.resources.device) for name in names
-            },
+            classifiers={name: PatternClassifier.load(folder, name).to(device) for name in names},
             errors={name: held_out_errors(report, name) for name in names},
             separator=view.special_ids["sep"],
         )
@@ -237,8 +217,8 @@ class Patterns(AttentionMeasure):
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield one bar for the paper, and one for each reading with corrected shares."""
-        theirs = dict(zip(published_figures()["fig2"]["order"], seeds.published("fig2"), strict=True))
-        shares = {"K19, figure 2": np.array([theirs[FIGURE_2_LABELS[name]] for name in CLASSES])}
+        theirs = dict(zip(FIGURE_2_ORDER, seeds.published("fig2"), strict=True))
+        shares = {"K19, figure 2": np.array([theirs[name] for name in CLASSES])}
         for name in readings_in(seeds.first):
             corrected = [100 * float(seeds.mean(f"{name}_corrected_{key(c)}")) for c in CLASSES]
             shares[f"{seeds.first.subject.model}, reading {name}"] = np.array(corrected)

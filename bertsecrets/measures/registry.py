@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="type[Measure]")
 _MEASURES: dict[str, "Measure"] = {}
 # Built-in measures that do not depend on a seed, listed here to avoid importing them.
-SEEDLESS = ("example-sentence", "frame-heads", "pattern-quality", "published-figures")
+SEEDLESS_MEASURES = ("example-sentence", "frame-heads", "pattern-quality", "published-figures")
 
 
 def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable[[M], M]:
@@ -65,7 +65,7 @@ def get_measure(name: str) -> "Measure":
 
 def is_seedless(name: str) -> bool:
     """Return whether a measure is independent of seeds, without importing built-in measures."""
-    return _MEASURES[name].seedless if name in _MEASURES else name in SEEDLESS
+    return _MEASURES[name].seedless if name in _MEASURES else name in SEEDLESS_MEASURES
 
 
 def canonical(request: Request) -> Request:

@@ -13,10 +13,10 @@ import torch
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, Lines, PaperFigure, Repeats, published_and_measured
 from bertsecrets.measures.base.observers import SampleObserver, max_over, received
-from bertsecrets.measures.base.probe import check_present
+from bertsecrets.measures.base.probe import check_special_tokens
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
-from bertsecrets.models.encoding import Batch, special_ids
+from bertsecrets.models.encoding import Batch
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.types import Measurement
 
@@ -24,14 +24,12 @@ from bertsecrets.types import Measurement
 class SpecialTokenObserver(SampleObserver):
     """Observer of one model: attention received by [CLS] and [SEP], [example, layer, head]."""
 
-    counts = False
-
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
             ids: Ids of `cls` and `sep`; None for missing tokens. Values are NaN for inputs without the token.
         """
-        super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"))
+        super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"), counts=False)
         self.ids = ids
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
@@ -75,7 +73,7 @@ class SpecialTokens(AttentionMeasure):
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that maps can be read and that inputs contain a special token."""
-        check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
+        check_special_tokens(classifier)
         super().check_model(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:

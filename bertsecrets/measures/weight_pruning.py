@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.base import Measure, MeasureContext, Results
-from bertsecrets.measures.base.ablation_measure import collapsed, scored
+from bertsecrets.measures.base import MeasureContext, Results
+from bertsecrets.measures.base.ablation_measure import RemovalMeasure, scored
 from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import encode, predict
@@ -28,18 +28,17 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 PRUNED_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-NO_MATRIX = re.compile("bias|embed")  # in names of tensors with two or more dimensions that are not pruned
+UNPRUNED_NAMES = re.compile("bias|embed")  # in names of tensors with two or more dimensions that are not pruned
 
 
 @measure("weight-pruning", title="score with the smallest weights set to 0", source="Gordon et al. 2020; P20")
-class WeightPruning(Measure):
+class WeightPruning(RemovalMeasure):
     """Values: `baseline` and `score` [share], accuracy or Pearson's correlation as fractions; `share` and `pruned`
     [share], the fraction and the number of weights set to 0.
 
     Samples: `predicted` [share, example], `baseline_predicted` and `target` [example].
     """
 
-    section = "scores"
     passes: ClassVar[float] = 1 + len(PRUNED_SHARES)
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -60,10 +59,6 @@ class WeightPruning(Measure):
         values, samples = scored(context.task, predicted, rows.targets())
         values |= {"share": np.array(PRUNED_SHARES), "pruned": np.array(pruned[1:])}
         return {self.name: (values, samples)}, len(encoded)
-
-    def degenerate(self, measurement: Measurement) -> str | None:
-        """Report that the unpruned model predicts a constant, or that a prediction is not finite."""
-        return collapsed(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the score by sparsity, with P20's points if available."""
@@ -91,7 +86,7 @@ def layer_weights(model: Any) -> list[nn.Parameter]:
     weights = [
         weight
         for name, weight in model.base_model.named_parameters()
-        if layer_of(name) and weight.dim() > 1 and not NO_MATRIX.search(name) and id(weight) not in embeddings
+        if layer_of(name) and weight.dim() > 1 and not UNPRUNED_NAMES.search(name) and id(weight) not in embeddings
     ]
     if not weights:
         raise NotApplicableError(f"the layers of {type(model).__name__} have no weight matrices to prune")

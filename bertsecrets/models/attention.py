@@ -16,7 +16,7 @@ from torch import nn
 from bertsecrets.errors import MisreadError, UserError
 from bertsecrets.models.encoding import Batch, Encoded, batches
 from bertsecrets.models.families import why_no_maps
-from bertsecrets.models.layers import attention_shape, layer_of, unreadable
+from bertsecrets.models.layers import attention_shape, hooked, layer_of, unreadable
 from bertsecrets.models.opening import OpenModel
 
 Maps = Float[torch.Tensor, "rows heads tokens tokens"]
@@ -51,7 +51,7 @@ class Tap:
         self.model = model
         self.layers = layers
         self.keep_padding_rows = keep_padding_rows
-        self.modules, self.must_ask = attention_modules(model)
+        self.modules, self.ask = attention_modules(model)
 
     def run(self, batch: Batch, see: Callable[[int, Maps], None]) -> None:
         """Run the model once, calling `see(layer, maps)` once per layer, in order."""
@@ -69,14 +69,8 @@ class Tap:
             see(calls, maps if self.keep_padding_rows else _crop(maps, batch))
             calls += 1
 
-        handles = [module.register_forward_hook(hook) for module in self.modules]
-        try:
-            with torch.inference_mode():
-                ask = {"output_attentions": True} if self.must_ask else {}
-                self.model(**batch.inputs(), **ask)
-        finally:
-            for handle in handles:
-                handle.remove()
+        with hooked(self.modules, hook), torch.inference_mode():
+            self.model(**batch.inputs(), **self.ask)
         if calls != self.layers:
             raise MisreadError(f"observed attention in {calls} of {self.layers} layers")
 
@@ -163,14 +157,14 @@ def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
 
 
 @torch.no_grad()
-def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
-    """Return the modules whose output contains attention weights, and whether they need `output_attentions=True`.
+def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
+    """Return the modules whose output contains attention weights, and the arguments with which the model returns them.
 
     They are found by a tiny forward pass: a module is included if it is the first to return a tuple that has a tensor
     of shape [1, heads, tokens, tokens]. A module that is shared by all layers (ALBERT) appears once.
 
     Returns:
-        The modules in call order, and True if they return weights only with `output_attentions=True`.
+        The modules in call order, and `output_attentions=True` if they return weights only with it.
     """
     config = model.config
     if (why := why_no_maps(config)) is not None:
@@ -178,7 +172,8 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
     (layers, heads), tokens = attention_shape(model), 5
     device = next(model.parameters()).device
     ids = torch.full((1, tokens), 3, device=device)
-    for must_ask in (False, True):
+    requests: tuple[dict[str, bool], ...] = ({}, {"output_attentions": True})
+    for ask in requests:
         modules: list[nn.Module] = []
         seen: list[torch.Tensor] = []  # keeps tensors alive, so that a later one cannot have the id of an earlier one
 
@@ -189,16 +184,8 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
                 if module not in modules:
                     modules.append(module)
 
-        handles = [module.register_forward_hook(note) for module in model.modules() if module is not model]
-        try:
-            model(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                **({"output_attentions": True} if must_ask else {}),
-            )
-        finally:
-            for handle in handles:
-                handle.remove()
+        with hooked((module for module in model.modules() if module is not model), note):
+            model(input_ids=ids, attention_mask=torch.ones_like(ids), **ask)
         if not modules:
             continue
         if len(seen) != layers:
@@ -209,7 +196,7 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
         stacks = sorted({(layer_of(names[module]) or (names[module], 0))[0] for module in modules})
         if len(stacks) > 1:
             raise unreadable(config, f"it has several stacks of layers ({', '.join(stacks)})")
-        return modules, must_ask
+        return modules, ask
     kernel = config._attn_implementation
     if kernel != "eager":
         raise unreadable(config, f"it was opened with {kernel}, which returns no maps: open it with eager attention")

@@ -4,6 +4,8 @@ Layers are found by inspecting the model, never by the name of the architecture.
 """
 
 import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,12 +27,12 @@ def architecture(config: Any) -> str:
     return type(config).__name__.removesuffix("Config")
 
 
-SIZES = ("model_type", "num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
+SIZE_SETTINGS = ("model_type", "num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
 
 
 def size_difference(config: Any, base: Any) -> str | None:
     """Return how a model's architecture or size differs from that of its supposed base; None if they are the same."""
-    for name in SIZES:
+    for name in SIZE_SETTINGS:
         own, other = getattr(config, name, None), getattr(base, name, None)
         if own != other:
             return f"its {name} is {own}, not {other}"
@@ -73,6 +75,17 @@ def layer_of(name: str) -> tuple[str, int] | None:
     """
     match = re.search(r"\.(\d+)\.", f".{name}")
     return (f".{name}"[1 : match.start()] + ".*." + f".{name}"[match.end() :], int(match[1])) if match else None
+
+
+@contextmanager
+def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any]) -> Iterator[None]:
+    """Register a forward hook with modules inside the block."""
+    handles = [module.register_forward_hook(hook) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def last_layers(model: Any, number: int = 2) -> list[nn.Module]:

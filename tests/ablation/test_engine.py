@@ -127,12 +127,12 @@ def test_any_sets_of_heads_equal_the_reference(sets, seed, engine):
 def test_the_tree_of_runs_gives_each_set_its_own_heads_and_shares_the_rest(sets):
     steps, ends = plan(tuple(sets), 3)
     paths = {0: ()}
-    for layer, step in enumerate(steps):
+    for layer, splits in enumerate(steps):
         prefixes = {frozenset(head for head in heads if head[0] < layer) for heads in sets}
-        assert len(step.splits) == len(prefixes)
+        assert len(splits) == len(prefixes)
         paths = {
             place: (*paths[start], *((layer, head) for head in choice))
-            for start, leaving in step.splits.items()
+            for start, leaving in splits.items()
             for place, choice in leaving.items()
         }
     assert [frozenset(paths[end]) for end in ends] == sets

@@ -5,7 +5,7 @@ import pytest
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.measures.base import Measure
-from bertsecrets.measures.registry import SEEDLESS, get_measure, measure, measure_names
+from bertsecrets.measures.registry import SEEDLESS_MEASURES, get_measure, measure, measure_names
 
 
 @pytest.mark.parametrize("name", measure_names())
@@ -38,4 +38,4 @@ def test_options_of_every_claim_are_valid_for_its_measures():
 
 
 def test_the_list_of_seedless_measures_is_complete():
-    assert [name for name in measure_names() if get_measure(name).seedless] == sorted(SEEDLESS)
+    assert [name for name in measure_names() if get_measure(name).seedless] == sorted(SEEDLESS_MEASURES)

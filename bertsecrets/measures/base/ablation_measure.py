@@ -52,20 +52,44 @@ class AblationOptions(MeasureOptions):
         return draw
 
 
-class AblationMeasure(Measure):
+class RemovalMeasure(Measure):
+    """A measure of the scores of a model with parts removed, next to those of the whole model."""
+
+    section: ClassVar[Section | None] = "scores"
+
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Report why the predictions are not informative about the removed parts; None if they are."""
+        baseline = measurement.sample("baseline_predicted")
+        if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
+            return "some predictions are not finite"
+        if len(baseline) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
+            return None
+        task = TASKS[measurement.subject.task]
+        if is_constant(task, baseline):
+            return "gives every example the same answer"
+        fine_tuned = measurement.subject.initialisation == "pretrained"
+        return order_problem(task, baseline, measurement.sample("target")) if fine_tuned else None
+
+
+class HeadRemovalMeasure(RemovalMeasure):
+    """A measure of scores with many sets of heads removed, on a limited number of rows."""
+
+    def rows(self, context: MeasureContext) -> Split:
+        """Return at most `grid_limit` validation rows."""
+        return context.resources.rows.split(context.subject.task, "dev", context.resources.rows.grid_limit)
+
+
+class AblationMeasure(HeadRemovalMeasure):
     """A measure of scores with sets of heads disabled. Multiple processes can share the work."""
 
     Options = AblationOptions
-    section: ClassVar[Section | None] = "scores"
     shared: ClassVar[bool] = True
 
     @abstractmethod
     def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
         """Return the sets of heads to disable, and a plural noun that describes them in the progress bar."""
 
-    def finish(
-        self, context: MeasureContext, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]
-    ) -> None:
+    def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
         """Convert the values in place to this measure's layout. By default, scores keep the shape [set]."""
         return
 
@@ -74,18 +98,9 @@ class AblationMeasure(Measure):
         engine = Engine.open(classifier)
         engine.check_longest(probe_inputs(classifier))
 
-    def rows(self, context: MeasureContext) -> Split:
-        """Return at most `grid_limit` validation rows."""
-        return context.resources.rows.split(context.subject.task, "dev", context.resources.rows.grid_limit)
-
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
-        """Return the cache key's inputs, with the precision unless it is float32."""
-        precision = context.resources.grid_precision
-        return super().inputs(context) | ({} if precision == "float32" else {"precision": precision})
-
-    def degenerate(self, measurement: Measurement) -> str | None:
-        """Report that a trained model predicts a constant, or that a prediction is not finite."""
-        return collapsed(measurement)
+        """Return the cache key's inputs, with the precision."""
+        return super().inputs(context) | {"precision": context.resources.grid_precision}
 
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark for runs in bfloat16."""
@@ -116,7 +131,7 @@ class AblationMeasure(Measure):
             ablation=ablation,
             precision=context.resources.grid_precision,
         )
-        self.finish(context, values, sets, shape)
+        self.finish(context.options, values, sets, shape)
         return {self.name: (values, samples)}, len(encoded)
 
 
@@ -133,20 +148,6 @@ def scored(
     unpruned, *steps = (answers.astype(np.float32 if task.regression else np.int8) for answers in predicted)
     samples = {"predicted": np.stack(steps), "baseline_predicted": unpruned, "target": target}
     return {"baseline": baseline, "score": np.array(scores)}, samples
-
-
-def collapsed(measurement: Measurement) -> str | None:
-    """Return why the predictions are not informative about the removed parts; None if they are."""
-    baseline = measurement.sample("baseline_predicted")
-    if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
-        return "some predictions are not finite"
-    if len(baseline) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
-        return None
-    task = TASKS[measurement.subject.task]
-    if is_constant(task, baseline):
-        return "gives every example the same answer"
-    fine_tuned = measurement.subject.initialisation == "pretrained"
-    return order_problem(task, baseline, measurement.sample("target")) if fine_tuned else None
 
 
 def kind_text(measurement: Measurement) -> str:
@@ -188,9 +189,8 @@ def set_ablation(
     exact: np.ndarray | None = None
     if precision == "bfloat16":
         reference = Engine.open(opened, device, ablation=ablation)
-        exact = _answers(
-            task, ablate(reference, encoded.head(CHECKED_ROWS), everything, instead=reference.instead(encoded))
-        )
+        checked_rows, instead = encoded.head(CHECKED_ROWS), reference.instead(encoded)
+        exact = _answers(task, ablate(reference, checked_rows, everything, instead=instead))
         opened.model.to(torch.bfloat16)
     engine = Engine.open(opened, device, ablation=ablation)
     instead = engine.instead(encoded)
@@ -202,24 +202,21 @@ def set_ablation(
         if folder is None:
             predicted = compute(everything, shown.advance)
         else:
-            inputs: dict[str, Any] = {
+            facts = {
                 "weights": weights_digest(opened),
                 "task": task.name,
                 "inputs": digest(encoded.input_ids),
+                "ablation": [ablation.kind, ablation.draw],
+                **(about or {}),
             }
-            if ablation != UNIFORM:
-                inputs |= {"ablation": [ablation.kind, ablation.draw]}
-            grid = Grid.open(
-                folder, everything, layers=opened.layers, size=opened.heads, about={**(about or {}), **inputs}
-            )
+            grid = Grid.open(folder, everything, layers=opened.layers, size=opened.heads, about=facts)
             predicted = grid.fill(compute, shown.advance)
     truth = np.asarray(targets)
     scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])
     checked: dict[str, Any] = {}
     if exact is not None:
-        differ = np.abs(exact.astype(np.float32) - predicted[:, :CHECKED_ROWS]) > (
-            SCORE_TOLERANCE_POINTS if task.regression else 0
-        )
+        tolerance = SCORE_TOLERANCE_POINTS if task.regression else 0
+        differ = np.abs(exact.astype(np.float32) - predicted[:, :CHECKED_ROWS]) > tolerance
         checked = {"sampled": differ.size, "sample_differs": int(differ.sum())}
     return (
         {"baseline": float(scores[0]), "score": scores[1:], **checked},

@@ -14,7 +14,6 @@ from pydantic import PositiveInt
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base.measure import Measure, MeasureContext, MeasureOptions, Results, Section
 from bertsecrets.measures.base.needs import Resources
-from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.base.probe import check_attention
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import opening
@@ -26,10 +25,8 @@ from bertsecrets.models.layers import size_difference
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
-from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.parsing import Parses, parse_pairs
-from bertsecrets.types import Measurement
 
 
 @dataclass(frozen=True)
@@ -84,8 +81,19 @@ class AttentionRun:
         return parse_pairs(self.rows.sentence1, self.rows.sentence2, resources.spacy, resources.kept / "parses")
 
 
-class AttentionMeasure(Measure):
-    """A measure of attention maps. If possible, its pass also feeds the measures in `companions`."""
+class MapMeasure(Measure):
+    """A measure of a model's attention maps."""
+
+    section: ClassVar[Section | None] = "attention"
+    kernel: ClassVar[str] = "eager"
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Check that the model's maps can be read, and are those that it uses."""
+        check_attention(classifier)
+
+
+class AttentionMeasure(MapMeasure):
+    """A measure of the maps of a task's rows. If possible, its pass also feeds the measures in `companions`."""
 
     class Options(MeasureOptions):
         """These options cover choices that the paper leaves open or that appear only in its code.
@@ -100,8 +108,6 @@ class AttentionMeasure(Measure):
         cased: bool = False
         max_length: PositiveInt | None = None
 
-    section: ClassVar[Section | None] = "attention"
-    kernel: ClassVar[str] = "eager"
     common: ClassVar[bool] = True
     companions: ClassVar[tuple[str, ...]] = ("attention-change", "special-tokens")
 
@@ -113,29 +119,19 @@ class AttentionMeasure(Measure):
             UserError: the measure cannot be computed for this model.
         """
 
-    def check_model(self, classifier: OpenModel) -> None:
-        """Check that the model's maps can be read, and are those that it uses."""
-        check_attention(classifier)
-
     def joins(self, view: AttentionRun) -> bool:
         """Return whether this measure can share the pass of another measure."""
-        return view.padded_to is None
+        return view.padded_to is None and (view.twin is not None or not self.compares)
 
     def padding(self, options: Any) -> int | None:
         """Return the length to which inputs are padded; None without padding."""
         return None
 
-    def most(self, settings: Params) -> int | None:
-        """Return the maximum number of examples."""
-        return settings.attention.examples
-
     def rows(self, context: MeasureContext) -> Split:
         """Return the validation rows whose maps are read."""
-        first = context.options.rows == "first"
-        most = self.most(context.resources.settings)
-        return context.resources.rows.split(
-            context.subject.task, "dev", most, first=first, quoted=context.options.quoted
-        )
+        options, resources = context.options, context.resources
+        first, most = options.rows == "first", self.most(resources.settings)
+        return resources.rows.split(context.subject.task, "dev", most, first=first, quoted=options.quoted)
 
     def shared_options(self, options: Any) -> dict[str, Any]:
         """Return the options that select inputs, which all measures in a pass share."""
@@ -145,10 +141,6 @@ class AttentionMeasure(Measure):
         """Return this measure's options in a pass that another measure may have requested."""
         options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
-
-    def degenerate(self, measurement: Measurement) -> str | None:
-        """Report heads without values on examples for which other heads have values."""
-        return heads_without_numbers(measurement)
 
     def run(self, context: MeasureContext) -> Results:
         """Run one pass over the rows."""
@@ -196,11 +188,9 @@ class AttentionMeasure(Measure):
 # ---------------------------------------------------------------------- without a task
 
 
-class EncoderMeasure(Measure):
+class EncoderMeasure(MapMeasure):
     """A measure of the bare encoder, independent of task, training and seed."""
 
-    section: ClassVar[Section | None] = "attention"
-    kernel: ClassVar[str] = "eager"
     on_task: ClassVar[bool] = False
     seedless: ClassVar[bool] = True
 
@@ -220,14 +210,6 @@ class EncoderMeasure(Measure):
             "official_data": True,
             "limit": None,
         }
-
-    def degenerate(self, measurement: Measurement) -> str | None:
-        """Report heads without values on examples for which other heads have values."""
-        return heads_without_numbers(measurement)
-
-    def check_model(self, classifier: OpenModel) -> None:
-        """Check that the model's maps can be read, and are those that it uses."""
-        check_attention(classifier)
 
     def open_encoder(self, context: MeasureContext) -> OpenModel:
         """Open the encoder on the device."""

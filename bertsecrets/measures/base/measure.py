@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import Requirement, Resources
+from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.models import opening
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
@@ -90,6 +91,7 @@ class Measure(ABC):
         kernel: Attention implementation for opening models. Only `eager` exposes maps.
         on_task: Whether the measure uses a task's rows.
         reads_model: Whether the measure uses a model.
+        compares: Whether the measure compares the subject's checkpoint with the pretrained model.
         seedless: Whether the measure is independent of the seed.
         shared: Whether multiple processes can work on the same measurement.
         common: Whether `measure all` includes the measure, because it has no external requirements.
@@ -110,6 +112,7 @@ class Measure(ABC):
     kernel: ClassVar[str] = "sdpa"
     on_task: ClassVar[bool] = True
     reads_model: ClassVar[bool] = True
+    compares: ClassVar[bool] = False
     seedless: ClassVar[bool] = False
     shared: ClassVar[bool] = False
     common: ClassVar[bool] = False
@@ -141,11 +144,6 @@ class Measure(ABC):
     def shared_options(self, options: Any) -> dict[str, Any]:
         """Return the options to pass on to companions in the same pass; none by default."""
         return {}
-
-    @property
-    def compares(self) -> bool:
-        """Whether the measure compares the subject's checkpoint with the pretrained model."""
-        return any(need.compares for need in self.needs)
 
     def fits(self, initialisation: InitialisationName) -> bool:
         """Return whether subjects with this initialisation can be measured."""
@@ -197,8 +195,11 @@ class Measure(ABC):
     # ------------------------------------------------------------------ the key
 
     def most(self, settings: Params) -> int | None:
-        """Return the maximum number of rows, regardless of the limits of a run; None if unlimited."""
-        return None
+        """Return the maximum number of rows, regardless of the limits of a run; None if unlimited.
+
+        By default, measures of attention have the limit in `params.yaml`.
+        """
+        return settings.attention.examples if self.section == "attention" else None
 
     def rows(self, context: MeasureContext) -> Split:
         """Return the validation rows to measure."""
@@ -277,11 +278,7 @@ class Measure(ABC):
         """
 
     def results(self, context: MeasureContext) -> Results:
-        """Run the measure. For tasks, add the sample `cluster`, which groups rows that share a text.
-
-        Raises:
-            UserError: see `run`.
-        """
+        """Run the measure. For tasks, add the sample `cluster`, which groups rows that share a text."""
         results, examples = self.run(context)
         if not self.on_task or len(rows := self.rows(context)) != examples:
             return results, examples
@@ -298,8 +295,11 @@ class Measure(ABC):
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return why the model has collapsed, so that claims about it cannot be judged; None if it has not."""
-        return None
+        """Return why the model has collapsed, so that claims about it cannot be judged; None if it has not.
+
+        By default, report heads without values on examples for which other heads have values.
+        """
+        return heads_without_numbers(measurement)
 
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return remarks for every verdict on this measurement."""

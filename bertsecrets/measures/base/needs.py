@@ -17,7 +17,7 @@ from bertsecrets.texts.parsing import describe, load_pipeline
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.types import Precision
 
-NO_FRAMES = "frame-heads needs the option frames: a JSONL file of frame sentences, or FrameNet's folder"
+FRAMES_ADVICE = "frame-heads needs the option frames: a JSONL file of frame sentences, or FrameNet's folder"
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,7 @@ class Resources:
 
 
 class Requirement:
-    """A requirement of a measure. `compares` is True if the measure needs the pretrained model for comparison."""
-
-    compares = False
+    """A requirement of a measure."""
 
     def missing(self, resources: Resources) -> str | None:
         """Return what is missing and how to get it, in one line; None if nothing is missing."""
@@ -51,18 +49,12 @@ class Requirement:
         return {}
 
 
-class PretrainedTwin(Requirement):
-    """The pretrained model, for comparison with the subject's checkpoint."""
-
-    compares = True
-
-
 class FrameSentences(Requirement):
     """Sentences annotated with the target and core elements of a frame."""
 
     def missing(self, resources: Resources) -> str | None:
         """Return how to provide the sentences; None if they were provided."""
-        return NO_FRAMES if resources.frames is None else None
+        return FRAMES_ADVICE if resources.frames is None else None
 
 
 class SpacyPipeline(Requirement):

@@ -49,10 +49,11 @@ class SampleObserver:
     """
 
     pairs = False
-    counts = True
 
-    def __init__(self, examples: int, layers: int, heads: int, names: Iterable[str]):
-        self.samples = {name: np.full((examples, layers, heads), np.nan, dtype=np.float32) for name in names}
+    def __init__(self, examples: int, layers: int, heads: int, names: Iterable[str], *, counts: bool = True):
+        self.counts = counts
+        shape = (examples, layers, heads)
+        self.samples: dict[str, np.ndarray] = {name: np.full(shape, np.nan, dtype=np.float32) for name in names}
 
     def record(self, name: str, batch: Batch, layer: int, numbers: Float[torch.Tensor, "rows heads"]) -> None:
         """Store the values for one layer of one batch."""

@@ -1,7 +1,7 @@
 """Checks whether measures support a model, run on two short examples before any training or measuring."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -11,14 +11,14 @@ from bertsecrets.measures.base.measure import Measure
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.consistency import check_kernels, check_logits
-from bertsecrets.models.encoding import Batch, Encoded, predict, tokenize
+from bertsecrets.models.encoding import Batch, Encoded, predict, special_ids, tokenize
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.texts.tasks import TASKS
 
 FIRST_TEXTS = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.")
 SECOND_TEXTS = ("They are few.", "No.")
-SEES_NOTHING_LATER = "its tokens do not attend to later tokens"
+CAUSAL_REASON = "its tokens do not attend to later tokens"
 
 
 class Ahead:
@@ -106,12 +106,8 @@ def check_attention(model: OpenModel) -> bool:
     return ahead.most > 0
 
 
-def check_present(model: OpenModel, tokens: Iterable[int | None], name: str) -> None:
-    """Check that the model's inputs contain at least one of the tokens.
-
-    Args:
-        name: Name of the tokens for the error message.
-    """
+def check_special_tokens(model: OpenModel) -> None:
+    """Check that the model's inputs contain [CLS] or [SEP]."""
     here = {token for ids in probe_inputs(model).input_ids for token in ids}
-    if not here & {*tokens}:
-        raise NotApplicableError(f"its tokenizer does not add {name} to inputs")
+    if not here & {*special_ids(model.tokenizer).values()}:
+        raise NotApplicableError("its tokenizer does not add [CLS] or [SEP] to inputs")

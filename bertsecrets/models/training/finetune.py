@@ -40,14 +40,7 @@ def make_checkpoint(
     device: torch.device,
     states: Path | None = None,
 ) -> dict[str, Any]:
-    """Open a subject's model, train it on a split (unless None), and save it to `folder` (K19 section 3).
-
-    Args:
-        states: Folder for saved states of this training run. If None, no states are saved.
-
-    Returns:
-        The facts that `finetune` returns.
-    """
+    """Open a subject's model, and `finetune` it."""
     kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, SDPA is slower because of dropout
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
     release_memory()  # used by earlier measurements

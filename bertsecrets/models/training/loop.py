@@ -33,7 +33,7 @@ from bertsecrets.progress import log, progress
 from bertsecrets.settings import FinetuneParams
 
 # Weights without decay: those of LayerNorms, and those with a matching name (as in transformers' Trainer).
-WITHOUT_DECAY = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
+UNDECAYED_NAMES = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state per weight
 RECORDED_LOSSES = 50  # number of losses in a manifest
 SAVING_SHARE = 0.02  # maximum fraction of the time spent on saving states
@@ -73,14 +73,13 @@ class Training:
         self.features: EncodedTexts | None = None
         if self.frozen:
             with explain_failure(self.model):
-                self.features = EncodedTexts.for_classifier(
-                    self.model, encoded, device, half=self.precision == "bfloat16"
-                )
+                half = self.precision == "bfloat16"
+                self.features = EncodedTexts.for_classifier(self.model, encoded, device, half=half)
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not self.weights:
             raise NotApplicableError(f"{type(self.model).__name__} has no weights outside its encoder to be trained")
-        decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(WITHOUT_DECAY)))
+        decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(UNDECAYED_NAMES)))
         groups = [
             {"params": [p for name, p in self.weights.items() if (name in decaying) == decays], "weight_decay": decay}
             for decays, decay in ((True, settings.weight_decay), (False, 0.0))

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from transformers.utils import ModelOutput
 
 from bertsecrets.models.encoding import Batch, Encoded, batches, collate
+from bertsecrets.models.layers import hooked
 
 PROBED_TEXTS = 8  # texts of all lengths, used to detect what a classifier reads
 HIDDEN_OUTPUT, POOLED_OUTPUT = "last_hidden_state", "pooler_output"
@@ -93,11 +94,8 @@ def encoder_output(model: Any, batch: Batch) -> Any:
     For example, Longformer's classifier gives [CLS] global attention.
     """
     outputs: list[Any] = []
-    handle = model.base_model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
-    try:
+    with hooked([model.base_model], lambda _module, _inputs, output: outputs.append(output)):
         model(**batch.inputs())
-    finally:
-        handle.remove()
     return outputs[-1]
 
 
