@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.errors import OPTIONAL_PACKAGES, UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_command, add_run_options
+from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, entries
 from bertsecrets.texts.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -150,9 +151,9 @@ def _store(root: Path) -> None:
     if not place.is_dir():
         print(f"store: missing; {place} is a file where a folder is needed: choose another location with --store")
     print(f"disk at {root}: {shutil.disk_usage(place).free / 2**30:.1f} GiB free")
-    for kind in ("checkpoints", "measurements"):
-        entries = [p for p in (root / kind).glob("*") if p.is_dir() and not p.name.startswith(".")]
-        print(f"stored {kind}: {len(entries)}")
+    stored = [entry.parent.name for entry in entries(root)]
+    for kind in (CHECKPOINTS, MEASUREMENTS):
+        print(f"stored {kind}: {stored.count(kind)}")
 
 
 def _texts(run: RunOptions) -> None:
