@@ -42,7 +42,7 @@ def training_rows(pytestconfig):
 
 
 def _glue(pytestconfig) -> Path:
-    folder = next(iter(pytestconfig.getoption("glue", None) or ()), os.environ.get("BERTSECRETS_GLUE"))
+    folder = next(iter(pytestconfig.getoption("bertsecrets_glue", None) or ()), os.environ.get("BERTSECRETS_GLUE"))
     if not folder:
         pytest.skip("needs real rows: give a GLUE folder with --glue or BERTSECRETS_GLUE")
     return Path(folder)

@@ -1,9 +1,11 @@
 """All claims as pytest benchmarks: `pytest benchmarks`, or `pytest --pyargs bertsecrets.benchmarks` from a wheel.
 
 This module is the installed pytest entry point. It has no effect on other test runs: the actual plugin, whose options
-(`--model`, `--glue`, ...) might clash with others, is registered only if pytest's arguments include the benchmarks.
+(`--model`, `--glue`, ...) might clash with others, is registered only if pytest is told to collect the benchmarks, on
+the command line, in a file of arguments, or by `addopts`, `PYTEST_ADDOPTS` or `testpaths`.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +13,36 @@ if TYPE_CHECKING:
     import pytest
 
 PLUGIN = "bertsecrets.benchmarks.plugin"
+PACKAGE = Path(__file__).parents[1]
+FOLDERS = (PACKAGE / "benchmarks", PACKAGE.parent / "benchmarks")  # in the package, and in a checkout
 
 
-def pytest_addoption(parser: "pytest.Parser", pluginmanager: "pytest.PytestPluginManager") -> None:
-    """Register the plugin if pytest's arguments include this package or its folder."""
-    config: Any = pluginmanager.get_plugin("pytestconfig")
-    arguments = [str(argument).partition("::")[0] for argument in config.invocation_params.args]
-    folder = Path(__file__).parent
-    if any(name.startswith(__name__) or (name and folder in _parents(name)) for name in arguments):
-        take_part(pluginmanager)
+class NotStartedError(Exception):
+    """The benchmarks are collected by a run that was not told about them when it started."""
+
+
+def pytest_load_initial_conftests(early_config: "pytest.Config") -> None:
+    """Register the plugin if this run collects the benchmarks. All conftest files and other plugins are loaded."""
+    named = early_config.known_args_namespace.file_or_dir
+    if not named and early_config.invocation_params.dir == early_config.rootpath:
+        named = early_config.getini("testpaths")
+    if collects_benchmarks(map(str, named)):
+        take_part(early_config.pluginmanager)
+
+
+def collects_benchmarks(arguments: Iterable[str]) -> bool:
+    """Return whether any of pytest's arguments is this package, or is a path in its folder of benchmarks.
+
+    >>> collects_benchmarks(["tests", "bertsecrets.benchmarks"]), collects_benchmarks(["tests"])
+    (True, False)
+    """
+    for name in [argument.partition("::")[0] for argument in arguments]:
+        if name in (__name__, __name__.partition(".")[0]) or name.startswith(f"{__name__}."):
+            return True
+        paths = _parents(name)
+        if paths[:1] == [PACKAGE] or {*FOLDERS} & {*paths}:
+            return True
+    return False
 
 
 def take_part(pluginmanager: "pytest.PytestPluginManager") -> None:
@@ -30,9 +53,20 @@ def take_part(pluginmanager: "pytest.PytestPluginManager") -> None:
         pluginmanager.register(plugin, PLUGIN)
 
 
+def check_started(metafunc: Any) -> None:
+    """Check that the plugin is registered in the run that collects a benchmark.
+
+    Raises:
+        NotStartedError: If the run did not name the benchmarks.
+    """
+    if not metafunc.config.pluginmanager.has_plugin(PLUGIN):
+        raise NotStartedError("name the benchmarks when starting pytest: pytest --pyargs bertsecrets.benchmarks")
+
+
 def _parents(name: str) -> list[Path]:
+    """Return a path and its parents; none for text that cannot be a path, such as the value of another option."""
     try:
         path = Path(name).resolve()
     except (OSError, ValueError):
         return []
-    return [path, *path.parents]
+    return [path, *path.parents] if name else []

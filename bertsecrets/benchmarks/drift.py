@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bertsecrets.benchmarks.exit_code import OUTCOME_PROPERTY
+from bertsecrets.benchmarks.options import get_option
 from bertsecrets.cli.compare_sides import model_side
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.compare.comparison import Compared, Comparison, compare
@@ -49,7 +50,7 @@ class Drift:
         wanted = [part.wanted for part in parts]
         session = Session(self.options)
         session.check_model()
-        if jobs := run.config.getoption("jobs"):
+        if jobs := get_option(run.config, "jobs"):
             subjects = [(part, part.subject(session.model, seed)) for part in wanted for seed in session.seeds]
             requests = [request(part.measure, subject, part.options) for part, subject in subjects]
             if left := remaining(session, plan_of(requests)):
@@ -72,7 +73,7 @@ class Drift:
             measure = next(each for each in comparison.measures if each.wanted.key == pinned.wanted.key)
             request.node.user_properties.append((OUTCOME_PROPERTY, measure.outcome))
             reason = measure.reason or "too few seeds to show equivalence"
-            if measure.outcome in ("open", "not comparable") and request.config.getoption("strict_verdicts"):
+            if measure.outcome in ("open", "not comparable") and get_option(request.config, "strict_verdicts"):
                 pytest.fail(f"{measure.outcome}: {reason}", pytrace=False)
             if measure.outcome == "not comparable":
                 pytest.skip(f"not comparable: {reason}")

@@ -9,6 +9,7 @@ from bertsecrets.cli.console import BUG, USER_ERROR, interrupted
 from bertsecrets.formats import ERROR
 
 KIND_PROPERTY, OUTCOME_PROPERTY = "bertsecrets", "verdict"  # report properties, also written to JUnit XML
+EXIT_CODE_PLUGIN = "bertsecrets.exit-code"
 BENCHMARK, CRASH, OTHER_TEST = "benchmark", "crashed", "foreign"
 
 
@@ -21,7 +22,7 @@ class ExitCode:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.kinds: set[str] = set()
+        self.kinds: dict[str, set[str]] = {}  # by test; of several executions, the last
         self.signalled: KeyboardInterrupt | None = None
 
     @pytest.hookimpl(tryfirst=True)  # before the JUnit plugin, which does not overwrite attributes
@@ -31,11 +32,14 @@ class ExitCode:
         if xml is not None and any(name == KIND_PROPERTY for name, _ in report.user_properties):
             module = Path(report.nodeid.partition("::")[0]).stem
             xml.node_reporter(report).attrs["classname"] = f"benchmarks.{module}"  # independent of the install location
+        kinds = self.kinds.setdefault(report.nodeid, set())
+        if report.when == "setup":
+            kinds.clear()
         ours = {str(value) for name, value in report.user_properties if name in (KIND_PROPERTY, OUTCOME_PROPERTY)}
         if any(name == KIND_PROPERTY for name, _ in report.user_properties):
-            self.kinds |= ours
+            kinds |= ours
         elif report.failed:
-            self.kinds.add(OTHER_TEST)
+            kinds.add(OTHER_TEST)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record the signal that ended the run. Subclasses of KeyboardInterrupt come from pytest."""
@@ -45,13 +49,14 @@ class ExitCode:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Set the exit code of a run that includes benchmarks."""
+        kinds = set().union(*self.kinds.values())
         if session.exitstatus == pytest.ExitCode.INTERRUPTED:
             if self.signalled is not None:
                 session.exitstatus = interrupted(self.signalled)
-            elif CRASH in self.kinds:
+            elif CRASH in kinds:
                 session.exitstatus = BUG
-        elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and OTHER_TEST not in self.kinds:
-            if CRASH in self.kinds:
+        elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and OTHER_TEST not in kinds:
+            if CRASH in kinds:
                 session.exitstatus = BUG
-            elif ERROR in self.kinds:
+            elif ERROR in kinds:
                 session.exitstatus = USER_ERROR

@@ -2,21 +2,23 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bertsecrets.benchmarks.exit_code import KIND_PROPERTY, OUTCOME_PROPERTY
+from bertsecrets.benchmarks.exit_code import BENCHMARK, EXIT_CODE_PLUGIN, KIND_PROPERTY, OUTCOME_PROPERTY
+from bertsecrets.benchmarks.options import get_option
 from bertsecrets.claims.band import format_number
-from bertsecrets.claims.schema import Known
+from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.console import BUG, USER_ERROR, report_bug
+from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.options import RunOptions
+from bertsecrets.progress import counted
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
@@ -25,11 +27,24 @@ if TYPE_CHECKING:
     from bertsecrets.session import Session
 
 # Stored in pytest's config.
-VERDICTS = pytest.StashKey[list[Verdict]]()
+VERDICTS = pytest.StashKey[dict[str, Verdict]]()  # by case; of several executions of a benchmark, the last
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
+ANSWERED = pytest.StashKey[set[str]]()  # cases that the fixture `judged` has judged, skipped or failed in this process
+UNJUDGED_LINE = pytest.StashKey[str]()  # why the run has no verdict of some benchmark that should have one
 REPORT_LINE = pytest.StashKey[tuple[str, bool]]()  # the report's path or why there is none, and whether it was written
+
+
+def verdicts_of(config: pytest.Config) -> list[Verdict]:
+    """Return the verdicts of the run so far, one per case."""
+    return list(config.stash[VERDICTS].values())
+
+
+def case_of(item: pytest.Item) -> Case | None:
+    """Return the case of a benchmark, or None for other tests."""
+    case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+    return case if isinstance(case, Case) else None
 
 
 def judged_model(config: pytest.Config) -> str:
@@ -56,7 +71,7 @@ def uncaptured(config: pytest.Config) -> Iterator[None]:
     """Disable pytest's output capture, and start on a new line of the terminal."""
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
-    with capture.global_and_fixture_disabled():
+    with nullcontext() if capture is None else capture.global_and_fixture_disabled():
         if terminal is not None:
             terminal.ensure_newline()
             terminal.flush()
@@ -117,25 +132,27 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     from bertsecrets.report.terminal import MIN_WIDTH, Screen, run_text
     from bertsecrets.report.text import annotations
 
-    verdicts = config.stash[VERDICTS]
+    verdicts = verdicts_of(config)
     terminalreporter.section("verdicts")
     width = config.get_terminal_writer().fullwidth if terminalreporter.isatty else MIN_WIDTH
     screen = Screen(max(MIN_WIDTH, width), terminalreporter.hasmarkup)
     confidence = load_settings().judge.confidence
-    terminalreporter.write_line(run_text(verdicts, screen, confidence, verbose=config.get_verbosity() > 0))
+    text = run_text(verdicts, screen, confidence, verbose=config.get_verbosity() > 0)
+    for line in text.splitlines():  # pytest escapes what it writes at a time if it cannot be encoded
+        terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
     errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]
     if errors:
         line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"
         terminalreporter.write_line(line)
     for line in annotations(verdicts):
-        terminalreporter.write_line(line)
+        terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
 
 
 def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts of this run next to those of `--benchmark-compare`, if given."""
     from bertsecrets.report.tables import table
 
-    verdicts = [verdict.data for verdict in config.stash[VERDICTS]]
+    verdicts = [verdict.data for verdict in verdicts_of(config)]
     runs = config._benchmarksession.compared_mapping or {}  # type: ignore[attr-defined]
     for path, benchmarks in runs.items():
         earlier = {info["id"]: info for entry in benchmarks.values() if "id" in (info := entry["extra_info"])}
@@ -153,10 +170,36 @@ def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
     return [now.id, *observed, was["verdict"] or ERROR, now.verdict or ERROR, f"{was['seconds']:g}", f"{now.seconds:g}"]
 
 
+def not_judged(session: pytest.Session) -> str | None:
+    """Return why a run that ended normally has judged nothing or not all that it reports; None if it has.
+
+    A run must not pass because somebody else has skipped its benchmarks, or has executed them in another process.
+    """
+    config = session.config
+    selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
+    if not selected or config.option.collectonly or session.shouldfail or session.shouldstop:
+        return None
+    answered = config.stash[ANSWERED]
+    ended: Any = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
+    reported: dict[str, set[str]] = ended.kinds
+    elsewhere = [
+        case for node, case in selected.items() if reported.get(node, set()) - {BENCHMARK} and case not in answered
+    ]
+    if elsewhere:
+        return f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]}) judged in another process: leave out its plugin"
+    if not config.stash[VERDICTS]:
+        skipped = len(selected) - len(answered)
+        others = f"{skipped} of {len(selected)} benchmarks were skipped by another plugin or mark" if skipped else ""
+        return f"no claim was judged: {others or 'see the reasons of the skipped benchmarks'}"
+    if len(answered) < len({*selected.values()}) and get_option(config, "strict_verdicts"):
+        return f"{len({*selected.values()} - answered)} benchmarks were skipped by another plugin or mark"
+    return None
+
+
 def write_report(session: pytest.Session) -> int:
     """Write the page and verdicts for `--report`, if given. Returns the exit code."""
     config = session.config
-    folder, verdicts = config.getoption("report_folder"), config.stash[VERDICTS]
+    folder, verdicts = get_option(config, "report"), verdicts_of(config)
     if folder is None or config.option.collectonly:
         return 0
     if not verdicts:
@@ -178,7 +221,7 @@ def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
     """Measure the maps for the page's attention viewer."""
     from bertsecrets.report.viewer import Examples, find_examples
 
-    rows = config.getoption("examples")
+    rows = get_option(config, "examples")
     if not rows:
         return Examples()
     try:

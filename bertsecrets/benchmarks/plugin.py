@@ -5,6 +5,7 @@ possible, and judges it. Known deviations, listed in `expected/`, are marked as 
 """
 
 import argparse
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -15,25 +16,39 @@ from typing import Any, NoReturn
 
 import pytest
 
-from bertsecrets.benchmarks.exit_code import BENCHMARK, CRASH, KIND_PROPERTY, OUTCOME_PROPERTY, BugError, ExitCode
+from bertsecrets.benchmarks.exit_code import (
+    BENCHMARK,
+    CRASH,
+    EXIT_CODE_PLUGIN,
+    KIND_PROPERTY,
+    OUTCOME_PROPERTY,
+    BugError,
+    ExitCode,
+)
+from bertsecrets.benchmarks.options import add_benchmark_options, get_option
 from bertsecrets.benchmarks.output import (
+    ANSWERED,
     OPTIONS,
     REPORT_LINE,
     RUN,
     SESSION,
+    UNJUDGED_LINE,
     VERDICTS,
+    case_of,
     expected_failure,
     judged_model,
     junit_properties,
     name_in_project,
     name_skipped,
+    not_judged,
     print_comparisons,
     print_verdicts,
     session_of,
     uncaptured,
+    verdicts_of,
     write_report,
 )
-from bertsecrets.benchmarks.selection import LEFT_OUT_LINE, case_of, deselect_cases_on_other_tasks, marks, names_claim
+from bertsecrets.benchmarks.selection import LEFT_OUT_LINE, deselect_cases_on_other_tasks, marks, names_claim
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import (
@@ -45,30 +60,20 @@ from bertsecrets.cli.console import (
     report_bug,
     warnings_in_one_line,
 )
-from bertsecrets.cli.outputs import EXAMPLES_OPTION
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
-from bertsecrets.options import CHECKPOINT_OPTION, PARSING, RunOptions, add_options, path, whole_number
-from bertsecrets.progress import shown_by
+from bertsecrets.options import PARSING, RunOptions
+from bertsecrets.progress import log, shown_by
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 
 MISSING_INPUT = "missing input"  # reported instead of a verdict
-EXIT_CODE_PLUGIN = "bertsecrets.exit-code"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the options of a run."""
-    add = parser.getgroup("bertsecrets").addoption
-    add_options(add)
-    add("--jobs", type=whole_number, metavar="N", help="run the measurements in N parallel processes before judging")
-    add("--checkpoint", **CHECKPOINT_OPTION)
-    add("--task", metavar="NAME", help="the task that --checkpoint was fine-tuned on")
-    add("--strict-verdicts", action="store_true", help="fail undecided claims instead of skipping them")
-    add("--report", dest="report_folder", type=path, metavar="DIR", help="write report.html and verdicts.json to DIR")
-    add("--examples", **EXAMPLES_OPTION)
-    add("--against", type=path, metavar="PIN", help="test for drift from this pin instead of judging claims")
+    add_benchmark_options(parser, pluginmanager)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -84,17 +89,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
-    config.stash[VERDICTS] = []
+    config.stash[VERDICTS] = {}
+    config.stash[ANSWERED] = set()
     config.pluginmanager.register(ExitCode(config), EXIT_CODE_PLUGIN)
     cleanup.enter_context(shown_by(partial(uncaptured, config)))
     try:
         config.stash[OPTIONS] = _options(config)
         load_settings()
-        if (folder := config.getoption("report_folder")) is not None:
+        if (folder := get_option(config, "report")) is not None:
             check_extra("report")
             check_writable(folder / "report.html")
         collected = cases()
-        if (pin := config.getoption("against")) is not None:
+        if (pin := get_option(config, "against")) is not None:
             from bertsecrets.benchmarks.drift import Drift
 
             config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), "bertsecrets.drift")
@@ -108,13 +114,16 @@ def _options(config: pytest.Config) -> RunOptions:
     """Return the options of the run, including the checkpoint to judge and the number of threads per process."""
     if not hasattr(config.option, "benchmark_skip"):
         raise UserError("the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark")
-    if config.getoption("numprocesses", None):  # of pytest-xdist, which would open a session in every process
+    if config.option.benchmark_skip:
+        raise UserError("with --benchmark-skip, no claim would be judged: leave it out (see addopts, PYTEST_ADDOPTS)")
+    if _in_processes(config):
         raise UserError(
-            "benchmarks share measurements, so pytest-xdist's -n cannot be used: leave it out, and give --jobs N "
-            "instead"
+            "benchmarks share measurements, so pytest-xdist cannot be used: leave out -n, --dist and --tx, and give "
+            "--jobs N instead"
         )
-    options = RunOptions.from_namespace(argparse.Namespace(**{name: config.getoption(name) for name in PARSING}))
-    checkpoint, name, jobs = (config.getoption(option) for option in ("checkpoint", "task", "jobs"))
+    given = {name: get_option(config, name) for name in PARSING}
+    options = RunOptions.from_namespace(argparse.Namespace(**given))
+    checkpoint, name, jobs = (get_option(config, option) for option in ("checkpoint", "task", "jobs"))
     if name is not None and checkpoint is None:
         raise UserError("--task has no effect without --checkpoint: select claims with -k, such as -k rte")
     if checkpoint is not None and jobs is not None:
@@ -127,9 +136,15 @@ def _options(config: pytest.Config) -> RunOptions:
     return with_share(options, jobs)
 
 
+def _in_processes(config: pytest.Config) -> bool:
+    """Return whether pytest-xdist would run the benchmarks in other processes, each with a session of its own."""
+    given = [config.getoption(name, None) for name in ("numprocesses", "tx", "looponfail")]
+    return any(given) or config.getoption("dist", "no") != "no" or "PYTEST_XDIST_WORKER" in os.environ
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Collect claims, or drift from a pin with `--against`."""
-    other = "test_drift.py" if config.getoption("against") is None else "test_claims.py"
+    other = "test_drift.py" if get_option(config, "against") is None else "test_claims.py"
     return True if (collection_path.parent.name, collection_path.name) == ("benchmarks", other) else None
 
 
@@ -187,7 +202,7 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
     from bertsecrets.jobs.prepare import PlannedRunner, run_in_parallel
     from bertsecrets.judging import JudgedRun, skipped
 
-    session, jobs = session_of(config), config.getoption("jobs")
+    session, jobs = session_of(config), get_option(config, "jobs")
     if any(map(reads_model, selected)):
         session.check_model()
     names = dict.fromkeys(case.task for case in selected if reads_rows(case) or reads_model(case))
@@ -201,9 +216,8 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
 
     runner = PlannedRunner(session, None if jobs is None else nullcontext(carry_out))
     config.stash[RUN] = run = JudgedRun(session, selected, runner)
-    terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
     for reason, lacking_it in run.skipped().items():
-        terminal.write_line(skipped(lacking_it, reason))
+        log.info(skipped(lacking_it, reason))
     run.prepare()
 
 
@@ -227,8 +241,9 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
 
     config = request.config
     run, session = config.stash[RUN], session_of(config)
-    strict = config.getoption("strict_verdicts") and session.resources.rows.missing(case.task) is None
+    strict = get_option(config, "strict_verdicts") and session.resources.rows.missing(case.task) is None
     answer = run.answers[str(case)]
+    config.stash[ANSWERED].add(str(case))
     if about_other_architecture(answer):
         return partial(pytest.skip, answer.reason)
     try:
@@ -241,7 +256,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     benchmark.extra_info.update(verdict.as_json())
     if verdict.measurements and benchmark.stats is not None:  # None with --benchmark-disable
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
-    config.stash[VERDICTS].append(verdict)
+    config.stash[VERDICTS][str(case)] = verdict
     known = case.known_deviation(judged_model(config))
     if known and verdict.known_deviation and not session.options.whole:
         request.applymarker(expected_failure(known, strict=False))
@@ -294,6 +309,8 @@ def pytest_sessionfinish(session: pytest.Session):
     timed = config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
     failed = write_report(session)
+    if session.exitstatus in ended_normally and (line := not_judged(session)) is not None:
+        config.stash[UNJUDGED_LINE], failed = line, failed or USER_ERROR
     if session.exitstatus in ended_normally and SESSION in config.stash:
         config.stash[SESSION].close()
     if not timed.benchmarks:
@@ -309,8 +326,9 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
     """Add the verdicts of the run to `--benchmark-json`, in the format of `report --json`."""
     from bertsecrets.report.json import as_file
 
-    verdicts = config.stash[VERDICTS]
-    output_json["bertsecrets"] = as_file(verdicts, judged_model(config), load_settings()).model_dump(mode="json")
+    output_json["bertsecrets"] = as_file(verdicts_of(config), judged_model(config), load_settings()).model_dump(
+        mode="json"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -323,6 +341,8 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if REPORT_LINE in config.stash:
         line, written = config.stash[REPORT_LINE]
         terminalreporter.write_line(line, red=not written)
+    if UNJUDGED_LINE in config.stash:
+        terminalreporter.write_line(config.stash[UNJUDGED_LINE], red=True)
     ended = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
     if ended is not None and ended.signalled is not None:
         terminalreporter.write_line(interrupted_message(config.stash[OPTIONS].store_folder))

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from bertsecrets.benchmarks.output import session_of
+from bertsecrets.benchmarks.output import case_of, session_of
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -28,12 +28,6 @@ def names_claim(config: pytest.Config, claim: str) -> bool:
     name = rf"(?<![^\W_]){re.escape(claim)}(?![^\W_])"  # G1 names G1-rte, but not G11
     words = " ".join((config.option.markexpr, *config.args))
     return bool(re.search(name, config.option.keyword, re.IGNORECASE) or re.search(name, words))
-
-
-def case_of(item: pytest.Item) -> Case | None:
-    """Return the case of a benchmark, or None for other tests."""
-    case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
-    return case if isinstance(case, Case) else None
 
 
 def deselect_cases_on_other_tasks(config: pytest.Config, items: list[pytest.Item]) -> None:

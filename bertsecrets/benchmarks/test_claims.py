@@ -1,6 +1,9 @@
 """One benchmark per claim and task."""
 
+from bertsecrets.benchmarks import check_started
 from bertsecrets.report.text import assert_holds
+
+pytest_generate_tests = check_started
 
 
 def test_claim(judged):

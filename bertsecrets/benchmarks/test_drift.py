@@ -1,6 +1,9 @@
 """One benchmark per measure of a pin, collected only with `--against`."""
 
+from bertsecrets.benchmarks import check_started
 from bertsecrets.benchmarks.drift import check_drift
+
+pytest_generate_tests = check_started
 
 
 def test_drift(pinned, drifted):

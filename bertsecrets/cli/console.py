@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bertsecrets.errors import TERMINATION_SIGNALS, in_short
 from bertsecrets.progress import LINES_VALUE, PROGRESS_VARIABLE
@@ -88,3 +88,23 @@ def bars_on_terminals() -> Iterator[None]:
         yield
     finally:
         os.environ.pop(PROGRESS_VARIABLE, None)
+
+
+ASCII_SYMBOLS = str.maketrans(
+    {"\u2500": "-", "\u2713": "+", "\u2717": "x", "\u2026": "...", "\u2013": "-", "\u00b1": "+-"}
+)
+
+
+def encodable(text: str, stream: Any) -> str:
+    """Return a text that a stream can encode: symbols become similar ASCII ones, and other characters `?`.
+
+    >>> import io
+    >>> encodable("\u2713 50 %", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    '+ 50 %'
+    """
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return text.translate(ASCII_SYMBOLS).encode(encoding, "replace").decode(encoding)
+    return text

@@ -1,0 +1,99 @@
+"""Options of the benchmarks in pytest, which other plugins and conftest files may have options named like."""
+
+import os
+import sys
+from collections.abc import Iterator
+from inspect import getsource
+from typing import Any
+
+import pytest
+
+from bertsecrets.cli.console import USER_ERROR
+from bertsecrets.cli.outputs import EXAMPLES_OPTION
+from bertsecrets.errors import UserError
+from bertsecrets.options import CHECKPOINT_OPTION, NUMBER_OPTION, PARSING, flag, path
+
+PREFIX = "bertsecrets_"  # of destinations in pytest's namespace
+OWN_OPTIONS: dict[str, dict[str, Any]] = {
+    "jobs": {**NUMBER_OPTION, "help": "run the measurements in N parallel processes before judging"},
+    "checkpoint": CHECKPOINT_OPTION,
+    "task": {"metavar": "NAME", "help": "the task that --checkpoint was fine-tuned on"},
+    "strict_verdicts": {"action": "store_true", "help": "fail undecided claims instead of skipping them"},
+    "report": {"type": path, "metavar": "DIR", "help": "write report.html and verdicts.json to DIR"},
+    "examples": EXAMPLES_OPTION,
+    "against": {"type": path, "metavar": "PIN", "help": "test for drift from this pin instead of judging claims"},
+}
+RUN_OPTIONS = {**PARSING, **OWN_OPTIONS}
+
+
+def variable(name: str) -> str:
+    """Return the environment variable that gives an option its default.
+
+    >>> variable("train_limit")
+    'BERTSECRETS_TRAIN_LIMIT'
+    """
+    return f"BERTSECRETS_{name.upper()}"
+
+
+def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginManager) -> None:
+    """Add all options. One that somebody else has already added is left to the environment variable, if it is set.
+
+    Ends the process with a line and exit code 2 if it is not, since its value would be taken for the other option's.
+    """
+    group, taken = parser.getgroup("bertsecrets"), {*_flags(parser)}
+    for name, parsing in RUN_OPTIONS.items():
+        if flag(name) not in taken:
+            group.addoption(flag(name), dest=PREFIX + name, **parsing)
+        elif variable(name) not in os.environ:
+            owner = _owner(flag(name), plugins)
+            line = (
+                f"bertsecrets: {flag(name)} is an option of the benchmarks and of {owner}: leave it to the other by "
+                f"setting the environment variable {variable(name)}, which the benchmarks read (empty: the default)"
+            )
+            print(line, file=sys.stderr)
+            raise SystemExit(USER_ERROR)
+
+
+def get_option(config: pytest.Config, name: str) -> Any:
+    """Return the value of an option: as given to pytest, or else from its environment variable, or else the default.
+
+    Raises:
+        UserError: If the value in the environment is invalid.
+    """
+    parsing = RUN_OPTIONS[name]
+    flagged = parsing.get("action") == "store_true"
+    value = config.getoption(PREFIX + name, None)
+    text = os.environ.get(variable(name), "")
+    if value not in (None, False) and value != parsing.get("default", object()):
+        return value
+    if not text or name in ("glue", "store", "frames"):  # RunOptions reads these
+        return parsing.get("default", False if flagged else None) if value is None else value
+    if flagged:
+        return text.lower() not in ("0", "false", "no")
+    try:
+        parsed = parsing.get("type", str)(text)
+    except Exception as error:  # whatever the parser of this option raises
+        raise UserError(f"{variable(name)} in the environment: {error}") from error
+    if parsed not in parsing.get("choices", [parsed]):
+        raise UserError(f"{variable(name)} in the environment is {text!r}: give one of {', '.join(parsing['choices'])}")
+    return parsed
+
+
+def _flags(parser: pytest.Parser) -> Iterator[str]:
+    """Yield all options that pytest knows so far."""
+    for group in [*parser._groups, parser._anonymous]:
+        for option in group.options:
+            yield from option.names()
+
+
+def _owner(name: str, plugins: pytest.PytestPluginManager) -> str:
+    """Return the conftest file or plugin that adds an option."""
+    for plugin in plugins.get_plugins():
+        if hasattr(plugin, "pytest_addoption") and not getattr(plugin, "__name__", "").startswith("bertsecrets"):
+            try:
+                source = getsource(plugin)
+            except (OSError, TypeError):
+                continue
+            if f'"{name}"' in source or f"'{name}'" in source:
+                return str(getattr(plugin, "__file__", plugin))
+    return "another plugin"
