@@ -48,11 +48,9 @@ def code_digest(module: str) -> str | None:
 
     Returns None if the module has no source file, as in an interactive session.
     """
-    reached = _reached(module)
-    if not reached:
+    if not _reached(module):
         return None
-    always = {name: source for name in ALWAYS_DIGESTED if (source := _source(name)) is not None}
-    lines = [f"{name} {source.digest}" for name, source in sorted((reached | always).items())]
+    lines = [f"{name} {source.digest}" for name in sorted(digested(module)) if (source := _source(name)) is not None]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
