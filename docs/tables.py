@@ -63,6 +63,8 @@ def measures() -> str:
 def _measure(name: str) -> str:
     measure = get_measure(name)
     needs = [_first_line(need) for need in measure.needs]
+    if measure.compares:
+        needs.append("The pretrained model, for comparison with the subject's checkpoint.")
     shared = AttentionMeasure.Options
     shares = issubclass(measure.Options, shared)
     own = [f"`{field}`" for field in measure.Options.model_fields if not (shares and field in shared.model_fields)]
