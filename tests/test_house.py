@@ -22,6 +22,7 @@ ORDER = (
 COMMANDS = "cli"  # its modules have the command's name, which a domain module may share
 # Modules named like a folder: two after their measure; the third's name is part of the cache keys of checkpoints.
 NAMED_LIKE_A_FOLDER = {"measures/features", "measures/patterns", "models/training/texts"}
+SHARED_CONSTANTS: set[str] = set()  # names that several modules may define
 FACES = ("__init__", "__main__")  # the package's `__init__` re-exports names from all layers
 
 
@@ -92,6 +93,19 @@ def test_no_two_public_classes_share_a_name():
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
     classes = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     assert repeated(name for name in classes if not name.startswith("_")) == set()
+
+
+def test_no_two_modules_define_a_constant_of_the_same_name():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
+    assert repeated(name for tree in trees for name in constants(tree)) - SHARED_CONSTANTS == set()
+
+
+def constants(tree: ast.Module) -> Iterator[str]:
+    """Yield the names in capitals that a module assigns."""
+    assigned = [node.targets for node in tree.body if isinstance(node, ast.Assign)]
+    assigned += [[node.target] for node in tree.body if isinstance(node, ast.AnnAssign)]
+    for target in (target for targets in assigned for target in targets):
+        yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name) and node.id.isupper())
 
 
 def repeated(names: Iterable[str]) -> set[str]:
