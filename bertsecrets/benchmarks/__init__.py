@@ -5,12 +5,12 @@ This module is the installed pytest entry point. It has no effect on other test 
 the command line, in a file of arguments, or by `addopts`, `PYTEST_ADDOPTS` or `testpaths`.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 PLUGIN = "bertsecrets.benchmarks.plugin"
 PACKAGE = Path(__file__).parents[1]
@@ -21,12 +21,13 @@ class NotStartedError(Exception):
     """The benchmarks are collected by a run that was not told about them when it started."""
 
 
-def pytest_load_initial_conftests(early_config: "pytest.Config") -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Register the plugin if this run collects the benchmarks. All conftest files and other plugins are loaded."""
-    named = early_config.known_args_namespace.file_or_dir
-    if not named and early_config.invocation_params.dir == early_config.rootpath:
-        named = early_config.getini("testpaths")
-    if collects_benchmarks(map(str, named)):
+    named = [str(name) for name in early_config.known_args_namespace.file_or_dir]  # and values of unknown options
+    if not any(map(os.path.exists, named)) and early_config.invocation_params.dir == early_config.rootpath:
+        named += early_config.getini("testpaths")
+    if collects_benchmarks(named):
         take_part(early_config.pluginmanager)
 
 
@@ -45,7 +46,7 @@ def collects_benchmarks(arguments: Iterable[str]) -> bool:
     return False
 
 
-def take_part(pluginmanager: "pytest.PytestPluginManager") -> None:
+def take_part(pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the plugin that collects and judges claims, unless already registered."""
     if not pluginmanager.has_plugin(PLUGIN):
         from bertsecrets.benchmarks import plugin

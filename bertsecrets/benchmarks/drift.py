@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bertsecrets.benchmarks.exit_code import OUTCOME_PROPERTY
-from bertsecrets.benchmarks.options import get_option
+from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.cli.compare_sides import model_side
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.compare.comparison import Compared, Comparison, compare

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bertsecrets.benchmarks.exit_code import BENCHMARK, EXIT_CODE_PLUGIN, KIND_PROPERTY, OUTCOME_PROPERTY
-from bertsecrets.benchmarks.options import get_option
+from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict

@@ -25,7 +25,6 @@ from bertsecrets.benchmarks.exit_code import (
     BugError,
     ExitCode,
 )
-from bertsecrets.benchmarks.options import add_benchmark_options, get_option
 from bertsecrets.benchmarks.output import (
     ANSWERED,
     OPTIONS,
@@ -48,6 +47,7 @@ from bertsecrets.benchmarks.output import (
     verdicts_of,
     write_report,
 )
+from bertsecrets.benchmarks.pytest_options import add_benchmark_options, get_option
 from bertsecrets.benchmarks.selection import LEFT_OUT_LINE, deselect_cases_on_other_tasks, marks, names_claim
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict

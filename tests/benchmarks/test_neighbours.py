@@ -1,0 +1,177 @@
+"""Other plugins, conftest files and ways to start pytest neither hide the benchmarks nor change what they report."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+BENCHMARKS = "bertsecrets.benchmarks"
+PUBLISHED = ("-k", "G1-rte-luck or D7-rte-table-1")  # about published figures, so nothing is measured
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs pytest in an empty folder and returns the exit code and output."""
+
+    def start(*words, conftest="", ini="", **environment):
+        if conftest:
+            (tmp_path / "conftest.py").write_text(conftest)
+        if ini:
+            (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
+        known = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "BERTSECRETS_"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *map(str, words)],
+            cwd=tmp_path, env={**known, **environment}, text=True, encoding="utf-8", errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    return start
+
+
+# ---------------------------------------------------------------------- ways to name the benchmarks
+
+WAYS = {
+    "command line": (("--pyargs", BENCHMARKS), "", {}),
+    "name of the package": (("--pyargs", "bertsecrets"), "", {}),
+    "a module": (("--pyargs", f"{BENCHMARKS}.test_claims"), "", {}),
+    "addopts": ((), f"addopts = --pyargs {BENCHMARKS}", {}),
+    "PYTEST_ADDOPTS": ((), "", {"PYTEST_ADDOPTS": f"--pyargs {BENCHMARKS}"}),
+    "testpaths": (("--pyargs",), f"testpaths = {BENCHMARKS}", {}),
+    "file of arguments": (("@words.txt",), "", {}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_benchmarks_are_found_however_pytest_is_told_about_them(run, tmp_path, way):
+    words, ini, environment = WAYS[way]
+    (tmp_path / "words.txt").write_text(f"--pyargs\n{BENCHMARKS}\n")
+    code, output = run("--collect-only", "-q", "-k", "C1-rte", "--model", "minilm", *words, ini=ini, **environment)
+    assert (code, "test_claim[C1-rte]" in output) == (0, True), output
+
+
+def test_benchmarks_without_their_plugin_fail_in_one_line(run):
+    code, output = run("-p", "no:bertsecrets", "--pyargs", BENCHMARKS)
+    assert code not in (0, 5), output
+    assert "name the benchmarks when starting pytest: pytest --pyargs bertsecrets.benchmarks" in output
+
+
+# ---------------------------------------------------------------------- options of others
+
+CLASHES = {
+    "name": "parser.addoption('--model', default='theirs')",
+    "destination": "parser.addoption('--their-model', dest='model', default='theirs')",
+    "group": "parser.getgroup('theirs').addoption('--device', default='theirs')",
+    "flag": "parser.addoption('--offline', action='store_true')",
+}
+
+
+@pytest.mark.parametrize("clash", CLASHES)
+def test_a_clash_of_options_names_both_owners_and_the_variable(run, tmp_path, clash):
+    conftest = f"def pytest_addoption(parser):\n    {CLASHES[clash]}\n"
+    words = ("--collect-only", "-q", "-k", "C1-rte", "--pyargs", BENCHMARKS)
+    code, output = run(*words, conftest=conftest)
+    if clash == "destination":  # ours have a prefix
+        assert (code, "test_claim[C1-rte]" in output) == (0, True), output
+        return
+    option = {"name": "model", "group": "device", "flag": "offline"}[clash]
+    line = f"bertsecrets: --{option} is an option of the benchmarks and of {tmp_path / 'conftest.py'}: "
+    assert (code, line in output, f"BERTSECRETS_{option.upper()}" in output) == (2, True, True), output
+    assert "Traceback" not in output
+    code, output = run(*words, **{f"BERTSECRETS_{option.upper()}": ""})
+    assert (code, "test_claim[C1-rte]" in output) == (0, True), output
+
+
+def test_a_variable_gives_an_option_that_somebody_else_has_its_value(run):
+    conftest = "def pytest_addoption(parser):\n    parser.addoption('--limit')\n    parser.addoption('--seeds')\n"
+    words = ("--limit", "theirs", "-k", "G1-rte-luck", "--pyargs", BENCHMARKS)
+    code, output = run(*words, conftest=conftest, BERTSECRETS_LIMIT="48", BERTSECRETS_SEEDS="2")
+    assert (code, "limit 48" in output, "seeds 2" in output) == (0, True, True), output
+    code, output = run(*words, conftest=conftest, BERTSECRETS_LIMIT="few", BERTSECRETS_SEEDS="2")
+    assert (code, "BERTSECRETS_LIMIT in the environment: 'few' is not a whole number" in output) == (2, True), output
+
+
+# ---------------------------------------------------------------------- executions by others
+
+TWICE = """
+from _pytest.runner import runtestprotocol
+def pytest_runtest_protocol(item, nextitem):
+    for nextitem in (item, nextitem):  # the fixtures of other scopes stay
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
+"""
+
+
+def test_a_claim_that_is_executed_again_counts_once(run, tmp_path):
+    words = (*PUBLISHED, "--pyargs", BENCHMARKS, "--report", "results")
+    code, once = run(*words)
+    first = json.loads((tmp_path / "results" / "verdicts.json").read_text())
+    again, twice = run(*words, conftest=TWICE)
+    second = json.loads((tmp_path / "results" / "verdicts.json").read_text())
+    assert code == again, twice
+    names = [verdict["id"] for verdict in second["verdicts"]]
+    assert sorted(names) == sorted({*names}) == sorted(verdict["id"] for verdict in first["verdicts"])
+    assert first["multiple_testing"] == second["multiple_testing"]
+    assert once.count("claims: ") == twice.count("claims: ") == 1
+
+
+@pytest.mark.parametrize("words", [("-n", 2), ("--dist", "load", "--tx", "2*popen"), ("--tx", "popen")])
+def test_other_processes_are_refused(run, words):
+    code, output = run(*PUBLISHED, *words, "--pyargs", BENCHMARKS)
+    assert (code, "pytest-xdist cannot be used" in output) == (2, True), output
+
+
+ELSEWHERE = """
+import pytest
+from _pytest.reports import TestReport
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    for when in ("setup", "call", "teardown"):
+        shown = [("bertsecrets", "benchmark"), ("verdict", "reproduced")]
+        item.ihook.pytest_runtest_logreport(report=TestReport(
+            item.nodeid, item.location, {}, "passed", None, when, user_properties=shown))
+    return True
+"""
+SKIPPING = """
+import pytest
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.skip(reason="only on Mondays"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("conftest", "words", "said"),
+    [
+        (SKIPPING, (), "no claim was judged: 2 of 2 benchmarks were skipped by another plugin or mark"),
+        (ELSEWHERE, (), "2 claims (D7-rte-table-1) judged in another process: leave out its plugin"),
+        ("", ("--benchmark-skip",), "with --benchmark-skip, no claim would be judged"),
+    ],
+    ids=["skipped", "elsewhere", "option"],
+)
+def test_a_run_without_a_verdict_is_never_green(run, conftest, words, said):
+    code, output = run(*PUBLISHED, *words, "--pyargs", BENCHMARKS, conftest=conftest)
+    assert (code, said in output) == (2, True), output
+
+
+# ---------------------------------------------------------------------- terminals
+
+
+def test_a_table_is_readable_in_ascii(run):
+    _, output = run(*PUBLISHED, "--pyargs", BENCHMARKS, PYTHONIOENCODING="ascii")
+    assert "G1-rte-luck" in output
+    table = output.partition("= verdicts =")[2]
+    assert "\\u" not in table
+    assert any(line.startswith("G1-luck ") for line in table.splitlines()), output
+
+
+def test_a_run_without_a_terminal_plugin_ends_as_usual(run, tmp_path):
+    words = ("-k", "G1-rte-luck or B1", "--pyargs", BENCHMARKS, "--offline", "--model", "minilm")
+    expected, _ = run(*words, "--report", "with")
+    code, output = run(*words, "--report", "without", "-p", "no:terminal")
+    assert code == expected, output
+    files = [json.loads((tmp_path / name / "verdicts.json").read_text())["verdicts"] for name in ("with", "without")]
+    assert [each["id"] for each in files[0]] == [each["id"] for each in files[1]]
