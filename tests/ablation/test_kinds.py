@@ -33,7 +33,7 @@ ROWS = tokens((5, 9, 5, 3))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", fast_tier([*FAMILIES, *EAGER], "Bert", "Albert", "GPT2", "DebertaV2"))
+@pytest.mark.parametrize("family", fast_tier([*FAMILIES, *EAGER], "Bert", "Albert", "GPT2"))
 def test_every_kind_equals_the_reference_in_every_family(family, kind):
     classifier = tiny(family)
     expected = logits_from_other_vectors(classifier.model, ROWS, SETS, kind)

@@ -114,8 +114,8 @@ def test_a_claim_that_is_executed_again_counts_once(run, tmp_path):
     assert code == again, twice
     names = [verdict["id"] for verdict in second["verdicts"]]
     assert sorted(names) == sorted({*names}) == sorted(verdict["id"] for verdict in first["verdicts"])
-    assert first["multiplicity"] == second["multiplicity"]
-    assert once.count("claims: ") == twice.count("claims: ") == 1
+    assert first["together"] == second["together"]
+    assert once.count("2 claims: ") == twice.count("2 claims: ") == 1
 
 
 @pytest.mark.parametrize("words", [("-n", 2), ("--dist", "load", "--tx", "2*popen"), ("--tx", "popen")])

@@ -301,10 +301,10 @@ def test_the_mean_gap_can_pass_and_fail():
         return own, other
 
     case = of_id("D2-all-mean")
-    as_published = judged(case, *found(419))  # constant answers have no correlation on STS-B
+    as_published = measurements.judged(case, *found(419))  # constant answers have no correlation on STS-B
     assert (as_published.outcome, as_published.observed) == ("reproduced", pytest.approx(41.9 * 6 / 7))
-    assert judged(case, *found(513)).outcome == "reproduced"
-    assert judged(case, *found(550)).outcome == "deviates"
+    assert measurements.judged(case, *found(513)).outcome == "reproduced"
+    assert measurements.judged(case, *found(550)).outcome == "deviates"
 
 
 def test_the_loss_from_shuffled_words():

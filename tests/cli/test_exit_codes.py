@@ -43,13 +43,14 @@ def raising(error):
 
 @pytest.fixture
 def report(capsys, shared, tmp_path):
-    """Return a function that runs `report`, by default on three claims.
+    """Return a function that runs `report`, by default on three claims and with a page and metrics.
 
     It returns the exit code, the errors, and the verdicts by id.
     """
 
     def call(*claims: str):
-        files = ("--json", tmp_path / "v.json", "--html", tmp_path / "r.html", "--metrics", tmp_path / "m.json")
+        more = () if claims else ("--html", tmp_path / "r.html", "--metrics", tmp_path / "m.json")
+        files = ("--json", tmp_path / "v.json", *more)
         code, errors = outcome([str(word) for word in ("report", *(claims or CLAIMS), *shared, *files)])
         file = tmp_path / "v.json"
         written = json.loads(file.read_text())["verdicts"] if file.exists() else []

@@ -7,6 +7,7 @@ import pytest
 import torch
 from ablation_models import DEEP, tiny, tokens
 from ablation_reference import plain_logits
+from tiny import fast_tier
 
 from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
 from bertsecrets.errors import UserError
@@ -50,7 +51,7 @@ def test_regression_scores_are_correlated_and_another_grid_is_refused(tmp_path):
         set_ablation(classifier, encoded, task("stsb"), targets, whole_layers(3, 4), folder=tmp_path / "grid")
 
 
-@pytest.mark.parametrize("name", ["mnli", "stsb"])
+@pytest.mark.parametrize("name", fast_tier(["mnli", "stsb"], "mnli"))
 def test_bfloat16_counts_predictions_of_a_sample_that_differ_from_float32(name, monkeypatch):
     """The first examples are compared for all sets; bfloat16 predictions equal those of the engine in bfloat16."""
     from transformers import BertConfig, BertForSequenceClassification
