@@ -57,6 +57,7 @@ FAST = {"epochs": 1, "learning_rate": 1.0e-3, "precision": "float32"}
 # Files that take minutes, longest first: a long file that starts last keeps the other workers waiting.
 LONGEST = (
     "benchmarks/test_benchmarks.py",
+    "test_staleness.py",
     "test_dvc.py",
     "jobs/test_run.py",
     "docs/test_adding.py",
