@@ -95,7 +95,7 @@ def _check_class(config: Any, ref: ModelRef) -> None:
             f"{ref.path}: position_embedding_type in config.json is {shortened(repr(positions), 50)}, which "
             f"{config.model_type} of transformers {transformers.__version__} does not have: use another model"
         )
-    known = {*transformers.__all__}
+    known = {*transformers.__all__}  # type: ignore[attr-defined]
     names = getattr(config, "architectures", None)
     names = names if isinstance(names, list | tuple) else ()
     unknown = next((name for name in names if re.sub("^(TF|Flax)", "", str(name)) not in known), None)
