@@ -14,7 +14,7 @@ from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug
+from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.options import RunOptions
@@ -246,7 +246,8 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
         threads = [] if options.threads is None else [f"OMP_NUM_THREADS={options.threads}"]
         rerun = [*threads, "bertsecrets", "report", *words_of(options, ["threads", "keep_checkpoints"])]
         rerun += ["--checkpoint", str(options.checkpoint), "--task", str(options.checkpoint_task)]
-    write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
     examples = Examples() if note else _examples(verdicts, config)
-    content = page({model: verdicts}, settings.judge, note=note, command=command, rerun=rerun, examples=examples)
-    write_whole(folder / "report.html", content)
+    with signals_deferred():
+        write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
+        content = page({model: verdicts}, settings.judge, note=note, command=command, rerun=rerun, examples=examples)
+        write_whole(folder / "report.html", content)

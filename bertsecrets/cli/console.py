@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -54,6 +55,26 @@ def as_interrupt() -> Iterator[None]:
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt(number)
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Let termination signals wait until the block has ended. Outside the main thread, there is nothing to defer."""
+    waiting: list[tuple[int, Any]] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)]
+    before = {number: action for number in numbers if callable(action := signal.getsignal(number))}
+    for number in before:
+        signal.signal(number, lambda *received: waiting.append(received))
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+    for number, frame in waiting[:1]:
+        before[number](number, frame)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from bertsecrets import __version__
@@ -81,6 +82,8 @@ def main(argv: list[str] | None = None, build: Callable[[], argparse.ArgumentPar
         build: Function that returns the parser of the commands.
     """
     words = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a character that cannot be shown must not end a run
     for place, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
             return _tell(f"word {place} of the command is not valid text ({shortened(word)}): write it in UTF-8")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertsecrets.cli.console import encodable, signals_deferred
 from bertsecrets.errors import UserError, check_extra
 from bertsecrets.options import flag, path, whole_number
 from bertsecrets.store.files import check_writable
@@ -118,7 +119,11 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
-    """Judge the claims about each model, print the verdicts, write the requested files, and return the exit code."""
+    """Judge the claims about each model, write the requested files, print the verdicts, and return the exit code.
+
+    The files are written before anything is printed, so that they do not depend on the terminal, and a signal meanwhile
+    waits, so that they are of one run.
+    """
     runs = []
     for run in opened:
         run.judge()
@@ -126,14 +131,20 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
         runs.append(run)
         if run.ended is not None:
             break
+    with signals_deferred():
+        for run in runs:
+            if run.verdicts:
+                _write(options, run)
+        if options.html and any(run.verdicts for run in runs):
+            _write_page(options, runs)
     for run in runs:
         if len(runs) > 1:
             print(f"\n{run.model}")
         if run.verdicts:
             _print_verdicts(options, run)
-            _write(options, run)
-    if options.html and any(run.verdicts for run in runs):
-        _write_page(options, runs)
+    for name, file in (("verdicts", options.json), ("report", options.html)):
+        if file and any(run.verdicts for run in runs):
+            print(f"{name}: {file.resolve()}")
     for run in runs:
         if run.note:
             print(f"incomplete: {run.note}")
@@ -161,7 +172,8 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
     from bertsecrets.settings import load_settings
 
     confidence = load_settings().judge.confidence
-    print(run_text(run.verdicts, Screen.of_stream(sys.stdout), confidence, verbose=options.verbose))
+    text = run_text(run.verdicts, Screen.of_stream(sys.stdout), confidence, verbose=options.verbose)
+    print(encodable(text, sys.stdout))
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")
     for line in annotations(run.verdicts):
@@ -180,7 +192,6 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     written = as_file(verdicts, run.model, params, note=run.note)
     if options.json:
         write_json(options.json, written.model_dump(mode="json"))
-        print(f"verdicts: {options.json.resolve()}")
     if options.metrics:
         incomplete = {"incomplete": run.note} if run.note else {}
         write_json(options.metrics, metrics(verdicts, params.judge.confidence) | incomplete)
@@ -212,4 +223,3 @@ def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> Non
         ),
     )
     write_whole(options.html, content)
-    print(f"report: {options.html.resolve()}")

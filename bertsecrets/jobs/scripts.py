@@ -2,10 +2,12 @@
 
 import os
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bertsecrets.errors import UserError
 from bertsecrets.options import PARSING, RunOptions, flag
 from bertsecrets.types import Request
 
@@ -14,14 +16,25 @@ RUN_ONLY_OPTIONS = ("seeds", "budget", "keep_checkpoints")  # not options of a s
 
 
 def command(request: Request, options: RunOptions) -> str:
-    """Return the command that runs a job. It does nothing if the result is stored."""
+    """Return the command that runs a job, with this Python. It does nothing if the result is stored.
+
+    Raises:
+        UserError: If a name or path contains control characters, which would end the line.
+    """
     subject = request.subject
-    words = ["bertsecrets", "finetune"] if request.measure is None else ["bertsecrets", "measure", request.measure]
+    words = [
+        sys.executable,
+        "-m",
+        "bertsecrets",
+        *(["finetune"] if request.measure is None else ["measure", request.measure]),
+    ]
     if request.on_task:
         words += ["--task", subject.task, "--init", subject.initialisation, "--seed", str(subject.seed)]
     for name, value in request.options:
         words += ["--option", f"{name}={value}"]
     words += words_of(options, RUN_ONLY_OPTIONS)
+    for word in words:
+        _check_line(word)
     return shlex.join(words) + ("" if request.measure is None else " > /dev/null")
 
 
@@ -54,15 +67,27 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
 
 
 def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
-    """Return a script with one command per job. It stops if the store is not at its path."""
+    """Return a script with one command per job. It stops if the store is not at its path.
+
+    Its exit code is that of the last job that failed.
+    """
     lines = [
         "#!/bin/sh",
         "# One line per job, trainings first. Each can be repeated, on any machine with access to the store.",
     ]
     for variable in EXPORTED_VARIABLES:
         if value := os.environ.get(variable):
+            _check_line(value)
             lines.append(f"export {variable}={shlex.quote(os.path.abspath(value))}")
     store = os.path.abspath(options.store_folder)
+    _check_line(store)
     message = f"bertsecrets: the store of this plan is not at {store}: create the plan again with --store"
     lines.append(f"[ -d {shlex.quote(store)} ] || {{ echo {shlex.quote(message)} >&2; exit 2; }}")
-    return "\n".join([*lines, *(command(job, options) for job in jobs)]) + "\n"
+    lines += [f"{command(job, options)} || failed=$?" for job in jobs]
+    return "\n".join([*lines, "exit ${failed:-0}"]) + "\n"
+
+
+def _check_line(word: str) -> None:
+    """Check that a word stays on its line of a script."""
+    if not word.isprintable():
+        raise UserError(f"{word!r} contains a line break or another control character: rename it")

@@ -113,3 +113,21 @@ def test_a_signal_while_the_program_starts_is_one_line(module, number):
     assert (output, process.returncode) == ("", 128 + number)
     assert errors.startswith("bertsecrets: interrupted")
     assert errors.count("\n") == 1
+
+
+def test_a_signal_waits_until_all_files_are_written(tmp_path):
+    code = f"""
+        import os, signal
+        from pathlib import Path
+        from bertsecrets.cli.console import as_interrupt, signals_deferred
+        with as_interrupt():
+            try:
+                with signals_deferred():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    Path({str(tmp_path / "page")!r}).touch()
+                print("never printed")
+            except KeyboardInterrupt as error:
+                print(int(error.args[0]))
+    """
+    assert started(code).communicate(timeout=LIMIT) == ("15\n", "")
+    assert (tmp_path / "page").exists()

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 
 import pytest
 from calls import run
@@ -11,7 +12,7 @@ from calls import run
 from bertsecrets.claims.schema import cases
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import Plan, PlanningSession, plan_for, waits_for
-from bertsecrets.jobs.scripts import command
+from bertsecrets.jobs.scripts import command, shell_script
 from bertsecrets.judging import JudgedRun
 from bertsecrets.measures.registry import request
 from bertsecrets.options import RunOptions
@@ -143,20 +144,20 @@ def test_the_table_has_one_row_for_all_seeds_of_a_job(capsys, shared):
 
 
 @pytest.fixture
-def on_path(tmp_path):
-    """An environment with a stub `bertsecrets` that logs its calls."""
-    scripts = {
-        "bertsecrets": f"""#!/bin/sh
-            {{ printf '%s\\0' "$BERTSECRETS_PARAMS" "$@"; echo; }} >> {tmp_path}/calls
-            """,
+def stub(tmp_path, monkeypatch):
+    """Let scripts call a stub of this Python, which logs the calls of `bertsecrets`. Returns their environment."""
+    python = tmp_path / "a python"
+    python.write_text(f"""#!/bin/sh
+        shift 2  # -m bertsecrets
+        {{ printf '%s\\0' "$BERTSECRETS_PARAMS" "$@"; echo; }} >> {tmp_path}/calls
+        exit ${{EXIT_CODE:-0}}
+        """)
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    hidden = ("BERTSECRETS", "PATH")
+    return {name: value for name, value in os.environ.items() if not name.startswith(hidden)} | {
+        "PATH": "/bin:/usr/bin"
     }
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, text in scripts.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BERTSECRETS")}
-    return environment | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
 def script(capsys, shared, store) -> str:
@@ -170,11 +171,11 @@ def done(text: str, environment) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def commands(on_path, quick, tmp_path):
+def commands(stub, quick, tmp_path):
     """Return a function that runs a script and returns the arguments of each `bertsecrets` call."""
 
     def called(text: str) -> list[list[str]]:
-        ended = done(text, on_path)
+        ended = done(text, stub)
         assert ended.returncode == 0, ended.stderr
         calls = [line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().splitlines()]
         assert {params for params, *_ in calls} == {str(quick)}
@@ -192,7 +193,8 @@ def test_a_shell_script_does_every_job_and_then_nothing_more(capsys, shared, tmp
     store = tmp_path / "a store; with 'quotes'"
     text = script(capsys, shared, store)
     plan = planned(capsys, shared, "--store", store, "--threads", 1, "--claim", "C1")
-    assert [job["command"] for job in plan["jobs"]] == [line for line in text.splitlines() if line.startswith("berts")]
+    lines = [line.removesuffix(" || failed=$?") for line in text.splitlines() if " -m bertsecrets " in line]
+    assert [job["command"] for job in plan["jobs"]] == lines
     called = commands(text)
     assert [words[0] for words in called] == ["finetune", "measure"]
     for words in called:
@@ -204,6 +206,21 @@ def test_a_shell_script_does_every_job_and_then_nothing_more(capsys, shared, tmp
     assert "bertsecrets " not in script(capsys, shared, store).split("exit 2; }")[1]
 
 
+def test_a_script_ends_with_the_exit_code_of_a_failed_job_after_all_others(capsys, shared, tmp_path, stub):
+    text = script(capsys, shared, tmp_path / "store")
+    ended = done(text, stub | {"EXIT_CODE": "2"})
+    assert ended.returncode == 2
+    assert len((tmp_path / "calls").read_text().splitlines()) == text.count(" -m bertsecrets ")
+    assert done(text, stub).returncode == 0
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\x1b"])
+def test_a_path_that_would_end_its_line_is_refused(tmp_path, character):
+    options = RunOptions(model="minilm", store=tmp_path / f"a{character}touch b")
+    with pytest.raises(UserError, match="contains a line break or another control character"):
+        shell_script([Request(None, Subject("minilm", "rte"))], options)
+
+
 def test_a_job_gets_the_options_that_decide_its_result(monkeypatch, tmp_path):
     monkeypatch.setenv("BERTSECRETS_GLUE", str(tmp_path))
     options = RunOptions(model="minilm", glue=("hub",), offline=True, seeds=3, store=tmp_path)
@@ -213,11 +230,11 @@ def test_a_job_gets_the_options_that_decide_its_result(monkeypatch, tmp_path):
     assert "--seeds" not in words
 
 
-def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, on_path):
+def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, stub):
     store = tmp_path / "runs"
     text = script(capsys, shared, store)
     store.rename(tmp_path / "elsewhere")
-    ended = done(text, on_path)
+    ended = done(text, stub)
     assert ended.returncode == 2
     assert (
         ended.stderr == f"bertsecrets: the store of this plan is not at {store}: create the plan again with --store\n"
