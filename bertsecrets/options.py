@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.models.families import full_name
-from bertsecrets.reading import seconds
+from bertsecrets.reading import expanded, seconds
 from bertsecrets.settings import project_options
 from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEED_LIMIT, InitialisationName, Keep
 
@@ -59,7 +59,7 @@ def path(text: str) -> Path:
         raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
     if len(text.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")):
         raise argparse.ArgumentTypeError(f"{shortened(text, 100)} is too long for a path: name a file or folder")
-    return Path(text)
+    return expanded(text)
 
 
 def whole_number(text: str) -> int:
@@ -166,7 +166,7 @@ class RunOptions:
                     if each is not None:
                         check_type(name, each, types, expected)
         if self.model is not None:
-            object.__setattr__(self, "model", os.fspath(self.model))  # Python code may give a Path
+            object.__setattr__(self, "model", os.path.expanduser(self.model))  # Python code may give a Path
             if not self.model.strip():
                 raise UserError("the model's name is empty: give a name on the hub, a folder, minilm or mpnet")
             if self.model.endswith("@") and not os.path.isdir(self.model):
@@ -194,6 +194,7 @@ class RunOptions:
             raise UserError(f"unknown keep_checkpoints {self.keep_checkpoints!r}: {hint}")
         check_threads(self.threads)
         if self.checkpoint is not None:
+            object.__setattr__(self, "checkpoint", expanded(self.checkpoint))
             self._check_checkpoint()
 
     def _check_checkpoint(self) -> None:
@@ -236,9 +237,9 @@ class RunOptions:
     def glue_folders(self) -> list[Path]:
         """The local GLUE folders in search order; empty if the hub is the source."""
         if self.glue is None:
-            return [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
+            return [expanded(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
         given = [self.glue] if isinstance(self.glue, str | Path) else list(self.glue)
-        return [] if [str(folder) for folder in given] == [HUB_SOURCE] else [Path(folder) for folder in given]
+        return [] if [str(folder) for folder in given] == [HUB_SOURCE] else [expanded(folder) for folder in given]
 
     def source(self) -> "Source":
         """Return the source of GLUE rows.
@@ -261,12 +262,12 @@ class RunOptions:
     @property
     def store_folder(self) -> Path:
         """The folder of checkpoints, measurements and verdicts."""
-        return Path(self.store) if self.store else _from_environment(STORE_VARIABLE) or Path("runs")
+        return expanded(self.store) if self.store else _from_environment(STORE_VARIABLE) or Path("runs")
 
     @property
     def frames_path(self) -> Path | None:
         """The file or folder of frame sentences, if any."""
-        return Path(self.frames) if self.frames else _from_environment(FRAMES_VARIABLE)
+        return expanded(self.frames) if self.frames else _from_environment(FRAMES_VARIABLE)
 
     @property
     def whole(self) -> bool:
@@ -383,4 +384,4 @@ def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = RO
 
 
 def _from_environment(variable: str) -> Path | None:
-    return Path(os.environ[variable]) if os.environ.get(variable) else None
+    return expanded(os.environ[variable]) if os.environ.get(variable) else None

@@ -1,6 +1,7 @@
 """Readers of user files (text, YAML, arrays) with size limits and one-line errors."""
 
 import io
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,11 @@ def read_npy(data: bytes) -> np.ndarray:
     if array.dtype.kind not in "fiuU":
         raise ValueError(f"expected numbers, not values of type {array.dtype}")
     return array
+
+
+def expanded(name: str | os.PathLike[str]) -> Path:
+    """Return a path whose leading `~` or `~user` is expanded, as by a shell; unchanged if there is no such user.
+
+    Options in files of workflows, environment variables and `--name=~/folder` do not pass through a shell.
+    """
+    return Path(os.path.expanduser(name))

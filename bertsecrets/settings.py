@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from bertsecrets.errors import UserError, excerpt, near_matches
-from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml, seconds
+from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml, seconds
 from bertsecrets.types import AUTO, SEED_LIMIT, InitialisationName, Precision
 
 Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
@@ -178,7 +178,7 @@ def project_options() -> dict[str, Any]:
 
 def load_settings() -> Params:
     """Return the settings."""
-    path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
+    path = expanded(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
     try:
         _, data = read_yaml(read_text(path, YAML_LIMIT, "cannot read the settings"))
         return Params.model_validate(data)

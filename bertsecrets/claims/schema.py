@@ -22,7 +22,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import MODEL_SHA256, full_name
-from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
+from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
 from bertsecrets.settings import first_problem, project_path
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
@@ -231,7 +231,7 @@ class Case:
 
 def claims_folder() -> Path:
     """Return the folder of the claims. The environment variable `BERTSECRETS_EXPECTED` overrides the default."""
-    return Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
+    return expanded(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
 
 
 @checked

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.progress import counted
+from bertsecrets.reading import expanded
 from bertsecrets.types import InitialisationName
 
 if TYPE_CHECKING:
@@ -55,10 +56,10 @@ class SideSource:
         sequence classifier is a checkpoint, which is measured without training. Anything else is a model, which is
         fine-tuned.
         """
-        path = Path(argument)
+        path = expanded(argument)
         model, _, store = argument.rpartition("@")
-        if model and Path(store).is_dir():
-            return cls(argument, "measurements", Path(store), model)
+        if model and expanded(store).is_dir():
+            return cls(argument, "measurements", expanded(store), model)
         if path.is_file() or path.suffix in (".yaml", ".yml"):
             return cls(argument, "pin", path)
         if path.is_dir() and not (path / "config.json").is_file():

@@ -16,6 +16,7 @@ from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
 from bertsecrets.models.families import ALIASES, MODEL_SHA256, PINNED_COMMITS, full_name, own_family
 from bertsecrets.models.packaged import PACKAGED_MODELS, packaged_folder
+from bertsecrets.reading import expanded
 from bertsecrets.store.entries import checked_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256, read_json_object
 
@@ -170,6 +171,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
     """
     if name in PACKAGED_MODELS:
         return ModelRef(name, str(packaged_folder(name)), offline=offline)
+    name = str(expanded(name)) if name.startswith("~") else name
     if os.path.isdir(name):
         check_folder(Path(name))
         return ModelRef(name, name, offline=offline)

@@ -33,6 +33,7 @@ from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_memory
 from bertsecrets.models.tokenization import match_tokenizer
 from bertsecrets.models.unused_weights import check_weights
+from bertsecrets.reading import expanded
 from bertsecrets.store.files import read_json
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import Task
@@ -357,7 +358,7 @@ def given(checkpoint: Any, ref: ModelRef, rows: Split | None) -> Iterator[tuple[
         UserError: If the object is not a model, cannot be saved, or cannot be measured as it is.
     """
     if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
-        yield Path(checkpoint) if checkpoint else None, True
+        yield expanded(checkpoint) if checkpoint else None, True
         return
     check_object(checkpoint)
     with TemporaryDirectory() as place:

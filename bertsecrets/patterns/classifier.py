@@ -28,6 +28,7 @@ from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
 from bertsecrets.patterns.features.feature_table import feature_names
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import by_head
+from bertsecrets.reading import expanded
 from bertsecrets.store.files import digest, file_sha256, read_json
 
 WEIGHTS_SUFFIX, REPORT_FILE = ".safetensors", "report.json"
@@ -137,7 +138,7 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
 
 def chosen_folder() -> Path:
     """Return the folder of the classifiers: `BERTSECRETS_PATTERNS` if it is set, otherwise the shipped folder."""
-    return Path(os.environ.get(FOLDER_VARIABLE) or SHIPPED_FOLDER)
+    return expanded(os.environ.get(FOLDER_VARIABLE) or SHIPPED_FOLDER)
 
 
 def weights_path(folder: Path, reading: str) -> Path:

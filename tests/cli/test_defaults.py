@@ -1,10 +1,14 @@
 """Option defaults from `pyproject.toml` and the environment, ranges of options, and early checks of output paths."""
 
+import argparse
+from pathlib import Path
+
 import pytest
 from calls import run, told
 
 from bertsecrets.cli.main import build_parser
-from bertsecrets.options import RunOptions
+from bertsecrets.models.locations import locate
+from bertsecrets.options import RunOptions, path
 
 
 def options(*words):
@@ -51,3 +55,24 @@ def test_claims_are_listed_by_task_and_family(capsys):
 def test_a_claim_is_explained_with_numbers_a_reader_can_check(capsys):
     assert "[0.2065, 0.2115]" in run(capsys, "explain", "B2-l7h6")
     assert "-0.0;" not in run(capsys, "explain", "D5")
+
+
+def test_a_tilde_is_expanded_wherever_a_path_can_be_given(tmp_path, monkeypatch, tiny_bert, tiny_glue):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, target in (("my-bert", tiny_bert), ("glue", tiny_glue)):
+        (tmp_path / name).symlink_to(target)
+    given = RunOptions(
+        model="~/my-bert", glue="~/glue", store="~/store", frames="~/f", checkpoint="~/c", checkpoint_task="rte"
+    )
+    assert given.model == str(tmp_path / "my-bert")
+    assert given.glue_folders == [tmp_path / "glue"]
+    assert (given.store_folder, given.frames_path) == (tmp_path / "store", tmp_path / "f")
+    assert given.checkpoint == tmp_path / "c"
+    for variable, name in (("GLUE", "glue"), ("STORE", "store"), ("FRAMES", "f"), ("MODEL", "my-bert")):
+        monkeypatch.setenv(f"BERTSECRETS_{variable}", f"~/{name}")
+    inherited = RunOptions.from_namespace(argparse.Namespace(model=None))
+    assert (inherited.model, inherited.glue_folders) == (given.model, given.glue_folders)
+    assert (inherited.store_folder, inherited.frames_path) == (given.store_folder, given.frames_path)
+    assert locate("~/my-bert").path == given.model
+    assert path("~/x.json") == tmp_path / "x.json"
+    assert path("./~x") == Path("./~x")
