@@ -19,7 +19,7 @@ from bertsecrets.store.entries import write_json
 
 ACTION = workflow(PROJECT / ".github" / "actions" / "judge" / "action.yml")
 JUDGE = {
-    **{name.upper(): given.get("default", "") for name, given in ACTION["inputs"].items()},
+    **{name.upper().replace("-", "_"): given.get("default", "") for name, given in ACTION["inputs"].items()},
     "MODEL": "bert-base-uncased",
 }
 STEPS = [
@@ -66,6 +66,8 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
     parser = run_options()
     parser.add_argument("--strict-verdicts", action="store_true")
     parser.add_argument("--against")
+    parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--task")
     parser.add_argument("--examples", type=int)
     parser.add_argument("--junitxml")
     parser.add_argument("--report")
@@ -82,9 +84,17 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
         {"TASKS": ""},
         {"TASKS": " rte  mrpc ", "SEEDS": "auto", "BUDGET": "2h", "STRICT": "true"},
         {"GLUE": "/data/glue", "FRAMES": "frames.jsonl", "SPACY": "en_core_web_sm"},
+        {
+            "CLAIMS": "C D2",
+            "LIMIT": "48",
+            "TRAIN_LIMIT": "96",
+            "GRID_LIMIT": "24",
+            "ARGUMENTS": "--offline --device cpu",
+        },
+        {"CHECKPOINT": "./my-sst2", "TASKS": "sst2", "STORE": "st ore", "EXPECTED": "my claims", "ARTIFACT": "mine"},
         {"MODEL": "$(touch stolen) `touch stolen`; touch stolen", "TASKS": "rte"},
     ],
-    ids=["usual", "every task", "all options", "all data", "a hostile name"],
+    ids=["usual", "every task", "all options", "all data", "a quick check", "a checkpoint", "a hostile name"],
 )
 def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
     environment = {**JUDGE, **given}
@@ -93,13 +103,19 @@ def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
     report = understood(done.of("bertsecrets")[0])
     benchmarks = benchmarks_understand(done.of("pytest")[0])
     tasks = environment["TASKS"].split()
-    assert (report.command, report.models, str(report.seeds)) == (
-        "report",
-        [environment["MODEL"]],
-        environment["SEEDS"],
-    )
+    claims, checkpoint = environment["CLAIMS"].split(), environment["CHECKPOINT"]
+    assert (report.command, report.models) == ("report", [environment["MODEL"]])
+    assert str(report.seeds) == ("None" if checkpoint else environment["SEEDS"])
     assert (report.task or []) == tasks
-    assert (benchmarks.m or "") == " or ".join(tasks)
+    assert (report.claim or []) == claims
+    both = [f"({' or '.join(words)})" for words in (claims, tasks) if words]
+    assert (benchmarks.m or "") == " and ".join(both)
+    assert str(report.checkpoint or "") == str(benchmarks.checkpoint or "") == str(Path(checkpoint)) * bool(checkpoint)
+    assert benchmarks.task == (tasks[0] if checkpoint else None)
+    for name in ("limit", "train_limit", "grid_limit"):
+        given_limit = environment[name.upper()]
+        assert getattr(report, name) == getattr(benchmarks, name) == (int(given_limit) if given_limit else None)
+    assert report.offline == benchmarks.offline == ("--offline" in environment["ARGUMENTS"])
     assert ([benchmarks.model], benchmarks.seeds, benchmarks.budget) == (report.models, report.seeds, report.budget)
     assert benchmarks.paths == ["bertsecrets.benchmarks"]
     assert [str(report.frames or ""), *map(str, report.glue or [])] == [
@@ -112,6 +128,43 @@ def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
     made = {path.name for path in (done.folder / "checkout" / "results").iterdir()}
     assert made == {"verdicts.json", "report.html", "summary.md", "junit.xml"}
     assert done.summary == "made by --markdown"
+
+
+def test_each_job_and_selection_has_an_artifact_of_its_own_name(tmp_path):
+    names = []
+    for number, given in enumerate([{}, {"TASKS": "mrpc"}, {"MODEL": "minilm"}, {"GITHUB_JOB": "b"}, {}]):
+        (tmp_path / str(number)).mkdir()
+        done = run_step(step("judge", "Judge")["run"], {**JUDGE, **given}, tmp_path / str(number))
+        names.append(re.search(r"^artifact=(.*)$", (done.folder / "output").read_text(), re.M)[1])
+    assert len({*names[:4]}) == 4
+    assert names[4] == names[0]
+
+
+def test_the_action_deletes_no_file_that_it_does_not_write(tmp_path):
+    script = 'mkdir -p "$RESULTS"; touch "$RESULTS/thesis.tex" "$RESULTS/junit.xml"\n' + step("judge", "Judge")["run"]
+    done = run_step(script, JUDGE, tmp_path)
+    assert (done.folder / "checkout" / "results" / "thesis.tex").exists()
+
+
+def test_a_runner_without_a_home_is_told_to_name_a_store(tmp_path):
+    done = run_step(step("judge", "Judge")["run"], {**JUDGE, "HOME": ""}, tmp_path)
+    assert (done.code, "HOME is not set: give the input store" in done.output) == (2, True)
+    assert not done.calls
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.13"])
+def test_the_action_refuses_another_python_before_it_installs(tmp_path, version):
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/sh\nexec {sys.executable} -c 'import sys; "
+        f'sys.version_info = ({version.replace(".", ", ")}, 0); \'"$2"\n'
+    )
+    python.chmod(0o755)
+    (tmp_path / "x").mkdir()
+    done = run_step(
+        step("judge", "Install")["run"], {"PYTHON": str(python), "SOURCE": ".", "TORCH": "cpu"}, tmp_path / "x"
+    )
+    assert (done.code, "is not Python 3.11 or 3.12: set the variable PYTHON" in done.output) == (2, True)
 
 
 @pytest.mark.parametrize(("code", "says"), [(1, "a claim deviates"), (2, "bad input"), (70, "a bug"), (143, "143")])

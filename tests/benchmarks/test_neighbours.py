@@ -175,3 +175,9 @@ def test_a_run_without_a_terminal_plugin_ends_as_usual(run, tmp_path):
     assert code == expected, output
     files = [json.loads((tmp_path / name / "verdicts.json").read_text())["verdicts"] for name in ("with", "without")]
     assert [each["id"] for each in files[0]] == [each["id"] for each in files[1]]
+
+
+def test_paths_in_the_documented_form_do_not_move_pytests_root(run, tmp_path, tiny_bert, tiny_glue):
+    words = (f"--model={tiny_bert}", f"--glue={tiny_glue}", "--collect-only", "-k", "C1-rte", "--pyargs", BENCHMARKS)
+    code, output = run(*words, ini="console_output_style = count")
+    assert (code, f"rootdir: {tmp_path}\n" in output, "configfile: pytest.ini" in output) == (0, True, True), output
