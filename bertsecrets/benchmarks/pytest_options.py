@@ -29,8 +29,8 @@ RUN_OPTIONS = {**PARSING, **OWN_OPTIONS}
 def variable(name: str) -> str:
     """Return the environment variable that gives an option its default.
 
-    >>> variable("train_limit")
-    'BERTSECRETS_TRAIN_LIMIT'
+    >>> variable("store")
+    'BERTSECRETS_STORE'
     """
     return f"BERTSECRETS_{name.upper()}"
 

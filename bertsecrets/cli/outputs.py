@@ -103,7 +103,7 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
 def without(words: Sequence[str], names: Collection[str]) -> list[str]:
     """Return a command without some of its options.
 
-    >>> without(["report", "--claim", "C1", "--html=x.html", "-v", "--offline"], CHOOSING)
+    >>> without(["report", "--claim", "C1", "--html=x.html", "-v", "--offline"], SELECTION_FLAGS)
     ['report', '--offline']
     """
     remaining, skipping = [], False

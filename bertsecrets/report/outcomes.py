@@ -78,7 +78,7 @@ OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim t
 def outcome_label(outcome: str) -> str:
     """Return an outcome with its symbol.
 
-    >>> label("deviates")
+    >>> outcome_label("deviates")
     '✗ deviates'
     """
     return f"{OUTCOMES[outcome].sign} {outcome}"

@@ -70,9 +70,9 @@ def digest(data: Any) -> str:
 def with_digest(data: dict[str, Any]) -> dict[str, Any]:
     """Return JSON data with a digest added, to be checked by `is_intact`.
 
-    >>> is_intact(signed({"a": 1}))
+    >>> is_intact(with_digest({"a": 1}))
     True
-    >>> is_intact({**signed({"a": 1}), "a": 2})
+    >>> is_intact({**with_digest({"a": 1}), "a": 2})
     False
     """
     return {**data, "sha256": digest(data)}

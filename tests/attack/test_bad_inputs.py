@@ -277,7 +277,7 @@ OPTIONS = [
     option("verdicts and a pin", ("compare", "{room}/v.json", PIN), "compare two files of verdicts"),
     pyproject("glue = []", "glue is empty"),
     pyproject('modle = "x"', "unknown option 'modle': did you mean model"),
-    pyproject('limit = "8"', "limit cannot be '8'"),
+    pyproject('limit = "8"', "limit must be a whole number, not '8'"),
     pyproject("limit = 0", "limit 0 leaves no rows"),
     pyproject("model = [1", "pyproject.toml: "),
     pyproject("budget = '2h'", "unknown option 'budget': known: model"),
@@ -299,10 +299,10 @@ OUTPUTS = [
     output("--html to a folder", (*CLAIM, "--html", "{room}"), "it is a folder, not a file"),
     output("--html below a file", (*CLAIM, "--html", "{glue}/RTE/dev.tsv/out"), "cannot write {glue}/RTE/dev.tsv/out"),
     output("--html to a full device", (*CLAIM, "--html", "/dev/full"), "cannot write /dev/full"),
-    output("--json in a missing folder", (*CLAIM, "--json", "{room}/none/x"), "there is no folder {room}/none"),
-    output("--json of a measure in one", (*SCORES, "--json", "{room}/none/x"), "there is no folder {room}/none"),
+    output("--json in a missing folder", (*CLAIM, "--json", "{room}/none/x"), "the folder {room}/none does not exist"),
+    output("--json of a measure in one", (*SCORES, "--json", "{room}/none/x"), "the folder {room}/none does not exist"),
     output(
-        "--json of a comparison", ("compare", "a", "b", "--json", "{room}/none/x"), "there is no folder {room}/none"
+        "--json of a comparison", ("compare", "a", "b", "--json", "{room}/none/x"), "the folder {room}/none does not exist"
     ),
     output("--json in a loop of links", (*SCORES, "--json", "loop"), "cannot write loop", loop),
     output("--save to a file", (*SCORES, "--save", "{room}/x"), "cannot write {room}/x", written("x", "mine")),

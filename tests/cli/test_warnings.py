@@ -35,6 +35,6 @@ def test_in_pytest_a_warning_of_the_suite_is_one_line(tmp_path):
         text=True,
     )
     lines = done.stdout.splitlines()
-    assert "  bertsecrets: a thing is damaged" in lines, done.stdout
+    assert "  bertsecrets: a thing is damaged" in lines, done.stdout + done.stderr
     assert not [line for line in lines if "DamagedEntryWarning" in line]
     assert [line for line in lines if "UserWarning: anything else" in line]

@@ -144,7 +144,6 @@ def test_heads_left_count_while_every_score_is_nine_tenths():
     assert read("heads-left", pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5)) == 50
     assert read("heads-left", pruned_heads(0.8, 0.5, 0.8, 0.8, 0.5)) == 100  # a later recovery does not count
     assert read("heads-left", pruned_heads(0.8, 0.8, 0.8, 0.8, 0.8)) == 0
-    assert read("heads-left", pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5), keeps=0.7) == 25
     assert verdict("I4-rte", pruned_heads(0.8, 0.79, 0.79, 0.79, 0.5)).outcome == "reproduced"
     assert verdict("I4-rte", pruned_heads(0.8, 0.6, 0.6, 0.6, 0.5)).outcome == "deviates"
 
