@@ -5,6 +5,7 @@ import re
 import warnings
 from typing import Any
 
+from tokenizers import Tokenizer
 from tokenizers.processors import Sequence, TemplateProcessing
 
 from bertsecrets.errors import RunError, UserError, first_line, shortened
@@ -24,6 +25,14 @@ SIZE_LIMITS = {
     "max_position_embeddings": 2**27,
     "type_vocab_size": 2**16,
     "num_labels": 2**20,
+}
+# A pair of texts with capitals, accents, digits and punctuation.
+PROBE_TEXTS = ("Zoë SOLD 23 boats.", "Didn't she?")
+# Settings in tokenizer_config.json, and the parts of BERT's normalizer that they replace.
+NORMALIZER_SETTINGS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
 }
 OPTIONAL_SIZES, ABSENT_SIZES = ("max_position_embeddings", "type_vocab_size"), (0, -1)  # absent in some architectures
 
@@ -148,6 +157,7 @@ def open_tokenizer(ref: ModelRef) -> Any:
         )
     if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    _compare_with_file(tokenizer, ref)
     _separate_texts(tokenizer)
     try:
         tokenizer("A few words.", "And 2 more!")
@@ -164,11 +174,38 @@ def _check_tokenizer_class(ref: ModelRef) -> None:
 
     for file in ("tokenizer_config.json", "config.json"):
         settings = read_json_object(ref.folder(weights=False) / file)
-        if "AutoTokenizer" in (settings.get("auto_map") or ()):
+        if "AutoTokenizer" in str(settings.get("auto_map")):
             raise _needs_code(ref, f" (auto_map in {file})")
         name = settings.get("tokenizer_class")
         if name is not None and not any(map(tokenizer_class_from_name, (str(name), f"{name}Fast"))):
             raise _needs_code(ref, f" (tokenizer_class {name} in {file})")
+
+
+def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
+    """Warn if transformers encodes texts otherwise than tokenizer.json, since many of its classes replace parts of it.
+
+    Settings of the normalizer in tokenizer_config.json count as part of the file.
+    """
+    folder = ref.folder(weights=False)
+    try:
+        own = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        read = own.encode(*PROBE_TEXTS).tokens
+        encoded = tokenizer.backend_tokenizer.encode(*PROBE_TEXTS).tokens
+    except Exception:  # no such file, or one that only transformers can read: tokenizers raises bare exceptions
+        return
+    if read != encoded and own.normalizer is not None:
+        settings = read_json_object(folder / "tokenizer_config.json")
+        for name, part in NORMALIZER_SETTINGS.items():
+            if name in settings and hasattr(own.normalizer, part):
+                setattr(own.normalizer, part, settings[name])
+        read = own.encode(*PROBE_TEXTS).tokens
+    if read != encoded:
+        warnings.warn(
+            f"{ref.path}: transformers reads {' '.join(encoded)!r} where tokenizer.json gives {' '.join(read)!r}: if "
+            "the file is right, set tokenizer_class to PreTrainedTokenizerFast in tokenizer_config.json",
+            ModelWarning,
+            stacklevel=2,
+        )
 
 
 def _separate_texts(tokenizer: Any) -> None:

@@ -1,8 +1,8 @@
 """Models given as objects in memory, which may have hooks, replaced modules or a changed `forward`.
 
-Such an object is saved, reopened and compared with itself. If both compute the same numbers, the folder stands for the
-object. Otherwise the object itself is measured: inside `lent`, whoever opens the folder gets the object, with copies of
-its weights. Afterwards, the object is as it was.
+Such an object is saved, reopened and compared with itself. If both compute the same numbers, and the object has no
+hooks or code of its own, the folder stands for the object. Otherwise the object itself is measured: inside `lent`,
+whoever opens the folder gets the object, with copies of its weights. Afterwards, the object is as it was.
 """
 
 from collections.abc import Iterator, MutableMapping, MutableSet
@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 from bertsecrets.errors import UserError, first_line
+from bertsecrets.models.families import own_family
 
 REPLACED_WEIGHTS = ("weight_orig", "weight_g", "weight_v")  # left by torch.nn.utils.prune and weight_norm
+LIBRARIES = ("torch", "transformers")  # transformers adds hooks that only record outputs
 
 _lent: dict[str, "_Loan"] = {}  # by folder
 
@@ -51,6 +53,22 @@ def check_object(model: Any) -> None:
                     f"a weight of {own} does not hold floating-point numbers in memory ({type(weight.data).__name__}, "
                     f"{weight.dtype}): give the model before its quantisation, completely loaded"
                 )
+
+
+def has_own_code(model: Any) -> bool:
+    """Return whether a model has hooks, or classes or `forward` functions from elsewhere than its libraries.
+
+    They may act on some inputs only, so a comparison of a few rows does not show what they do.
+    """
+    family = own_family(model.config.model_type)
+    of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
+    for module in model.modules():
+        added = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+        added += [vars(module)["forward"]] if "forward" in vars(module) else []
+        code = {getattr(each, "func", each).__module__ for each in added} | {type(module).__module__} - of_family
+        if any(name.partition(".")[0] not in LIBRARIES for name in code):
+            return True
+    return False
 
 
 def borrowed(folder: str, *, bare: bool) -> Any | None:

@@ -37,6 +37,10 @@ PICKLE_FILES = (
     "tf_model.h5",
     "flax_model.msgpack",
 )
+ADAPTER_FILES = (
+    "adapter_config.json",
+    *(f"*adapter*{suffix}" for suffix in (".safetensors", ".bin", ".pt", ".pth", ".npz")),
+)
 MODEL_ADVICE = (
     "use the model minilm (packaged, no hub needed), or a folder with config, tokenizer and model.safetensors"
 )
@@ -113,7 +117,7 @@ class ModelRef:
             return Path(self.path)
         commit = self.resolved().revision
         assert commit is not None
-        patterns = ["config.json", *TOKENIZER_FILES]
+        patterns = ["config.json", "adapter_config.json", *TOKENIZER_FILES]
         essential: list[tuple[str, ...]] = [("config.json",), ("tokenizer.json", *TOKENIZER_FILES)]
         if weights:
             patterns += HUB_WEIGHTS
@@ -201,7 +205,8 @@ def check_folder(folder: Path) -> None:
 
 def refuse_adapter(folder: Path) -> None:
     """Refuse adapter files, such as LoRA's, which transformers uses or ignores depending on the installed packages."""
-    adapter = next((path.name for path in sorted(folder.glob("*adapter*")) if path.is_file()), None)
+    files = sorted(path for pattern in ADAPTER_FILES for path in folder.glob(pattern))
+    adapter = next((path.name for path in files if path.is_file()), None)
     if adapter is not None:
         raise RunError(
             f"{folder} holds an adapter ({adapter}), which is not a model of its own: merge it into its base model "

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertsecrets.errors import NotApplicableError, RunError, UserError
+from bertsecrets.errors import NotApplicableError, RunError, UserError, shortened
 from bertsecrets.models.class_names import classes_in_order
 from bertsecrets.models.configuration import load, open_config, open_tokenizer
 from bertsecrets.models.consistency import CHECKED_EXAMPLES, explain_failure
 from bertsecrets.models.encoding import collate, tokenize
 from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, why_no_maps
-from bertsecrets.models.in_memory import borrowed, check_object, lent
+from bertsecrets.models.in_memory import borrowed, check_object, has_own_code, lent
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.layers import (
     LAST,
@@ -41,7 +41,10 @@ from bertsecrets.types import InitialisationName
 
 # Settings of sentence-transformers in config.json: the present one, and that of its versions before 4.
 ACTIVATIONS = ("sentence_transformers", "sbert_ce_default_activation_function")
+# The second is that of Identity.
+ACTIVATION_MODULES = ("torch.nn.modules.activation", "torch.nn.modules.linear", "torch.nn")
 
+UNUSED_EMBEDDINGS = 128  # some models have a few more embeddings than tokens, for a size that fits the hardware
 COMPARED_TOKENS = 128  # of the rows on which a model in memory is compared with its saved form
 PROBES: Sequence[str] = (
     "A few words.",
@@ -309,22 +312,42 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
             f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "
             f"({len(of_base)}): name the model that it was trained from with the option model"
         )
-    return own if own is not None else of_base
+    if own is not None:
+        return own
+    assert base is not None
+    _check_embeddings(f"checkpoint {folder}", config, base, of_base)
+    return of_base
 
 
-def _activation(config: Any) -> str | None:
+def _check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) -> None:
+    """Check that a model without a tokenizer of its own has the vocabulary of its supposed base model."""
+    own, known = (getattr(each, "vocab_size", None) for each in (config, open_config(base)))
+    if own is not None and own != known and not 0 <= own - len(tokenizer) < UNUSED_EMBEDDINGS:
+        raise UserError(
+            f"{model} embeds {own} tokens, but the tokenizer of {base.name} has {len(tokenizer)}: save it in a folder "
+            "with its own tokenizer, or name the model that it was trained from with the option model"
+        )
+
+
+def _activation(config: Any) -> Any:
     """Return the name of the function that sentence-transformers applies to the answers, from config.json."""
     own, former = (getattr(config, name, None) for name in ACTIVATIONS)
-    return (own or {}).get("activation_fn") or former
+    return (own.get("activation_fn") if isinstance(own, dict) else None) or former
 
 
-def _activate(model: Any, name: str, folder: Path) -> None:
+def _activate(model: Any, name: Any, folder: Path) -> None:
     """Make the last linear part of a cross-encoder apply the activation function that its answers include."""
-    function = getattr(nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
-    if function is None:
-        raise UserError(f"{folder} needs code from its repository, which this suite never runs: its answers use {name}")
+    root, _, function = name.rpartition(".") if isinstance(name, str) else ("", "", "")
+    try:
+        activation = getattr(nn, function)() if root in ACTIVATION_MODULES else None
+    except (AttributeError, TypeError):  # no such class, or one with arguments
+        activation = None
+    if activation is None:
+        raise UserError(
+            f"{folder} needs code from its repository, which this suite never runs: its answers use "
+            f"{shortened(str(name), 100)}"
+        )
     last = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == 1][-1]
-    activation = function()
     last.register_forward_hook(lambda _module, _inputs, output: activation(output))
 
 
@@ -347,9 +370,10 @@ def _order_classes(model: Any, task: Task) -> None:
 def given(checkpoint: Any, ref: ModelRef, rows: Split | None) -> Iterator[tuple[Path | None, bool]]:
     """Yield the folder of a checkpoint (a folder, a model in memory, or None), and whether its results may be stored.
 
-    A model in memory is saved with the tokenizer of `ref` to a temporary folder. If the folder computes the same
-    numbers on some rows, it stands for the model. Otherwise, whoever opens the folder inside the block gets the model
-    itself, and results must not be stored, since nothing identifies them.
+    A model in memory is saved with the tokenizer of `ref` to a temporary folder. If the model has no hooks or code of
+    its own, and the folder computes the same numbers on some rows, the folder stands for the model. Otherwise, whoever
+    opens the folder inside the block gets the model itself, and results must not be stored, since nothing identifies
+    them.
 
     Args:
         rows: Some rows of the classifier's task, or None for a bare encoder.
@@ -361,27 +385,29 @@ def given(checkpoint: Any, ref: ModelRef, rows: Split | None) -> Iterator[tuple[
         yield expanded(checkpoint) if checkpoint else None, True
         return
     check_object(checkpoint)
+    tokenizer = open_tokenizer(ref)
+    _check_embeddings("the model in memory", checkpoint.config, ref, tokenizer)
     with TemporaryDirectory() as place:
         folder = Path(place) / "in-memory"
         checkpoint.save_pretrained(folder)
         if not type(checkpoint).__module__.startswith("transformers."):
             _leave_out_class(folder / "config.json")
-        open_tokenizer(ref).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
         try:
             reopened = _outputs(folder, ref, rows)
             with lent(checkpoint, folder):
                 own = _outputs(folder, ref, rows)
         except UserError as error:
             raise type(error)(str(error).replace(str(folder), "the model in memory")) from error
-        if len(own) == len(reopened) and all(map(torch.equal, own, reopened)):
+        if not has_own_code(checkpoint) and len(own) == len(reopened) and all(map(torch.equal, own, reopened)):
             yield folder, True
             return
         if rows is not None and not rows.task.regression:
             names = [*open_checkpoint_config(folder, rows.task).id2label.values()]
             if names != [*rows.task.labels]:  # reordering the weights would not reorder what a hook does
                 raise UserError(
-                    "the model in memory computes other numbers than its saved weights, so its classes must have the "
-                    f"order of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
+                    "the model in memory is not what its saved weights stand for, so its classes must have the order "
+                    f"of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
                 )
         with lent(checkpoint, folder):
             yield folder, False

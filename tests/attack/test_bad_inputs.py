@@ -302,7 +302,9 @@ OUTPUTS = [
     output("--json in a missing folder", (*CLAIM, "--json", "{room}/none/x"), "the folder {room}/none does not exist"),
     output("--json of a measure in one", (*SCORES, "--json", "{room}/none/x"), "the folder {room}/none does not exist"),
     output(
-        "--json of a comparison", ("compare", "a", "b", "--json", "{room}/none/x"), "the folder {room}/none does not exist"
+        "--json of a comparison",
+        ("compare", "a", "b", "--json", "{room}/none/x"),
+        "the folder {room}/none does not exist",
     ),
     output("--json in a loop of links", (*SCORES, "--json", "loop"), "cannot write loop", loop),
     output("--save to a file", (*SCORES, "--save", "{room}/x"), "cannot write {room}/x", written("x", "mine")),

@@ -23,6 +23,7 @@ from bertsecrets.texts.tasks import task
         ("config.json", {"auto_map": {"AutoModelForSequenceClassification": "own.M"}}, "auto_map in config"),
         ("config.json", {"tokenizer_class": "OwnTokenizer"}, r"\(tokenizer_class OwnTokenizer in config.json\)"),
         ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["own.T", None]}}, "auto_map in tokenizer_config"),
+        ("tokenizer_config.json", {"auto_map": "AutoTokenizer"}, "auto_map in tokenizer_config"),
         ("tokenizer_config.json", {"tokenizer_class": "OwnTokenizerFast"}, "tokenizer_class OwnTokenizerFast in tok"),
     ],
 )
@@ -70,6 +71,13 @@ def test_pruned_heads_and_a_lost_number_of_classes_are_named(own_bert, tmp_path)
             opened()
 
 
+@pytest.mark.parametrize("name", ["adapter_notes.txt", "adapters.md", "adapter.json", "use_adapter.py"])
+def test_files_about_adapters_are_no_adapters(own_bert, name):
+    (own_bert / name).write_text("{}")
+    for opened in openers(own_bert):
+        opened()
+
+
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "pytorch_adapter.bin"])
 def test_an_adapter_is_refused_with_and_without_its_base_model(own_bert, name):
     (own_bert / name).write_text("{}")
@@ -103,7 +111,18 @@ def test_a_cross_encoder_answers_with_its_activation_function(tmp_path, tiny_glu
     assert ref.identity() != before
     trained = open_classifier(ref, task("stsb"))
     assert not {"sentence_transformers", "sbert_ce_default_activation_function"} & trained.model.config.to_dict().keys()
-    settings(folder, "config.json", sentence_transformers={"activation_fn": "own.Activation"})
+
+
+@pytest.mark.parametrize("name", ["own.Activation", "torch.nn.modules.linear.Linear", "torch.nn.Nothing", 5, {}])
+@pytest.mark.parametrize("file", ["config.json", "config_sentence_transformers.json"])
+def test_an_unknown_activation_function_is_refused(tmp_path, file, name):
+    folder = save_bert(tmp_path / "cross-encoder", num_labels=1)
     if file == "config.json":
-        with pytest.raises(UserError, match=r"needs code from its repository, .* its answers use own\.Activation"):
-            open_checkpoint(folder, task("stsb"))
+        settings(folder, file, sentence_transformers={"activation_fn": name} if name else "5.0")
+    else:
+        (folder / file).write_text(json.dumps({"activation_fn": name}))
+    if not name:
+        open_checkpoint(folder, task("stsb"))
+        return
+    with pytest.raises(UserError, match=f"needs code from its repository, .* its answers use {name}"):
+        open_checkpoint(folder, task("stsb"))

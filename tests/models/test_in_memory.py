@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Bert
 
 import bertsecrets as bs
 from bertsecrets import UserError
+from bertsecrets import session as session_module
 from tests.support.tiny import HEADS
 
 
@@ -138,6 +139,33 @@ def test_the_changed_object_itself_is_measured_and_nothing_is_stored(session, mo
     assert direct != plain
 
 
+def test_a_hook_that_acts_on_few_inputs_counts(session, model, monkeypatch):
+    rows, tokenizer = session.resources.rows.split("RTE", "dev"), AutoTokenizer.from_pretrained(session.model)
+    compared, *others = tokenizer(rows.sentence1, rows.sentence2)["input_ids"]
+    word = next(token for row in others for token in row if token not in compared)
+    monkeypatch.setattr(session_module, "COMPARED_ROWS", 1)
+    plain, seen = direct_predictions(model, session), {}
+
+    def look(module, inputs, options):
+        ids = options["input_ids"] if "input_ids" in options else inputs[0]
+        seen["rows"] = ids.eq(word).any(1, keepdim=True)
+
+    model.bert.register_forward_pre_hook(look, with_kwargs=True)
+    model.classifier.register_forward_hook(lambda _, inputs, output: torch.where(seen["rows"], -output, output))
+    direct = direct_predictions(model, session)
+    assert direct != plain
+    assert session.measure("scores", task="rte", checkpoint=model).samples["predicted"].tolist() == direct
+    assert not stored(session)
+
+
+def test_hooks_of_transformers_that_record_outputs_do_not_count(session, model):
+    model.set_attn_implementation("eager")
+    model(torch.tensor([[2, 5, 3]]), output_attentions=True, output_hidden_states=True)
+    assert any(module._forward_hooks for module in model.modules())
+    session.measure("scores", task="rte", checkpoint=model)
+    assert len(stored(session)) == 1
+
+
 @pytest.mark.parametrize("measure", ["special-tokens", "attention-change"])
 def test_maps_are_those_of_the_changed_object(session, model, measure):
     before = session.measure(measure, task="rte", checkpoint=model)
@@ -240,6 +268,11 @@ def with_classes_in_another_order(model):
     return model
 
 
+def with_another_vocabulary(model):
+    model.resize_token_embeddings(1000, mean_resizing=False)
+    return model
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:torch.*")
 @pytest.mark.parametrize(
     ("make", "message"),
@@ -253,6 +286,7 @@ def with_classes_in_another_order(model):
         (lambda model: model.bert, "the model in memory is an encoder without a trained classifier"),
         (lambda model: nn.Linear(2, 2), "not Linear"),
         (lambda model: 3, "not 3"),
+        (with_another_vocabulary, "embeds 1000 tokens, but the tokenizer of .* has 147: save it in a folder with its"),
         (with_classes_in_another_order, "its classes must have the order of RTE"),
     ],
 )

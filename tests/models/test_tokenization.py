@@ -41,6 +41,7 @@ def save_pieces(folder):
     made.save(str(folder / "tokenizer.json"))
 
 
+@pytest.mark.filterwarnings("ignore:.*where tokenizer.json gives")  # ALBERT's and RemBERT's lower-case by themselves
 @pytest.mark.parametrize(
     ("family", "name"),
     [
@@ -124,6 +125,64 @@ def test_a_cased_vocabulary_with_a_lower_casing_tokenizer_is_a_warning(tmp_path,
         said = [str(warning.message) for warning in caught if warning.category is ModelWarning]
         assert bool(said) == warned
         assert all(f"{capitals} words of its vocabulary are capitalised" in text for text in said)
+
+
+def change_file(folder, **parts):
+    """Change parts of a tokenizer.json."""
+    content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    (folder / "tokenizer.json").write_text(json.dumps(content | parts), "utf-8")
+
+
+NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+TWO_BETWEEN = processors.TemplateProcessing(
+    "[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B:1 [SEP]:1", [("[CLS]", 2), ("[SEP]", 3)]
+)
+
+
+@pytest.mark.parametrize("name", ["BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"normalizer": {**NORMALIZER, "lowercase": False}},
+        {"normalizer": None},
+        {"pre_tokenizer": {"type": "WhitespaceSplit"}},
+        {"post_processor": json.loads(TWO_BETWEEN.__getstate__())},
+    ],
+    ids=lambda parts: "-".join(f"{part} {'changed' if value else 'deleted'}" for part, value in parts.items()),
+)
+def test_a_tokenizer_that_replaces_parts_of_its_file_is_a_warning(own_bert, name, parts):
+    change_file(own_bert, **parts)
+    settings(own_bert, "tokenizer_config.json", tokenizer_class=name, do_lower_case=None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tokenizer = open_tokenizer(ModelRef.in_folder(own_bert))
+    said = [str(warning.message) for warning in caught if warning.category is ModelWarning]
+    own = Tokenizer.from_file(str(own_bert / "tokenizer.json"))
+    same = own.encode("Ada's CAT", "It's 5.").ids == tokenizer("Ada's CAT", "It's 5.")["input_ids"]
+    assert same == (name == "PreTrainedTokenizerFast")
+    assert len(said) == (not same)
+    assert all("set tokenizer_class to PreTrainedTokenizerFast in tokenizer_config.json" in text for text in said)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("do_lower_case", False), ("strip_accents", False)])
+def test_settings_of_the_normalizer_replace_those_of_the_file(own_bert, setting, value):
+    settings(own_bert, "tokenizer_config.json", **{setting: value})
+    tokenizer = open_tokenizer(ModelRef.in_folder(own_bert))
+    assert tokenizer.tokenize("LÉO" if setting == "do_lower_case" else "léo") == ["[UNK]"]
+
+
+def test_a_checkpoint_without_a_tokenizer_has_the_vocabulary_of_its_base(own_bert, tiny_bert):
+    for file in own_bert.glob("*token*"):
+        file.unlink()
+    base = ModelRef.in_folder(tiny_bert)
+    model = open_checkpoint(own_bert, task("rte"), base).model
+    for size in (160, 1000):  # a few unused embeddings are usual
+        model.resize_token_embeddings(size, mean_resizing=False)
+        model.save_pretrained(own_bert)
+        if size == 160:
+            open_checkpoint(own_bert, task("rte"), base)
+    with pytest.raises(UserError, match="own-bert embeds 1000 tokens, but the tokenizer of .* has 147: save it in"):
+        open_checkpoint(own_bert, task("rte"), base)
 
 
 def test_a_token_that_the_model_does_not_embed_is_refused(own_bert):
