@@ -86,7 +86,34 @@ def open_sides(arguments: Sequence[str], session: "Session", selection: Selectio
     in_store = [part.wanted for side in stored if side is not None for part in side.parts]
     trains = any(source.kind == "model" for source in sources)
     wanted = in_store or wanted_of(session, selection, trains=trains)
+    _check_training(sources, stored, session, wanted)
     return [side or _measured(source, session, wanted) for source, side in zip(sources, stored, strict=True)]
+
+
+def _check_training(
+    sources: Sequence[SideSource],
+    stored: Sequence["Side | None"],
+    session: "Session",
+    wanted: Sequence["MeasureOnTask"],
+) -> None:
+    """Check, before anything is measured, that both sides are trained on the same number of rows of some task."""
+    from bertsecrets.compare.sides import rows_of, training_difference
+    from bertsecrets.models.initialisations import get_initialisation
+    from bertsecrets.models.locations import ModelRef
+
+    def trained_on(source: SideSource, side: "Side | None", of: "MeasureOnTask") -> str | None:
+        if side is not None:
+            return next((part.trained_on for part in side.parts if part.wanted == of), None)
+        if source.kind == "model":
+            return rows_of(session.resources.rows.cut(of.task, "train"))
+        manifest = ModelRef.in_folder(source.path).manifest()
+        return rows_of(manifest.get("train_limit")) if manifest else None
+
+    trained = [of for of in wanted if get_initialisation(of.initialisation).trains]
+    sides = [*zip(sources, stored, strict=True)]
+    differences = [training_difference(*(trained_on(*side, of) for side in sides)) for of in trained]
+    if differences and all(differences):
+        raise UserError(differences[0])
 
 
 def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) -> list["MeasureOnTask"]:

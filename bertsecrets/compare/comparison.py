@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.bootstrap import resampled_means
-from bertsecrets.compare.sides import MeasureOnTask, Part, Side, Values
+from bertsecrets.compare.sides import MeasureOnTask, Part, Side, Values, training_difference
 from bertsecrets.errors import UserError
 from bertsecrets.progress import counted
 from bertsecrets.settings import JudgeParams
@@ -197,9 +197,8 @@ def _mismatch(part: Part, other: Part) -> str:
         limits = " and ".join("all rows" if side.limit is None else f"limit {side.limit}" for side in sides)
         examples = f"{part.examples} and {other.examples}; {limits}"
         return f"measured on different examples ({examples}): use the same rows and limits"
-    if part.train_limit != other.train_limit:
-        limits = " and ".join(str(side.train_limit or "all rows") for side in sides)
-        return f"trained on different numbers of rows ({limits}): use the same --train-limit"
+    if problem := training_difference(part.trained_on, other.trained_on):
+        return problem
     if changed := [name for name in part.settings if part.settings[name] != other.settings.get(name)]:
         return f"measured with different settings ({', '.join(changed)}): measure or pin it again"
     pairs = [(values, other.quantities[name]) for name, values in part.quantities.items() if name in other.quantities]

@@ -125,6 +125,12 @@ class Part(Section):
     measurements: tuple[InstanceOf[Measurement], ...] = Field(default=(), exclude=True)
 
     @property
+    def trained_on(self) -> str | None:
+        """The rows that the model was trained on, or None if they are unknown: another program trained it."""
+        made = [of.provenance.checkpoint is None or of.provenance.checkpoint_made_by for of in self.measurements]
+        return rows_of(self.train_limit) if all(made) else None
+
+    @property
     def wanted(self) -> MeasureOnTask:
         """The measure and the task."""
         return MeasureOnTask(self.measure, self.task, self.initialisation, self.options)
@@ -145,6 +151,18 @@ class Side:
     kind: str
     parts: tuple[Part, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def rows_of(limit: int | None) -> str:
+    """Return the training rows within a limit, for messages."""
+    return "all rows" if limit is None else str(limit)
+
+
+def training_difference(one: str | None, other: str | None) -> str:
+    """Return that two models were trained on different rows; "" if not, or if the rows of either are unknown."""
+    if None in (one, other) or one == other:
+        return ""
+    return f"trained on different numbers of rows ({one} and {other}): use the same --train-limit"
 
 
 def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:

@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 import yaml
-from calls import run, told
+from calls import command, run, told
 from damages import save_peaked
 
 from bertsecrets.compare.comparison import compare
 from bertsecrets.compare.pins import read_pin, side_of_pin, write_pin
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.locations import locate
+from bertsecrets.session import Session
 from bertsecrets.settings import load_settings, project_path
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -65,6 +66,21 @@ def test_the_change_of_attention_needs_the_model_that_was_trained(capsys, models
     words = ["compare", models[1], models[1], "--measure", "attention-change", *rest]
     assert "name it with --model" in told(capsys, *words)
     run(capsys, *words, "--model", models[0])
+
+
+def test_different_training_rows_are_refused_before_anything_is_measured(capsys, models, rest, tmp_path, monkeypatch):
+    for limit in (6, 12):
+        words = ["--model", models[2], "--task", "rte", "--train-limit", limit, "--output", tmp_path / str(limit)]
+        run(capsys, "finetune", *words, *rest)
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "measurement", None)
+        for other, rows in ((tmp_path / "12", "12"), (models[2], "all rows")):
+            line = told(capsys, "compare", tmp_path / "6", other, *HEADS, *rest)
+            assert line.endswith(f"trained on different numbers of rows (6 and {rows}): use the same --train-limit")
+    capsys.readouterr()
+    words = ["compare", models[0], tmp_path / "6", *HEADS, *rest]  # nobody knows the rows of the first
+    assert command([str(word) for word in words]) in (0, 1)
+    assert "different numbers of rows" not in "".join(capsys.readouterr())
 
 
 def test_bad_input_is_one_line(capsys, models, rest, tmp_path):
