@@ -202,7 +202,7 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
     if read != encoded:
         warnings.warn(
             f"{ref.path}: transformers reads {' '.join(encoded)!r} where tokenizer.json gives {' '.join(read)!r}: if "
-            "the file is right, set tokenizer_class to PreTrainedTokenizerFast in tokenizer_config.json",
+            "the file is right, correct tokenizer_config.json (tokenizer_class PreTrainedTokenizerFast keeps the file)",
             ModelWarning,
             stacklevel=2,
         )

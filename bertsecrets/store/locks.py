@@ -3,6 +3,7 @@
 The operating system releases the locks when a process ends for any reason.
 """
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -18,10 +19,9 @@ try:
 except ImportError:  # on Windows, items cannot be marked, so nothing is deleted
     fcntl = None  # type: ignore[assignment]
 
-FIRST_MESSAGE_SECONDS, NEXT_MESSAGE_SECONDS = (
-    5.0,
-    60.0,
-)  # seconds before the first message about waiting, and between messages
+UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+FIRST_MESSAGE_SECONDS = 5.0  # before the first message about waiting
+NEXT_MESSAGE_SECONDS = 60.0  # between messages
 
 
 @contextmanager
@@ -43,12 +43,21 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
-    """Try for `timeout` seconds to hold the lock file `path` inside the block, and yield whether this succeeded."""
+    """Try for `timeout` seconds to hold the lock file `path` inside the block, and yield whether this succeeded.
+
+    On a file system without locks, this always succeeds: the worst case is an entry that is made twice.
+    """
     lock = FileLock(path)
     try:
+        _check_support(path)
         lock.acquire(timeout=timeout)
     except Timeout:
         yield False
+        return
+    except OSError as error:
+        if error.errno not in UNSUPPORTED_ERRORS:
+            raise
+        yield True
         return
     try:
         with suppress(OSError):  # for example, a full disk; the lock works without the name
@@ -56,6 +65,19 @@ def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
         yield True
     finally:
         lock.release()
+
+
+def _check_support(path: Path) -> None:
+    """Raise OSError if a file cannot be locked. FileLock would use a file that remains if its process is killed."""
+    if fcntl is None:
+        return
+    handle = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(handle)
 
 
 def _holder(path: Path) -> str:

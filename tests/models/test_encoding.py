@@ -9,8 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import family, save_tokenizer, some_inputs
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tiny import byte_pairs, family, save_tokenizer, some_inputs
 from transformers import AlbertTokenizerFast, GPT2TokenizerFast, RobertaTokenizerFast
 
 from bertsecrets.errors import UserError
@@ -127,18 +126,6 @@ def test_lower_casing_is_found_in_any_normalizer(normalizer, without):
 
 def bert(folder):
     return save_tokenizer(folder)
-
-
-def byte_pairs(special):
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=320, initial_alphabet=alphabet, special_tokens=special, show_progress=False
-    )
-    made.train_from_iterator(["ada sold two books", "leo lost the keys"] * 5, trainer)
-    parts = json.loads(made.to_str())["model"]
-    return {"vocab": parts["vocab"], "merges": [tuple(pair) for pair in parts["merges"]]}
 
 
 def roberta(folder):

@@ -139,6 +139,17 @@ def test_offline_opens_no_connection(monkeypatch):
         open_classifier(locate("google-bert/bert-base-cased", offline=True), task("rte"))
 
 
+@pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack", "pytorch_model.bin"])
+def test_weights_of_another_format_are_never_read(own_bert, name):
+    (own_bert / name).write_text("not weights")
+    before = locate(str(own_bert)).identity()
+    (own_bert / name).write_text("others")
+    assert locate(str(own_bert)).identity() == before
+    (own_bert / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=f"holds only {name}, which is never opened: save the model as model.safete"):
+        locate(str(own_bert))
+
+
 @pytest.mark.parametrize("name", ["/no/such/folder", "./none", "a/b/c"])
 def test_a_missing_folder_is_not_looked_up_on_the_hub(name):
     with pytest.raises(UserError, match=f"no model folder at {name}"):

@@ -6,8 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from test_encoding import byte_pairs
-from tiny import openers, save_bert, settings, vocabulary
+from tiny import byte_pairs, openers, save_bert, settings, vocabulary
 from tokenizers import Tokenizer, pre_tokenizers, processors
 from tokenizers.models import Unigram
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, RobertaConfig
@@ -161,7 +160,7 @@ def test_a_tokenizer_that_replaces_parts_of_its_file_is_a_warning(own_bert, name
     same = own.encode("Ada's CAT", "It's 5.").ids == tokenizer("Ada's CAT", "It's 5.")["input_ids"]
     assert same == (name == "PreTrainedTokenizerFast")
     assert len(said) == (not same)
-    assert all("set tokenizer_class to PreTrainedTokenizerFast in tokenizer_config.json" in text for text in said)
+    assert all("if the file is right, correct tokenizer_config.json" in text for text in said)
 
 
 @pytest.mark.parametrize(("setting", "value"), [("do_lower_case", False), ("strip_accents", False)])

@@ -1,5 +1,6 @@
 """Locks exclude other processes, waiting is reported, and in-use marks end with their process."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -79,6 +80,19 @@ def test_a_lock_file_with_foreign_content_names_no_process(tmp_path, monkeypatch
         with held(tmp_path / "x", "y"):
             pass
     assert said == ["waiting for y, locked by another process"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL])
+def test_a_file_system_without_locks_is_used_without_them(tmp_path, monkeypatch, code):
+    def flock(handle, kind):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with held(tmp_path / "x", "x"), in_use(tmp_path) as exists, unused(tmp_path) as deletable:
+        assert (exists, deletable) == (True, False)
+    monkeypatch.undo()
+    with held_now(tmp_path / "x") as got:  # nothing has to be removed
+        assert got
 
 
 @USING

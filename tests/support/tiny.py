@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import BPE
+from tokenizers.trainers import BpeTrainer
 from transformers import (
     AlbertConfig,
     AutoModelForSequenceClassification,
@@ -30,6 +33,7 @@ from bertsecrets.texts import corpus
 from bertsecrets.texts.tasks import task
 
 LAYERS, HEADS = 3, 4
+TEXTS = ("ada sold two books", "leo lost the keys")
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -60,6 +64,17 @@ def save_tokenizer(folder: Path, words: list[str] | None = None) -> BertTokenize
     made = BertTokenizerFast(vocab={piece: i for i, piece in enumerate(words or vocabulary())}, do_lower_case=True)
     made.save_pretrained(folder)
     return made
+
+
+def byte_pairs(special: list[str], texts: Iterable[str] = TEXTS, size: int = 320) -> dict[str, Any]:
+    """Return the vocabulary and merges of a byte-level BPE, trained on texts."""
+    made = Tokenizer(BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = BpeTrainer(vocab_size=size, initial_alphabet=alphabet, special_tokens=special, show_progress=False)
+    made.train_from_iterator([*texts] * 5, trainer)
+    parts = json.loads(made.to_str())["model"]
+    return {"vocab": parts["vocab"], "merges": [tuple(pair) for pair in parts["merges"]]}
 
 
 def save_bert(folder: Path, seed: int = 0, words: list[str] | None = None, **changes) -> Path:

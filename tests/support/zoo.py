@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import save_tokenizer, vocabulary
+from tiny import byte_pairs, save_tokenizer, vocabulary
 from tokenizers import Tokenizer, pre_tokenizers, processors
 from tokenizers.models import WordLevel
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 LAYERS, HEADS, WIDTH = 3, 4, 32
 SIZES = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
@@ -193,6 +193,11 @@ def save_family(family: str, folder: Path, seed: int = 0, *, without_dropout: bo
 
 def save_decoder_tokenizer(family: str, folder: Path) -> PreTrainedTokenizerFast:
     """Save a tokenizer like those of GPT-2, Llama and Qwen2: without a padding token, [CLS] or [SEP]."""
+    if family == "qwen2":  # its class replaces everything else in tokenizer.json
+        words = [f" {word}" for word in vocabulary() if word.isalpha()]
+        made = Qwen2Tokenizer(**byte_pairs(["<|endoftext|>"], words, size=2000))
+        made.save_pretrained(folder)
+        return made
     last = "</s>" if family == "llama" else "<|endoftext|>"
     words = ["<unk>", "<s>", last, *(word for word in vocabulary() if not word.startswith(("[", "##")))]
     bare = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
