@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,40 +41,39 @@ def as_interrupt() -> Iterator[None]:
 
     Must be used in the main thread. Signals that are ignored, such as SIGHUP under `nohup`, stay ignored.
     """
-    numbers = [getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    handled = {number: action for number, action in before.items() if action not in (signal.SIG_IGN, None)}
-    for number in handled:
-        signal.signal(number, _interrupt)
-    try:
+    with _on_termination(_interrupt):
         yield
-    finally:
-        for number, action in handled.items():
-            signal.signal(number, action)
-
-
-def _interrupt(number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt(number)
 
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Let termination signals wait until the block has ended. Outside the main thread, there is nothing to defer."""
-    waiting: list[tuple[int, Any]] = []
-    if threading.current_thread() is not threading.main_thread():
+    """Postpone termination signals to the end of the block, so that files that belong together are all written."""
+    if threading.current_thread() is not threading.main_thread():  # which cannot handle signals
         yield
         return
+    received: list[int] = []
+    with _on_termination(lambda number, _frame: received.append(number)):
+        yield
+    if received:
+        raise KeyboardInterrupt(received[0])
+
+
+@contextmanager
+def _on_termination(action: Callable[[int, Any], object]) -> Iterator[None]:
     numbers = [getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)]
-    before = {number: action for number in numbers if callable(action := signal.getsignal(number))}
-    for number in before:
-        signal.signal(number, lambda *received: waiting.append(received))
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = {number: earlier for number, earlier in before.items() if earlier not in (signal.SIG_IGN, None)}
+    for number in handled:
+        signal.signal(number, action)
     try:
         yield
     finally:
-        for number, action in before.items():
-            signal.signal(number, action)
-    for number, frame in waiting[:1]:
-        before[number](number, frame)
+        for number, earlier in handled.items():
+            signal.signal(number, earlier)
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 @contextmanager

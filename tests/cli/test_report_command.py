@@ -1,8 +1,10 @@
 """`report`: which claims are judged, several models on one page, and the examples in its attention viewer."""
 
 import json
+import os
 import re
 import shutil
+import signal
 import sys
 
 import pytest
@@ -11,6 +13,7 @@ from tiny import save_bert
 from zoo import save_family
 
 from bertsecrets.cli.main import main
+from bertsecrets.report import json as report_json
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -53,6 +56,22 @@ def test_expensive_claims_are_judged_only_by_name(capsys, tiny_bert, rest):
     of_kinds = '"kind": "resampled"'
     assert of_kinds not in run(capsys, *planned, *rest)
     assert of_kinds in run(capsys, *planned, "--claim", "G9", *rest)
+
+
+def test_an_interrupt_while_files_are_written_waits_for_all_of_them(shared, tmp_path, monkeypatch, capsys):
+    files = [tmp_path / name for name in ("v.json", "page.html")]
+    words = ["report", "--task", "rte", "--claim", "C2", "--seeds", "1", *shared]
+    words += ["--json", str(files[0]), "--html", str(files[1])]
+    original = report_json.as_file
+
+    def interrupted(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(report_json, "as_file", interrupted)
+    assert main(words) == 128 + signal.SIGTERM
+    assert all("C2-rte" in file.read_text("utf-8") for file in files)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("bertsecrets: interrupted")
 
 
 # ---------------------------------------------------------------------- several models
