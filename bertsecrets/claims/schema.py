@@ -24,7 +24,7 @@ from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import MODEL_SHA256, full_name
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
 from bertsecrets.settings import first_problem, project_path
-from bertsecrets.store.files import file_sha256
+from bertsecrets.store.files import file_sha256, listed
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import InitialisationName
 
@@ -245,7 +245,7 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
         UserError: A file is malformed (with its line), an id is duplicated, or a reference does not exist.
     """
     folder = Path(folder) if folder else claims_folder()
-    files = sorted(folder.glob("*.yaml"))
+    files = [path for path in listed(folder) if path.suffix == ".yaml"]
     if not files:
         raise UserError(f"no claims in {folder}: expected YAML files such as C-change.yaml")
     return _load_claims(tuple((file, file_sha256(file)) for file in files))

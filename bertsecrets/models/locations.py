@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from bertsecrets.models.families import ALIASES, MODEL_SHA256, PINNED_COMMITS, f
 from bertsecrets.models.packaged import PACKAGED_MODELS, packaged_folder
 from bertsecrets.reading import expanded
 from bertsecrets.store.entries import checked_manifest, read_own_manifest
-from bertsecrets.store.files import digest, file_sha256, read_json_object
+from bertsecrets.store.files import digest, file_sha256, listed, read_json_object
 
 # Files that determine the encoder, and files that transformers reads for its tokenizers.
 ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
@@ -104,7 +105,7 @@ class ModelRef:
             ref = self.resolved()
             return f"{ref.path}@{ref.revision}"
         folder = Path(self.path)
-        files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+        files = matching(folder, patterns)
         return digest({path.name: file_sha256(path) for path in files}) if files else None
 
     def folder(self, weights: bool = True) -> Path:
@@ -140,6 +141,12 @@ class ModelRef:
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of a checkpoint made by this suite; empty for other models."""
         return read_own_manifest(Path(self.path))
+
+
+def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """Return the files in a folder whose names match a pattern, sorted; none if the folder does not exist."""
+    files = [path for path in listed(folder) if any(fnmatchcase(path.name, pattern) for pattern in patterns)]
+    return [path for path in files if path.is_file()]
 
 
 def published_identities(name: str) -> set[str]:
@@ -205,8 +212,7 @@ def check_folder(folder: Path) -> None:
 
 def refuse_adapter(folder: Path) -> None:
     """Refuse adapter files, such as LoRA's, which transformers uses or ignores depending on the installed packages."""
-    files = sorted(path for pattern in ADAPTER_FILES for path in folder.glob(pattern))
-    adapter = next((path.name for path in files if path.is_file()), None)
+    adapter = next((path.name for path in matching(folder, ADAPTER_FILES)), None)
     if adapter is not None:
         raise RunError(
             f"{folder} holds an adapter ({adapter}), which is not a model of its own: merge it into its base model "

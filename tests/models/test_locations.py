@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import os
 import shutil
 import socket
 import zipfile
@@ -137,6 +138,17 @@ def test_offline_opens_no_connection(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     with pytest.raises(UserError, match="is not cached, and offline mode forbids downloads"):
         open_classifier(locate("google-bert/bert-base-cased", offline=True), task("rte"))
+
+
+def test_a_folder_that_cannot_be_listed_has_no_identity(own_bert, monkeypatch):
+    def refuse(path="."):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    ref = ModelRef.in_folder(own_bert)
+    monkeypatch.setattr(os, "listdir", refuse)
+    for ask in (ref.identity, ref.tokenizer, lambda: locate(str(own_bert))):
+        with pytest.raises(UserError, match=f"cannot list {own_bert}: Permission denied"):
+            ask()
 
 
 @pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack", "pytorch_model.bin"])
