@@ -5,7 +5,6 @@ possible, and judges it. Known deviations, listed in `expected/`, are marked as 
 """
 
 import argparse
-import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -139,7 +138,7 @@ def _options(config: pytest.Config) -> RunOptions:
 def _in_processes(config: pytest.Config) -> bool:
     """Return whether pytest-xdist would run the benchmarks in other processes, each with a session of its own."""
     given = [config.getoption(name, None) for name in ("numprocesses", "tx", "looponfail")]
-    return any(given) or config.getoption("dist", "no") != "no" or "PYTEST_XDIST_WORKER" in os.environ
+    return any(given) or config.getoption("dist", "no") != "no" or hasattr(config, "workerinput")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
