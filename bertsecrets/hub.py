@@ -18,7 +18,7 @@ from typing import Literal
 
 from bertsecrets.errors import RunError, UserError, excerpt
 from bertsecrets.progress import hidden
-from bertsecrets.store.files import file_sha256
+from bertsecrets.store.files import file_sha256, listed
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first two are read
@@ -169,7 +169,8 @@ def _missing(folder: Path, essential: Sequence[Sequence[str]]) -> Sequence[str] 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
     """Return the files that match a pattern, except links to deleted blobs."""
-    return [path for path in folder.glob(pattern) if path.is_file()]
+    places = folder / pattern
+    return [path for path in listed(places.parent, places.name) if path.is_file()]
 
 
 @contextmanager

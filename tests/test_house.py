@@ -156,3 +156,15 @@ def test_the_architecture_page_names_every_folder_and_module():
     named = set(re.findall(r"[a-z_]+/|\b[a-z_]+\b", tree))
     assert {f"{name}/" for name in folders} - named == set()
     assert {name for name in ORDER if name not in folders} - named == set()
+
+
+def test_folders_are_listed_by_functions_that_report_errors():
+    """`glob` and `rglob` pass off a folder that cannot be read as empty; `os.walk` does so too."""
+    swallowing = re.compile(r"\.r?glob\(|os\.walk\(|import glob|from glob\b")
+    found = [
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if swallowing.search(line)
+    ]
+    assert found == []

@@ -131,14 +131,16 @@ def _fetch_digests(options: argparse.Namespace) -> None:
     from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, locate
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
-    from bertsecrets.store.files import file_sha256
+    from bertsecrets.store.files import file_sha256, listed
 
     name = RunOptions.from_namespace(options).model or load_settings().model
     if options.watched:
         _check_watched("the model", [Path(name)] if os.path.isdir(name) else [], options.watched)
     ref = locate(name, options.offline).resolved()
     folder = ref.folder()
-    files = {path for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern) if path.is_file()}
+    files = {
+        path for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in listed(folder, pattern) if path.is_file()
+    }
     write_json(options.digests, {"model": ref.name, "files": {path.name: file_sha256(path) for path in sorted(files)}})
     print(f"{_place(ref)}\n{options.digests}")
 

@@ -17,7 +17,7 @@ from bertsecrets.errors import UserError, first_line
 from bertsecrets.models.families import own_family
 
 REPLACED_WEIGHTS = ("weight_orig", "weight_g", "weight_v")  # left by torch.nn.utils.prune and weight_norm
-LIBRARIES = ("torch", "transformers")  # transformers adds hooks that only record outputs
+TRUSTED_PACKAGES = ("torch", "transformers")  # transformers adds hooks that only record outputs
 
 _lent: dict[str, "_Loan"] = {}  # by folder
 
@@ -66,7 +66,7 @@ def has_own_code(model: Any) -> bool:
         added = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
         added += [vars(module)["forward"]] if "forward" in vars(module) else []
         code = {getattr(each, "func", each).__module__ for each in added} | {type(module).__module__} - of_family
-        if any(name.partition(".")[0] not in LIBRARIES for name in code):
+        if any(name.partition(".")[0] not in TRUSTED_PACKAGES for name in code):
             return True
     return False
 

@@ -34,7 +34,7 @@ from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_
 from bertsecrets.models.tokenization import match_tokenizer
 from bertsecrets.models.unused_weights import check_weights
 from bertsecrets.reading import expanded
-from bertsecrets.store.files import read_json
+from bertsecrets.store.files import listed, read_json
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import InitialisationName
@@ -183,7 +183,7 @@ def _load_weights(
         own, config = model.config, options["config"]
         own.id2label, own.label2id, own.pad_token_id = config.id2label, config.label2id, config.pad_token_id
         return model, {}
-    needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
+    needed = sum(file.stat().st_size for file in listed(Path(ref.path), "*.safetensors")) if ref.local else None
     what = f"opening {ref.name}"
     check_memory(what, needed or 0, torch.device("cpu"), MORE_MEMORY)
     with explain_out_of_memory(what, needed):

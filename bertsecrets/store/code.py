@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertsecrets.errors import UserError
+from bertsecrets.store.files import files_below
 
 PACKAGE_NAME = __name__.partition(".")[0]
 # Modules that run between options and stored numbers without being imported by the module that computes them.
@@ -29,7 +30,7 @@ PARTS_WITHOUT_RESULTS = {
     "report": "shows results",
     "cli": "shows results",
 }
-START_MTIMES = {path: path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py")}
+START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__file__).parents[1], "*.py")}
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
 

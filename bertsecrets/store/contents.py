@@ -20,6 +20,7 @@ from bertsecrets.store.files import (
     guarded_writes,
     is_intact,
     listed,
+    listed_below,
     read_json,
     read_json_object,
     remove_unused,
@@ -101,7 +102,7 @@ def size(path: Path) -> int:
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_size
     total = 0
-    for file in path.rglob("*"):
+    for file in listed_below(path):
         try:
             total += file.lstat().st_size if not file.is_dir() else 0
         except FileNotFoundError:
@@ -113,7 +114,7 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
     try:
         return datetime.fromisoformat(manifest["made"])
     except (KeyError, TypeError, ValueError):
-        newest = max((file.lstat().st_mtime for file in path.rglob("*") if file.exists()), default=0.0)
+        newest = max((file.lstat().st_mtime for file in listed_below(path) if file.exists()), default=0.0)
         return datetime.fromtimestamp(max(path.lstat().st_mtime, newest), UTC)
 
 
@@ -161,7 +162,9 @@ def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = 
 def _leftovers(root: Path) -> Iterator[Unneeded]:
     folders = [root / kind for kind in ITEM_KINDS]
     folders += [folder for kind in (GRIDS, TRAINING_STATES) for folder in listed(root / kind)]
-    for path in sorted(path for folder in folders for path in folder.glob(".*") if LEFTOVER_NAME.fullmatch(path.name)):
+    for path in sorted(
+        path for folder in folders for path in listed(folder, ".*") if LEFTOVER_NAME.fullmatch(path.name)
+    ):
         with unused(path) as free:
             if free:
                 yield Unneeded(path, size(path), "left behind by a killed process")

@@ -19,6 +19,7 @@ from bertsecrets.store.files import (
     MANIFEST,
     digest,
     file_sha256,
+    files_below,
     guarded_writes,
     is_intact,
     listed,
@@ -150,7 +151,7 @@ def entries(root: Path) -> Iterator[Path]:
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     """Write a manifest with the given facts, the time, the sha256 of every file, and the manifest's own digest."""
-    files = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
+    files = {str(p.relative_to(folder)): file_sha256(p) for p in files_below(folder)}
     files.pop(MANIFEST, None)
     made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     content = with_digest(plain_json({**facts, "made": made, "files": files}))
@@ -185,7 +186,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
             return f"{file} is missing"
         if file_sha256(folder / file) != expected:
             return f"{file} has changed"
-    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    files = {path.relative_to(folder) for path in files_below(folder)}
     added = {str(path) for path in files if not path.name.startswith(".")} - {MANIFEST, *manifest["files"]}
     return f"{min(added)} was added" if added else None
 

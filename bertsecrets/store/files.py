@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,7 @@ def _sha256(path: Path, *_state: int) -> str:
 
 def folder_digest(folder: Path, pattern: str = "*") -> str:
     """Return a digest of the names and contents of all files in a folder."""
-    files = (path for path in folder.rglob(pattern) if path.is_file())
-    return digest({str(path.relative_to(folder)): file_sha256(path) for path in files})
+    return digest({str(path.relative_to(folder)): file_sha256(path) for path in files_below(folder, pattern)})
 
 
 def digest(data: Any) -> str:
@@ -108,15 +108,47 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def listed(folder: Path) -> list[Path]:
-    """Return the visible files and folders in a folder, sorted by name; none if the folder does not exist."""
+def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
+    """Return the files and folders in a folder whose names match a pattern, sorted; none if there is no such folder.
+
+    Unlike `Path.glob`, this raises an error if the folder cannot be read, instead of passing it off as empty.
+
+    Args:
+        pattern: Pattern of names. By default, all but hidden names.
+
+    Raises:
+        UserError: If the folder cannot be listed.
+    """
     try:
-        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+        names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise UserError(f"cannot list {folder}: {error.strerror}") from error
-    return [folder / name for name in names]
+    return [folder / name for name in sorted(names) if fnmatchcase(name, pattern)]
+
+
+def listed_below(folder: Path) -> list[Path]:
+    """Return all files and folders below a folder, also hidden ones, sorted; none if the folder does not exist.
+
+    Raises:
+        UserError: If a folder cannot be listed.
+    """
+    found = []
+    for path in listed(folder, "*"):
+        found.append(path)
+        if path.is_dir() and not path.is_symlink():
+            found += listed_below(path)
+    return sorted(found)
+
+
+def files_below(folder: Path, pattern: str = "*") -> list[Path]:
+    """Return the files below a folder whose names match a pattern, sorted.
+
+    Raises:
+        UserError: If a folder cannot be listed.
+    """
+    return [path for path in listed_below(folder) if fnmatchcase(path.name, pattern) and path.is_file()]
 
 
 @contextmanager
@@ -129,7 +161,7 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
     """
     with _temporary(folder, Path.mkdir) as temporary:
         yield temporary
-        for path in (*temporary.rglob("*"), temporary) if durable else ():
+        for path in (*listed_below(temporary), temporary) if durable else ():
             _sync(path)
         _rename(temporary, folder, replace)
         if durable:
@@ -242,7 +274,7 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
         folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
         with whole_folder(folder, replace=True) as temporary:
-            for path in sorted(source.rglob("*")):
+            for path in listed_below(source):
                 target = temporary / path.relative_to(source)
                 if path.is_dir():
                     target.mkdir()

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.store.entries import damage, write_json, write_manifest
-from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes, read_json
+from bertsecrets.store.files import MANIFEST, copy_whole, digest, files_below, guarded_writes, read_json
 from bertsecrets.types import Measurement, Provenance, Subject, slug
 
 VALUES_FILE, SAMPLES_FILE = "measurement.json", "samples.npz"
@@ -119,7 +119,7 @@ class Shelf:
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
         """Read all measurements in a folder and its subfolders, except hidden ones."""
-        places = [path.parent.relative_to(folder) for path in folder.rglob(VALUES_FILE)]
+        places = [path.parent.relative_to(folder) for path in files_below(folder, VALUES_FILE)]
         entries = sorted(folder / place for place in places if not any(part[0] == "." for part in place.parts))
         if not entries:
             raise UserError(f"no measurements below {folder}: save some with `bertsecrets measure ... --save DIR`")

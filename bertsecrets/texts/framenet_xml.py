@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import read_bytes
+from bertsecrets.store.files import files_below
 from bertsecrets.texts.framenet import SENTENCE_TOKENS, Annotation, Chosen, choose, read_jsonl
 
 FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
@@ -121,8 +122,8 @@ def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
         raise UserError(f"no FrameNet at {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
     if not path.is_dir():
         raise UserError(f"{path} is neither a JSONL file nor a folder: if it is an archive of FrameNet, unpack it")
-    folders = sorted(folder for kind in ("lu", "frame") for folder in path.glob(f"**/{kind}") if folder.is_dir())
-    files = [file for folder in folders for file in sorted(folder.glob("[!.]*.xml"))]
+    visible = [file for file in files_below(path, "[!.]*.xml") if file.parent.name in ("lu", "frame")]
+    files = sorted(visible, key=lambda file: (file.parent, file.name))
     homes = sorted({str(file.parent.parent.relative_to(path.parent)) for file in files})
     if len(homes) > 1:
         raise UserError(f"{path} contains two FrameNet folders, {excerpt(' and '.join(homes[:2]))}: give one of them")

@@ -20,7 +20,7 @@ import numpy as np
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.hub import Repository
 from bertsecrets.reading import lines_of, read_text
-from bertsecrets.store.files import file_sha256
+from bertsecrets.store.files import file_sha256, listed
 from bertsecrets.texts.tasks import Task
 
 GLUE_HUB = "nyu-mll/glue"
@@ -212,7 +212,7 @@ def find_file(glue: Path, task: Task, name: str) -> Path:
     check_glue(glue)
     wanted = task.folder.lower().replace("-", "")
     file_name = task.dev_file if name == "dev" else "train.tsv"
-    for folder in sorted(glue.iterdir()):
+    for folder in listed(glue, "*"):
         if folder.name.lower().replace("-", "") == wanted and (folder / file_name).is_file():
             return folder / file_name
     raise UserError(
@@ -299,7 +299,8 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
         pins=GLUE_SHA256,
     )
     pattern = f"{task.name}/{task.dev_split if name == 'dev' else 'train'}-*.parquet"
-    files = sorted(repository.folder(GLUE_REVISION, [pattern], [[pattern]]).glob(pattern))  # pinned content
+    place = repository.folder(GLUE_REVISION, [pattern], [[pattern]]) / pattern
+    files = listed(place.parent, place.name)  # pinned content
     return from_hub_table(task, name, datasets.Dataset(pyarrow.parquet.read_table(files)))
 
 

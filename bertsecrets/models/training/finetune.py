@@ -24,7 +24,7 @@ from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.models.training.loop import Training
 from bertsecrets.models.training.states import checkpoint_bytes, state_bytes
 from bertsecrets.settings import FinetuneParams
-from bertsecrets.store.files import check_space
+from bertsecrets.store.files import check_space, listed
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import InitialisationName, Subject
@@ -103,7 +103,7 @@ def finetune(
         )
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
         what, size = "checkpoint", checkpoint_bytes(classifier)
-        if states is not None and not any(states.glob("step-*")):  # a state that is resumed is already on the disk
+        if states is not None and not listed(states, "step-*"):  # a state that is resumed is already on the disk
             what, size = "checkpoint and saved state", size + state_bytes(model)
         check_space(f"{title} ({what})", size, folder.parent)
         with return_large_blocks(), explain_out_of_memory(title, needed):

@@ -20,7 +20,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import log
 from bertsecrets.store.entries import damage, read_manifest, write_manifest
-from bertsecrets.store.files import check_space, guarded_writes, read_json, whole_folder
+from bertsecrets.store.files import check_space, guarded_writes, listed, read_json, whole_folder
 
 FACTS_FILE = "facts.json"
 Tensors = dict[str, torch.Tensor]
@@ -78,9 +78,9 @@ def newest(folder: Path) -> State | None:
     """Return the newest undamaged state in a folder, or None. Damaged and incomplete states are removed."""
     if not folder.is_dir():
         return None
-    for half in folder.glob(".*"):
+    for half in listed(folder, ".*"):
         shutil.rmtree(half, ignore_errors=True)
-    for place in sorted(folder.glob("step-*"), reverse=True):
+    for place in reversed(listed(folder, "step-*")):
         try:
             return _read(place)
         except UserError as error:
@@ -99,7 +99,7 @@ def _read(place: Path) -> State:
         raise UserError("it belongs to another training")
     if place.name != f"step-{manifest.get('step'):09d}":
         raise UserError("it belongs to another step")
-    tensors = {file.stem: load_file(file) for file in sorted(place.glob("*.safetensors"))}
+    tensors = {file.stem: load_file(file) for file in listed(place, "*.safetensors")}
     return State(manifest["step"], tensors, read_json(place / FACTS_FILE))
 
 
