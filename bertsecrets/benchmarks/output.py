@@ -225,7 +225,7 @@ def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
     if not rows:
         return Examples()
     try:
-        return find_examples(session_of(config).example_maps, verdicts, rows)
+        return find_examples(config.stash[RUN].session.example_maps, verdicts, rows)
     except KeyboardInterrupt:  # the rest of the report is still written
         return Examples(problems=["any checkpoint: interrupted"])
 

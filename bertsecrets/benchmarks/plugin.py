@@ -11,7 +11,7 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -59,13 +59,17 @@ from bertsecrets.cli.console import (
     report_bug,
     warnings_in_one_line,
 )
+from bertsecrets.cli.judge_run import MEASURING_OPTIONS, saved_measurements
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
-from bertsecrets.options import PARSING, RunOptions
+from bertsecrets.options import PARSING, RunOptions, flag
 from bertsecrets.progress import log, shown_by
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
+
+if TYPE_CHECKING:
+    from bertsecrets.judging import JudgedRun
 
 MISSING_INPUT = "missing input"  # reported instead of a verdict
 
@@ -125,6 +129,11 @@ def _options(config: pytest.Config) -> RunOptions:
     checkpoint, name, jobs = (get_option(config, option) for option in ("checkpoint", "task", "jobs"))
     if name is not None and checkpoint is None:
         raise UserError("--task has no effect without --checkpoint: select claims with -k, such as -k rte")
+    if get_option(config, "measurements") is not None:
+        names = [*MEASURING_OPTIONS, "checkpoint", "jobs"]
+        if unused := next((name for name in names if get_option(config, name) not in (None, False)), None):
+            raise UserError(f"{flag(unused)} has no effect on --measurements: leave it out")
+        return options
     if checkpoint is not None and jobs is not None:
         raise UserError("--jobs has no effect on --checkpoint, which is already trained: leave it out")
     options = options.judging(checkpoint, [] if name is None else [task(name).name])
@@ -199,8 +208,13 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
     from bertsecrets.claims.requirements import reads_model, reads_rows
     from bertsecrets.jobs.plan import Plan
     from bertsecrets.jobs.prepare import PlannedRunner, run_in_parallel
-    from bertsecrets.judging import JudgedRun, skipped
+    from bertsecrets.judging import JudgedRun
+    from bertsecrets.store.measurements import Shelf
 
+    if (folder := get_option(config, "measurements")) is not None:
+        config.stash[RUN] = run = JudgedRun(saved_measurements(Shelf.read(folder), config.stash[OPTIONS]), selected)
+        _log_skipped(run)
+        return
     session, jobs = session_of(config), get_option(config, "jobs")
     if any(map(reads_model, selected)):
         session.check_model()
@@ -215,9 +229,15 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
 
     runner = PlannedRunner(session, None if jobs is None else nullcontext(carry_out))
     config.stash[RUN] = run = JudgedRun(session, selected, runner)
+    _log_skipped(run)
+    run.prepare()
+
+
+def _log_skipped(run: "JudgedRun") -> None:
+    from bertsecrets.judging import skipped
+
     for reason, lacking_it in run.skipped().items():
         log.info(skipped(lacking_it, reason))
-    run.prepare()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -239,8 +259,10 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     from bertsecrets.claims.eligibility import Skipped, about_other_architecture
 
     config = request.config
-    run, session = config.stash[RUN], session_of(config)
-    strict = get_option(config, "strict_verdicts") and session.resources.rows.missing(case.task) is None
+    run, options = config.stash[RUN], config.stash[OPTIONS]
+    strict = get_option(config, "strict_verdicts") and (
+        SESSION not in config.stash or config.stash[SESSION].resources.rows.missing(case.task) is None
+    )
     answer = run.answers[str(case)]
     config.stash[ANSWERED].add(str(case))
     if about_other_architecture(answer):
@@ -257,7 +279,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
     config.stash[VERDICTS][str(case)] = verdict
     known = case.known_deviation(judged_model(config))
-    if known and verdict.known_deviation and not session.options.whole:
+    if known and verdict.known_deviation and not options.whole:
         request.applymarker(expected_failure(known, strict=False))
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:

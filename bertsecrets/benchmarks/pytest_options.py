@@ -17,6 +17,11 @@ PREFIX = "bertsecrets_"  # of destinations in pytest's namespace
 OWN_OPTIONS: dict[str, dict[str, Any]] = {
     "jobs": {**NUMBER_OPTION, "help": "run the measurements in N parallel processes before judging"},
     "checkpoint": CHECKPOINT_OPTION,
+    "measurements": {
+        "type": path,
+        "metavar": "DIR",
+        "help": "judge measurements saved in this folder by `measure --save` or the DVC pipeline, without measuring",
+    },
     "task": {"metavar": "NAME", "help": "the task that --checkpoint was fine-tuned on"},
     "strict_verdicts": {"action": "store_true", "help": "fail undecided claims instead of skipping them"},
     "report": {"type": path, "metavar": "DIR", "help": "write report.html and verdicts.json to DIR"},

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 from bertsecrets.benchmarks.output import case_of, session_of
+from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -45,7 +46,7 @@ def deselect_cases_on_other_tasks(config: pytest.Config, items: list[pytest.Item
 
     kept: list[Case] = []
     line = left_out_line(several)
-    if not config.option.collectonly:
+    if not config.option.collectonly and get_option(config, "measurements") is None:
         with suppress(UserError):  # reported when the selection is complete, and ends the run
             kept, line = split_by_stored_tasks(session_of(config), several, sorted(tasks))
     config.stash[LEFT_OUT_LINE] = line

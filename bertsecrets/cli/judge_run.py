@@ -5,15 +5,19 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import ROW_OPTIONS, add_run_options
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_run_options, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.types import AUTO
 
 if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
     from bertsecrets.jobs.prepare import Work
-    from bertsecrets.judging import JudgedRun
+    from bertsecrets.judging import JudgedRun, SavedMeasurements
     from bertsecrets.session import Session
+    from bertsecrets.store.measurements import Shelf
 
+# Options that have no effect on saved measurements.
+MEASURING_OPTIONS = ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
 JUDGING_OPTIONS = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")
 
 
@@ -61,6 +65,17 @@ def on_known_tasks(
     if line:
         tell(line)
     return cases
+
+
+def saved_measurements(shelf: "Shelf", options: RunOptions) -> "SavedMeasurements":
+    """Return saved measurements of the model and seeds in the options, to be judged as if they had just been made."""
+    from bertsecrets.judging import SavedMeasurements
+    from bertsecrets.settings import load_settings
+
+    settings = load_settings()
+    seeds = seed_range(options.seeds) if isinstance(options.seeds, int) else None
+    in_sequence = (options.seeds or settings.seeds) == AUTO
+    return SavedMeasurements(shelf, options.model or settings.model, settings.judge, seeds, in_sequence)
 
 
 def open_run(

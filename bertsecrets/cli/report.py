@@ -4,12 +4,19 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_selection, open_run, selected
+from bertsecrets.cli.judge_run import (
+    JUDGING_OPTIONS,
+    MEASURING_OPTIONS,
+    add_selection,
+    open_run,
+    saved_measurements,
+    selected,
+)
 from bertsecrets.cli.outputs import OUTPUT_FILES, add_outputs, check_outputs, conclude, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
-from bertsecrets.options import CHECKPOINT_OPTION, PARSING, RunOptions, add_command, path, seed_range, whole_number
-from bertsecrets.types import AUTO, INITIALISATIONS
+from bertsecrets.options import CHECKPOINT_OPTION, PARSING, RunOptions, add_command, path, whole_number
+from bertsecrets.types import INITIALISATIONS
 
 if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
@@ -98,27 +105,22 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
 
 def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
     """Return a run of the chosen claims on measurements saved in a folder."""
-    from bertsecrets.judging import JudgedRun, SavedMeasurements
-    from bertsecrets.settings import load_settings
+    from bertsecrets.judging import JudgedRun
     from bertsecrets.store.measurements import Shelf
 
-    unused = ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
-    refuse(options, (*unused, "checkpoint"), "has no effect on --measurements")
-    given, settings = RunOptions.from_namespace(options), load_settings()
-    model = given.model or settings.model
+    refuse(options, (*MEASURING_OPTIONS, "checkpoint"), "has no effect on --measurements")
+    given = RunOptions.from_namespace(options)
     shelf = Shelf.read(options.measurements)
     if options.init or options.seed:
         shelf = shelf.part(tasks, options.init, options.seed)
         if not shelf.seeds():
             raise UserError(f"{options.measurements} has no measurements with this --task, --init and --seed")
-    seeds = seed_range(given.seeds) if isinstance(given.seeds, int) else None
-    in_sequence = (given.seeds or settings.seeds) == AUTO
-    run = JudgedRun(SavedMeasurements(shelf, model, settings.judge, seeds, in_sequence), chosen)
+    run = JudgedRun(saved_measurements(shelf, given), chosen)
     run.asked = run.possible()
     if not run.asked:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in shelf.seeds().items())
         raise UserError(
-            f"nothing to judge for {model}: {options.measurements} has {kept}: "
+            f"nothing to judge for {run.model}: {options.measurements} has {kept}: "
             "choose among these with --model and --seeds, or choose other claims"
         )
     return run
