@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from measurements import scored
@@ -191,11 +192,13 @@ def test_paths_in_the_documented_form_do_not_move_pytests_root(run, tmp_path, ti
 
 
 def test_saved_measurements_are_judged_as_report_judges_them(run, tmp_path):
-    for seed in (1, 2, 3):
-        scores = scored([0, 1] * 40, [0, 1] * 30 + [1, 0] * 10)
-        save_to_folder(replace(scores, subject=Subject("m", "rte", "pretrained", seed)), tmp_path / "kept")
+    target = [0, 1] * 30 + [1, 0] * 10
+    for seed, (init, answers) in product((1, 2, 3), {"pretrained": [0, 1] * 40, "untrained": [1] * 80}.items()):
+        scores = replace(scored(answers, target), subject=Subject("m", "rte", init, seed))
+        save_to_folder(scores, tmp_path / "kept")
     model = ("--model", "m", "--measurements", "kept")
     code, output = run("-k", "D2-rte", "--pyargs", BENCHMARKS, *model, "--report", "pytest", "--examples", 0)
+    assert (tmp_path / "pytest").exists(), output
     shown = json.loads((tmp_path / "pytest" / "verdicts.json").read_text())["verdicts"]
     words = ["report", "--claim", "D2-rte", "--task", "rte", *model, "--json", str(tmp_path / "report.json")]
     done = subprocess.run([sys.executable, "-m", "bertsecrets", *words], cwd=tmp_path, capture_output=True, text=True)
