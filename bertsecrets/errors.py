@@ -104,7 +104,10 @@ def near_matches(name: str, known: Iterable[str]) -> str:
 
 
 def of_the_machine(error: BaseException) -> str | None:
-    """Return a one-line message for a system error (memory, files), or None for any other error."""
+    """Return a one-line message for an error of the system (memory, files, packages), or None for any other."""
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("bertsecrets"):
+        name = error.name.partition(".")[0]
+        return f"the package {name} is not installed: install bertsecrets with all that it needs, or {name} by itself"
     if ran_out(error):
         return (
             f"not enough memory ({first_line(error)[:200]}): close other programs, use a smaller model, "

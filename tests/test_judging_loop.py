@@ -1,6 +1,7 @@
 """The judging loop: results of failed cases, which cases get another seed, and how often each is judged."""
 
 import json
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 from measurements import of_id
@@ -33,6 +34,7 @@ def raising(error):
         (UserError("damaged\nfile"), None, "damaged file"),
         (MemoryError(), None, "not enough memory (MemoryError): close other programs"),
         (PermissionError(13, "Permission denied", "/data"), None, "cannot use /data: Permission denied"),
+        (PackageNotFoundError("torch"), None, "the package torch is not installed: install bertsecrets with"),
         (TypeError("no number"), None, "a bug in bertsecrets or a damaged file (TypeError: no number)"),
     ],
 )
