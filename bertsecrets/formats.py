@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 FORMAT: Final = "bertsecrets-verdicts"
-FORMAT_VERSION = "2.1"
+FORMAT_VERSION = "2.2"
 MAJOR_VERSION = FORMAT_VERSION.partition(".")[0]
 SCHEMA_ID = f"urn:bertsecrets:verdicts:{MAJOR_VERSION}"
 
@@ -103,6 +103,14 @@ class VerdictData(BaseModel):
     )
     official_data: bool = Field(description="Whether all data are GLUE's own.")
     data: list[str] = Field(description="Fingerprints (sha256, first 12 digits) of the measured texts and labels.")
+    weights: list[str] | None = Field(
+        default=None, description="Digests of the measured weights (first 12 digits); null if unknown. Since 2.2."
+    )
+    definition: str | None = Field(
+        default=None,
+        description="Digest (first 12 digits) of what the claim's entry says about its judging: quantity, expectation, "
+        "published figure; null if unknown. Since 2.2.",
+    )
     seconds: float = Field(description="Time that its measurements took when they were made, in seconds.")
     reused: bool = Field(description="Whether all its measurements came from the store.")
 

@@ -24,13 +24,14 @@ from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import MODEL_SHA256, full_name
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
 from bertsecrets.settings import first_problem, project_path
-from bertsecrets.store.files import file_sha256, listed
+from bertsecrets.store.files import digest, file_sha256, listed
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import InitialisationName
 
 CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights are random if it is untrained
     "scores", "head-ablation", "layer-ablation", "head-pruning", "weight-pruning", "attention-gradients",
 )  # fmt: skip
+DEFINING_FIELDS = {"measure", "quantity", "options", "arguments", "initialisation", "against", "expect", "existence"}
 ANY_MODEL = "any"  # for deviations that do not depend on the model, such as those of our pattern classifier
 
 
@@ -198,6 +199,13 @@ class Case:
         """The smallest effect of interest and its reason: those of the claim, otherwise of its unit."""
         own = self.claim.smallest_effect
         return (own.size, own.reason) if own else smallest(self.unit)
+
+    @property
+    def definition(self) -> str:
+        """A digest of the fields that decide its verdict on given measurements."""
+        fields = self.claim.model_dump(mode="json", include=DEFINING_FIELDS)
+        figure = self.figure.model_dump(mode="json", exclude={"note"})
+        return digest([fields, figure, self.unit, self.smallest_effect])[:12]
 
     def band(self, confidence: float, observed: Estimate | None = None, published_error: float = 0.0) -> Ends | None:
         """Return the limits between which the quantity must lie, in its unit; see `band` of the expectation."""

@@ -214,6 +214,8 @@ class Verdict:
             },
             official_data=all(provenance.official_data for provenance in provenances),
             data=sorted({each.data_fingerprint[:12] for each in provenances if each.data_fingerprint}),
+            weights=sorted({each.weights[:12] for each in provenances if each.weights}),
+            definition=self.case.definition,
             seconds=round(sum(provenance.seconds for provenance in provenances), 2),
             reused=self.reused,
             **self._result,
