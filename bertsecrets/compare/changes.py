@@ -14,8 +14,9 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from bertsecrets.claims.reasons import Grounds
 from bertsecrets.errors import UserError, excerpt
-from bertsecrets.formats import ERROR, FORMAT, MAJOR_VERSION, VerdictData, VerdictsFile
+from bertsecrets.formats import ERROR, FAILURES, FORMAT, MAJOR_VERSION, VerdictData, VerdictsFile
 from bertsecrets.progress import counted
 from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
@@ -23,10 +24,13 @@ from bertsecrets.store.entries import finite
 
 VERDICTS_BYTES = 16 * 2**20  # maximum file size in bytes, several times that of a file with all claims
 EQUAL_TOLERANCE = 1e-9  # relative tolerance for equal observed values
-OUTCOMES_FROM_BEST = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate", "deviates")
+MILD_DEVIATIONS = (Grounds.LESS_THAN_HALF.code, Grounds.NEGLIGIBLE.code)  # too small an effect, mildest first
+STANDINGS_FROM_BEST = (
+    "reproduced", "not applicable", "inconclusive", ERROR, *MILD_DEVIATIONS, "deviates", "degenerate",
+)  # fmt: skip
 
-Kind = Literal["worse", "better", "moved", "new", "gone", "same"]
-CHANGE_KINDS: tuple[Kind, ...] = ("worse", "better", "moved", "new", "gone")
+Kind = Literal["worse", "weaker", "better", "moved", "new", "gone", "same"]
+CHANGE_KINDS: tuple[Kind, ...] = ("worse", "weaker", "better", "moved", "new", "gone")
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,25 @@ def _reach(verdict: VerdictData, direction: float) -> float:
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
 
 
+def standing(verdict: VerdictData) -> int:
+    """Return the place of a verdict in `STANDINGS_FROM_BEST`; under several readings, that of the gravest deviation."""
+    outcome = verdict.verdict or ERROR
+    if outcome != "deviates":
+        return STANDINGS_FROM_BEST.index(outcome)
+    codes = [reading.reason_code for reading in verdict.readings.values()] or [verdict.reason_code]
+    return max(STANDINGS_FROM_BEST.index(code if code in MILD_DEVIATIONS else outcome) for code in codes)
+
+
+def is_worse(before: VerdictData, after: VerdictData) -> bool:
+    """Return whether a verdict fails more gravely than an earlier one, which accepts nothing if it is an error.
+
+    A verdict that does not fail is never worse, even if the claim was decided before.
+    """
+    if after.verdict is None:
+        return before.verdict is not None
+    return after.verdict in FAILURES and standing(after) > standing(before)
+
+
 # ---------------------------------------------------------------------- two runs
 
 
@@ -103,19 +126,20 @@ class Change:
 
     @property
     def harm(self) -> int:
-        """How much worse the new outcome is; negative if it is better, 0 if it is the same or missing."""
+        """How much worse the new verdict stands; negative if it is better, 0 if it is the same or missing."""
         if self.before is None or self.after is None:
             return 0
-        before, after = (OUTCOMES_FROM_BEST.index(verdict.verdict or ERROR) for verdict in (self.before, self.after))
-        return after - before
+        return standing(self.after) - standing(self.before)
 
     @property
     def kind(self) -> Kind:
         """How the verdict changed."""
         if self.before is None or self.after is None:
             return "new" if self.before is None else "gone"
+        if is_worse(self.before, self.after):
+            return "worse"
         if self.harm:
-            return "worse" if self.harm > 0 else "better"
+            return "weaker" if self.harm > 0 else "better"
         return "moved" if moved(self.before, self.after) else "same"
 
 
@@ -137,6 +161,23 @@ class Changes:
         return sorted((change for change in self.verdicts if change.kind == kind), key=lambda change: -change.harm)
 
     @property
+    def by_definition(self) -> list[Change]:
+        """The changes that only the suite can have caused: the same weights were measured on the same data.
+
+        Either the claim's definition or the suite's version differs, or all values are equal, so that a rule differs.
+        """
+        suites = [(run.software.get("bertsecrets"), run.commit) for run in (self.before, self.after)]
+        return [
+            change
+            for change in self.verdicts
+            if change.before and change.after and change.kind != "same"
+            if change.before.weights is not None and _measured(change.before) == _measured(change.after)
+            if suites[0] != suites[1]
+            or change.before.definition != change.after.definition
+            or change.before.by_seed == change.after.by_seed
+        ]
+
+    @property
     def different_conditions(self) -> list[ChangedFact]:
         """Other differences between the runs, which may explain why verdicts changed."""
         pairs = [(change.before, change.after) for change in self.verdicts if change.before and change.after]
@@ -148,6 +189,10 @@ class Changes:
         ]
 
 
+def _measured(verdict: VerdictData) -> tuple[Any, ...]:
+    return verdict.weights, verdict.data, verdict.seeds, verdict.limits
+
+
 def _conditions(verdict: VerdictData) -> dict[str, Any]:
     limits = [f"{name} {rows}" for name, rows in verdict.limits.items()]
     return {
@@ -155,17 +200,22 @@ def _conditions(verdict: VerdictData) -> dict[str, Any]:
         "data": verdict.data,
         "limits": limits or "all rows",
         "published figure": verdict.published,
+        **({"definition": verdict.definition} if verdict.definition else {}),
+    }
+
+
+def setting_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run as facts."""
+    return {
+        f"setting {section}.{name}": value
+        for section, inner in settings.items()
+        for name, value in (inner.items() if isinstance(inner, dict) else [("", inner)])
     }
 
 
 def _facts(run: VerdictsFile) -> dict[str, Any]:
-    settings = {
-        f"setting {section}.{name}": value
-        for section, inner in run.settings.items()
-        for name, value in (inner.items() if isinstance(inner, dict) else [("", inner)])
-    }
     versions = {f"version of {name}": version for name, version in run.software.items()}
-    return {"model": run.model, **settings, **versions, "incomplete": run.incomplete or "no"}
+    return {"model": run.model, **setting_facts(run.settings), **versions, "incomplete": run.incomplete or "no"}
 
 
 def read_verdicts_file(path: Path) -> VerdictsFile:

@@ -176,6 +176,7 @@ def change_findings(changes: Changes) -> Findings:
     counts_text = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     rows = [_change_row(change) for kind in CHANGE_KINDS for change in changes.of_kind(kind)]
     facts = [[excerpt(text, 80) for text in (of.name, of.before, of.after)] for of in changes.different_conditions]
+    redefined = [excerpt(change.after.id, 60) for change in changes.by_definition if change.after]
     tables = [
         Table(("change", "claim", "was", "is", "observed", "why"), rows, {"observed": 40, "why": 40}),
         Table(("condition", "was", "is"), facts, {"was": 50, "is": 50}),
@@ -184,7 +185,10 @@ def change_findings(changes: Changes) -> Findings:
         title=f"K19 claims: {counts_text or f'no change in {len(changes.after.verdicts)} verdicts'}",
         about=f"{excerpt(changes.after.model, 80)}, from {_run(changes.before)} to {_run(changes.after)}",
         tables=[table for table in tables if table.rows],
-        lines=["the runs differ in other ways too, which may explain the changes"] if facts and counts_text else [],
+        lines=[
+            *(["the runs differ in other ways too, which may explain the changes"] if facts and counts_text else []),
+            *([f"changed only because a rule or definition did: {', '.join(redefined)}"] if redefined else []),
+        ],
     )
 
 

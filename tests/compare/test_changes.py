@@ -54,10 +54,10 @@ def test_changes_are_listed_with_the_most_harmful_first():
     assert [row[:4] for row in findings.tables[0].rows] == [
         ["worse", "D", "reproduced", "deviates"],
         ["worse", "C", "inconclusive", "deviates"],
-        ["worse", "B", "reproduced", "inconclusive"],
+        ["weaker", "B", "reproduced", "inconclusive"],
         ["better", "A", "deviates", "reproduced"],
     ]
-    assert findings.title == "K19 claims: 3 worse, 1 better"
+    assert findings.title == "K19 claims: 2 worse, 1 weaker, 1 better"
 
 
 def test_a_value_moves_if_it_changes_beyond_both_intervals():
