@@ -28,7 +28,7 @@ from bertsecrets.errors import (
     of_the_machine,
     one_line,
 )
-from bertsecrets.formats import FAILURES
+from bertsecrets.formats import FAILURES, VerdictData
 from bertsecrets.progress import counted, in_time, log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.measurements import Shelf
@@ -133,6 +133,18 @@ class Judgeable(Protocol):
         ...
 
 
+class Accepting(Protocol):
+    """The accepted verdicts of an earlier run (`compare.baseline.Baseline`)."""
+
+    def check(self, verdict: VerdictData) -> None:
+        """Check that a verdict can be compared with the accepted one: same data, same limits."""
+        ...
+
+    def accepts(self, verdict: VerdictData) -> bool | None:
+        """Return whether a verdict is no worse than the accepted one; None if there is none."""
+        ...
+
+
 @dataclass(frozen=True)
 class SavedMeasurements:
     """Measurements saved in a folder. Each case is judged on the given seeds, or on all seeds that are complete.
@@ -192,6 +204,7 @@ class JudgedRun:
     Attributes:
         asked: The requested cases, except those about other architectures.
         ended: Error that ended the run early, if any.
+        baseline: The accepted verdicts, if any.
         examples: Examples for the attention viewer of the report (`report.viewer.Examples`).
     """
 
@@ -200,6 +213,7 @@ class JudgedRun:
         self.answers: dict[str, Eligibility] = {str(case): session.eligibility(case) for case in cases}
         self.asked = [case for case in cases if not about_other_architecture(self.answers[str(case)])]
         self.ended: BaseException | None = None
+        self.baseline: Accepting | None = None
         self.examples: Any = None
         self._latest: dict[str, Verdict | Skipped] = {}
         self._final: set[str] = set()  # names of the cases that get no further seed
@@ -244,6 +258,8 @@ class JudgedRun:
                     break
                 still_open = []
                 for case, result in self._analysis(cases, seeds):
+                    if self.baseline is not None and isinstance(result, Verdict):
+                        self.baseline.check(result.data)
                     self._latest[str(case)] = result
                     if isinstance(result, Verdict) and result.open and place < len(interims) - 1:
                         still_open.append(case)
@@ -333,8 +349,17 @@ class JudgedRun:
         outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
         return [name for name in map(str, self.asked) if outcomes.get(name, "inconclusive") == "inconclusive"]
 
+    def fails(self, verdict: Verdict) -> bool:
+        """Return whether a verdict fails the run: it is worse than accepted or, if none was, an unexpected failure."""
+        if verdict.outcome not in FAILURES:
+            return False
+        accepted = None if self.baseline is None else self.baseline.accepts(verdict.data)
+        if accepted is not None:
+            return not accepted
+        return verdict.outcome == "degenerate" or verdict.limited or verdict.case.known_deviation(self.model) is None
+
     def exit_code(self, *, strict: bool = False) -> int:
-        """Return 1 if a claim deviates unexpectedly, otherwise 0.
+        """Return 1 if a verdict fails the run, otherwise 0.
 
         Deviations are counted without correction for multiple testing, so that the outcome of a benchmark does not
         depend on which other claims were requested.
@@ -351,9 +376,4 @@ class JudgedRun:
             more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
             of = f"{len(errors)} of {len(self.possible())} claims"
             raise UserError(f"{of} could not be measured ({names}{more}): {errors[0].reason}")
-        failing = [verdict for verdict in self.verdicts if verdict.outcome in FAILURES]
-        unexpected = any(
-            verdict.outcome == "degenerate" or verdict.limited or verdict.case.known_deviation(self.model) is None
-            for verdict in failing
-        )
-        return int(unexpected or (strict and bool(self.undecided)))
+        return int(any(map(self.fails, self.verdicts)) or (strict and bool(self.undecided)))

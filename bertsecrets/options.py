@@ -270,9 +270,14 @@ class RunOptions:
         return expanded(self.frames) if self.frames else _from_environment(FRAMES_VARIABLE)
 
     @property
+    def limited(self) -> bool:
+        """Whether the run may leave out rows."""
+        return any(getattr(self, name) for name in LIMIT_OPTIONS)
+
+    @property
     def whole(self) -> bool:
         """Whether the run uses all rows of official data."""
-        return not self.allow_unofficial_data and not any(getattr(self, name) for name in LIMIT_OPTIONS)
+        return not self.allow_unofficial_data and not self.limited
 
 
 # Arguments of `add_argument` by option.

@@ -124,6 +124,21 @@ def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
     assert (code, "a checkpoint needs the one task" in output) == (2, True), output
 
 
+def test_a_checkpoint_is_compared_with_the_accepted_verdicts_on_it(capsys, own, without_model, tmp_path):
+    def call(folder, *more):
+        words = ("report", "--task", "rte", "--claim", "D1", "--claim", "E1", *without_model, "--checkpoint", folder)
+        return (*words, "--baseline", tmp_path / "accepted.json", *more)
+
+    run(capsys, *call(own, "--limit", 20, "--update-baseline"))
+    verdicts = json.loads((tmp_path / "accepted.json").read_text())["verdicts"]
+    limits = {verdict["id"]: verdict["limits"] for verdict in verdicts}
+    assert limits["E1-rte"] == {"limit": 20}
+    run(capsys, *call(own, "--limit", 20))
+    assert "-> all rows)" in told(capsys, *call(own))
+    moved = shutil.copytree(own, tmp_path / "moved")
+    assert f"(model {own} -> {moved})" in told(capsys, *call(moved, "--limit", 20))
+
+
 @pytest.fixture
 def validation_only(tiny_glue, tmp_path):
     """A GLUE folder with only the validation rows of RTE."""

@@ -14,6 +14,7 @@ from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.baseline import conclude_baseline
 from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
@@ -22,6 +23,7 @@ from bertsecrets.progress import counted
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
+    from bertsecrets.compare.baseline import Baseline
     from bertsecrets.judging import JudgedRun
     from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
@@ -31,8 +33,10 @@ VERDICTS = pytest.StashKey[dict[str, Verdict]]()  # by case; of several executio
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
+ACCEPTED: pytest.StashKey["Baseline | None"] = pytest.StashKey()
 ANSWERED = pytest.StashKey[set[str]]()  # cases that the fixture `judged` has judged, skipped or failed in this process
 UNJUDGED_LINE = pytest.StashKey[str]()  # why the run has no verdict of some benchmark that should have one
+BASELINE_LINES = pytest.StashKey[list[str]]()  # what has changed in the baseline, or why it is not updated
 REPORT_LINE = pytest.StashKey[tuple[str, bool]]()  # the report's path or why there is none, and whether it was written
 
 
@@ -144,7 +148,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     if errors:
         line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"
         terminalreporter.write_line(line)
-    for line in annotations(verdicts):
+    for line in [*annotations(filter(config.stash[RUN].fails, verdicts)), *config.stash.get(BASELINE_LINES, [])]:
         terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
 
 
@@ -196,6 +200,26 @@ def not_judged(session: pytest.Session) -> str | None:
     return None
 
 
+def _ended_early(session: pytest.Session) -> str:
+    """Return a note on a run that ended early; empty if it ended normally."""
+    normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not session.shouldfail
+    return "" if normal else "the run ended early, before every claim was judged"
+
+
+def write_baseline(session: pytest.Session) -> int:
+    """Write the baseline if it is to be updated. Returns the exit code."""
+    config = session.config
+    if RUN not in config.stash or not config.stash[VERDICTS]:
+        return 0
+    try:
+        lines = conclude_baseline(config.stash[RUN], config.stash[ACCEPTED], _ended_early(session))
+    except UserError as error:
+        config.stash[BASELINE_LINES] = [f"no baseline: {one_line(error)}"]
+        return USER_ERROR
+    config.stash[BASELINE_LINES] = lines
+    return 0
+
+
 def write_report(session: pytest.Session) -> int:
     """Write the page and verdicts for `--report`, if given. Returns the exit code."""
     config = session.config
@@ -205,10 +229,8 @@ def write_report(session: pytest.Session) -> int:
     if not verdicts:
         config.stash[REPORT_LINE] = "no report: nothing was judged", False
         return 0
-    ended_early = session.shouldfail or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    note = "the run ended early, before every claim was judged" if ended_early else ""
     try:
-        _write(folder, verdicts, config, note)
+        _write(folder, verdicts, config, _ended_early(session))
     except Exception as error:
         line = str(error) if isinstance(error, UserError) else of_the_machine(error)
         config.stash[REPORT_LINE] = f"no report: {one_line(line or report_bug(error))}", False

@@ -25,6 +25,7 @@ from bertsecrets.benchmarks.exit_code import (
     ExitCode,
 )
 from bertsecrets.benchmarks.output import (
+    ACCEPTED,
     ANSWERED,
     OPTIONS,
     REPORT_LINE,
@@ -44,12 +45,14 @@ from bertsecrets.benchmarks.output import (
     session_of,
     uncaptured,
     verdicts_of,
+    write_baseline,
     write_report,
 )
 from bertsecrets.benchmarks.pytest_options import add_benchmark_options, get_option
 from bertsecrets.benchmarks.selection import LEFT_OUT_LINE, deselect_cases_on_other_tasks, marks, names_claim
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.baseline import read_baseline
 from bertsecrets.cli.console import (
     BUG,
     USER_ERROR,
@@ -61,6 +64,7 @@ from bertsecrets.cli.console import (
 )
 from bertsecrets.cli.judge_run import MEASURING_OPTIONS, saved_measurements
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
+from bertsecrets.formats import FAILURES
 from bertsecrets.options import PARSING, RunOptions, flag
 from bertsecrets.progress import log, shown_by
 from bertsecrets.settings import load_settings
@@ -103,7 +107,11 @@ def pytest_configure(config: pytest.Config) -> None:
             check_extra("report")
             check_writable(folder / "report.html")
         collected = cases()
+        updating = get_option(config, "update_baseline")
+        config.stash[ACCEPTED] = read_baseline(get_option(config, "baseline"), updating=updating)
         if (pin := get_option(config, "against")) is not None:
+            if config.stash[ACCEPTED] is not None:
+                raise UserError("--baseline has no effect with --against, which judges no claims: leave it out")
             from bertsecrets.benchmarks.drift import Drift
 
             config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), "bertsecrets.drift")
@@ -161,6 +169,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "judged" not in metafunc.fixturenames:
         return
     options, model = metafunc.config.stash[OPTIONS], judged_model(metafunc.config)
+    baseline = metafunc.config.stash[ACCEPTED]
     params = []
     for case in cases():
         if options.checkpoint_task not in (None, case.task):
@@ -168,7 +177,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if case.claim.on_request and not names_claim(metafunc.config, case.claim.id):
             continue
         applied = [getattr(pytest.mark, name) for name in marks(case)]
-        if options.whole and (known := case.known_deviation(model)):
+        judged_before = baseline is not None and (baseline.updating or str(case) in baseline.verdicts)
+        if options.whole and not judged_before and (known := case.known_deviation(model)):
             applied.append(expected_failure(known, strict=True))
         params.append(pytest.param(case, id=str(case), marks=applied))
     metafunc.parametrize("case", params)
@@ -213,7 +223,7 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
 
     if (folder := get_option(config, "measurements")) is not None:
         config.stash[RUN] = run = JudgedRun(saved_measurements(Shelf.read(folder), config.stash[OPTIONS]), selected)
-        _log_skipped(run)
+        _begin(config, run)
         return
     session, jobs = session_of(config), get_option(config, "jobs")
     if any(map(reads_model, selected)):
@@ -229,13 +239,17 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
 
     runner = PlannedRunner(session, None if jobs is None else nullcontext(carry_out))
     config.stash[RUN] = run = JudgedRun(session, selected, runner)
-    _log_skipped(run)
+    _begin(config, run)
     run.prepare()
 
 
-def _log_skipped(run: "JudgedRun") -> None:
+def _begin(config: pytest.Config, run: "JudgedRun") -> None:
+    """Check that the run can be compared with the baseline, if there is one, and log what cannot be judged."""
     from bertsecrets.judging import skipped
 
+    if (baseline := config.stash[ACCEPTED]) is not None:
+        baseline.check_run(run, whole=not config.stash[OPTIONS].limited)
+    run.baseline = baseline
     for reason, lacking_it in run.skipped().items():
         log.info(skipped(lacking_it, reason))
 
@@ -279,7 +293,10 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
     config.stash[VERDICTS][str(case)] = verdict
     known = case.known_deviation(judged_model(config))
-    if known and verdict.known_deviation and not options.whole:
+    accepted = run.baseline.accepts(verdict.data) if run.baseline is not None else None
+    if accepted and verdict.outcome in FAILURES:
+        request.applymarker(pytest.mark.xfail(reason=f"accepted in {get_option(config, 'baseline')}", strict=False))
+    if accepted is None and known and verdict.known_deviation and not options.whole:
         request.applymarker(expected_failure(known, strict=False))
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
@@ -330,6 +347,7 @@ def pytest_sessionfinish(session: pytest.Session):
     timed = config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
     failed = write_report(session)
+    failed = write_baseline(session) or failed
     if session.exitstatus in ended_normally and (line := not_judged(session)) is not None:
         config.stash[UNJUDGED_LINE], failed = line, failed or USER_ERROR
     if session.exitstatus in ended_normally and SESSION in config.stash:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bertsecrets.cli.baseline import BASELINE_OPTIONS
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.cli.outputs import EXAMPLES_OPTION
 from bertsecrets.errors import UserError
@@ -26,6 +27,7 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
     "strict_verdicts": {"action": "store_true", "help": "fail undecided claims instead of skipping them"},
     "report": {"type": path, "metavar": "DIR", "help": "write report.html and verdicts.json to DIR"},
     "examples": EXAMPLES_OPTION,
+    **BASELINE_OPTIONS,
     "against": {"type": path, "metavar": "PIN", "help": "test for drift from this pin instead of judging claims"},
 }
 RUN_OPTIONS = {**PARSING, **OWN_OPTIONS}

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertsecrets.cli.baseline import BASELINE_OPTIONS, conclude_baseline, read_baseline
 from bertsecrets.cli.console import encodable, signals_deferred
 from bertsecrets.errors import UserError, check_extra
-from bertsecrets.options import flag, path, whole_number
+from bertsecrets.options import RunOptions, flag, path, whole_number
 from bertsecrets.store.files import check_writable
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ OUTPUT_FILES = {
     "metrics": "outcomes and observed values (JSON)",
     "plots": "curves over layers (JSON)",
 }
-OUTPUT_SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
+OUTPUT_SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts", "--update-baseline")
 # Options that select claims and outputs. They are dropped from a command that judges a single claim again.
-SELECTION_FLAGS = ("--task", "--claim", *map(flag, OUTPUT_FILES), "--examples", *OUTPUT_SWITCHES)
+SELECTION_FLAGS = ("--task", "--claim", *map(flag, OUTPUT_FILES), "--examples", "--baseline", *OUTPUT_SWITCHES)
 
 
 def _examples(text: str) -> int:
@@ -55,13 +56,16 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     for name, content in OUTPUT_FILES.items():
         group.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
     group.add_argument("--examples", **EXAMPLES_OPTION)
+    for name, parsing in BASELINE_OPTIONS.items():
+        group.add_argument(flag(name), **parsing)
 
 
 def check_outputs(options: argparse.Namespace) -> None:
     """Check, before anything is measured, that the requested files can be written."""
     if options.html:
         check_extra("report")
-    check_output_files(getattr(options, name) for name in OUTPUT_FILES)
+    updated = options.baseline if options.update_baseline else None
+    check_output_files([updated, *(getattr(options, name) for name in OUTPUT_FILES)])
 
 
 def check_output_files(files: Iterable[Path | None]) -> None:
@@ -124,7 +128,12 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
     The files are written before anything is printed, so that they do not depend on the terminal, and a signal meanwhile
     waits, so that they are of one run.
     """
-    runs = []
+    runs, baseline = [], read_baseline(options.baseline, updating=options.update_baseline)
+    saved = getattr(options, "measurements", None) is not None
+    for run in opened:
+        if baseline is not None:
+            baseline.check_run(run, whole=not saved and not RunOptions.from_namespace(options).limited)
+        run.baseline = baseline
     for run in opened:
         run.judge()
         _add_examples(options, run)
@@ -150,6 +159,8 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
             print(f"incomplete: {run.note}")
         if options.strict and run.undecided:
             print(f"not decided: {', '.join(run.undecided)}")
+        for line in conclude_baseline(run, baseline, run.note):
+            print(encodable(line, sys.stdout))
     return max(run.exit_code(strict=options.strict) for run in runs)
 
 
@@ -176,7 +187,7 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
     print(encodable(text, sys.stdout))
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")
-    for line in annotations(run.verdicts):
+    for line in annotations(filter(run.fails, run.verdicts)):
         print(line)
 
 

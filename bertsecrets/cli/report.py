@@ -68,7 +68,7 @@ def report(options: argparse.Namespace) -> int:
     named = {full_name(name): name for name in options.models or ()}
     models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
-        refuse(options, [*sorted({*OUTPUT_FILES} - {"html"}), "checkpoint"], "is for a single --model")
+        refuse(options, [*sorted({*OUTPUT_FILES} - {"html"}), "checkpoint", "baseline"], "is for a single --model")
     # Open all models before measuring anything.
     return conclude(options, [_opened(argparse.Namespace(**vars(options), model=model)) for model in models])
 

@@ -456,6 +456,33 @@ def test_a_collapsed_model_fails_even_if_a_deviation_is_known(bench, tmp_path, t
     assert "1 failed" in output
 
 
+@pytest.mark.slow
+def test_accepted_deviations_are_expected_and_worse_verdicts_fail(bench, tmp_path, tiny_bert, quick_params):
+    (tmp_path / "expected").mkdir()
+    claim, accepted = tmp_path / "expected" / "C.yaml", tmp_path / "accepted.json"
+    claim.write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
+    environment = {"BERTSECRETS_EXPECTED": str(tmp_path / "expected"), "BERTSECRETS_PARAMS": str(quick_params)}
+    glue = write_corpus(tmp_path / "glue", 64, 60)
+
+    def judge(*more, limit=("--limit", 40)):
+        words = ("--seeds", 3, "--allow-unofficial-data", *limit, "--baseline", accepted, *more)
+        return bench(tmp_path / "runs", glue, tiny_bert, *words, **environment)
+
+    code, output = judge("--update-baseline")
+    assert (code, "1 xfailed" in output) == (0, True), output
+    assert f"baseline: {accepted}" in output
+    code, output = judge("-rx")
+    assert (code, "1 xfailed" in output) == (0, True), output
+    assert f"accepted in {accepted}" in output
+    code, output = judge(limit=())
+    assert code == 2, output
+    assert "is the baseline of another run (limits of C1-rte: {'limit': 40} -> all rows): run as before" in output
+    accepted.write_text(accepted.read_text().replace('"verdict": "deviates"', '"verdict": "reproduced"'))
+    code, output = judge()
+    assert (code, "1 failed" in output) == (1, True), output
+    assert f"worse than in {accepted}: C1-rte" in output
+
+
 def balance(glue):
     """Relabel a corpus with RTE's official class counts, so that it passes as official. The labels are meaningless."""
     for name, yes in {"train": 1249, "dev": 146}.items():

@@ -26,6 +26,7 @@ OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 PYTESTS = ["-k", "-m", "-rs", "--pyargs", "--collect-only", "--junitxml", "--benchmark-json"]
 PYTESTS += ["--benchmark-autosave", "--benchmark-compare", "--benchmark-compare-fail"]
 PYTESTS += ["--jobs", "--checkpoint", "--task", "--against", "--report", "--examples"]
+PYTESTS += ["--baseline", "--update-baseline"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 # Options of these and of Docker that pages mention.
 OF_CONTAINERS = {"--volume", "--userns", "--user", "--gpus"}

@@ -1,0 +1,69 @@
+"""The baseline of a run on the command line: reading, updating, and what is said about it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertsecrets.cli.console import signals_deferred
+from bertsecrets.errors import UserError
+from bertsecrets.options import path
+from bertsecrets.store.files import check_writable
+
+if TYPE_CHECKING:
+    from bertsecrets.compare.baseline import Baseline
+    from bertsecrets.judging import JudgedRun
+
+BASELINE_OPTIONS: dict[str, dict[str, Any]] = {
+    "baseline": {
+        "type": path,
+        "metavar": "FILE",
+        "help": "fail only if a verdict is worse than the accepted one in this file of verdicts",
+    },
+    "update_baseline": {
+        "action": "store_true",
+        "help": "accept this run's verdicts: write them to --baseline",
+    },
+}
+
+
+def read_baseline(file: Path | None, *, updating: bool) -> "Baseline | None":
+    """Return the accepted verdicts, if any are given.
+
+    Raises:
+        UserError: If the file does not exist and is not to be written either.
+    """
+    from bertsecrets.compare.baseline import Baseline
+
+    if file is None:
+        if updating:
+            raise UserError("--update-baseline needs a file: name it with --baseline")
+        return None
+    if not updating and not file.exists():
+        raise UserError(f"no baseline {file}: write it with --update-baseline, or correct the name")
+    if updating:
+        check_writable(file)
+    return Baseline.read(file, updating=updating)
+
+
+def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) -> list[str]:
+    """Return lines about the verdicts of a run and its baseline, which is written first if it is to be updated.
+
+    Args:
+        note: Why the run is incomplete; the baseline is then not written. Empty if it is complete.
+    """
+    if baseline is None:
+        return []
+    from bertsecrets.report.findings import change_findings
+    from bertsecrets.report.json import as_file
+    from bertsecrets.settings import load_settings
+    from bertsecrets.store.entries import write_json
+
+    lines = [*baseline.lines(run.verdicts)]
+    if not baseline.updating:
+        return lines
+    if note:
+        return [*lines, f"{baseline.path} is not updated: {note}"]
+    changes = baseline.updated(as_file(run.verdicts, run.model, load_settings()))
+    with signals_deferred():
+        write_json(baseline.path, changes.after.model_dump(mode="json"))
+    changed = [] if baseline.accepted is None else [change_findings(changes).text()]
+    return [*lines, *changed, f"baseline: {baseline.path.resolve()}"]

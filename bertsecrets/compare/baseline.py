@@ -1,0 +1,115 @@
+"""A baseline: the accepted verdicts of a model, which a later run must not fall below."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.compare.changes import Changes, differing, is_worse, read_verdicts_file, setting_facts
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.formats import FAILURES, VerdictData, VerdictsFile
+from bertsecrets.judging import JudgedRun
+from bertsecrets.models.families import full_name
+from bertsecrets.settings import load_settings
+
+DECIDING_SETTINGS = {"scores", "attention", "judge"}  # the others say how a model is trained, which may change
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The accepted verdicts in a file.
+
+    Args:
+        accepted: The accepted verdicts; None if the file is new.
+        updating: Whether the run's verdicts are accepted, whatever they are, to replace those in the file.
+    """
+
+    path: Path
+    accepted: VerdictsFile | None
+    updating: bool = False
+
+    @classmethod
+    def read(cls, path: Path, *, updating: bool = False) -> "Baseline":
+        """Read the accepted verdicts. Only a baseline that is updated may be new."""
+        new = updating and not path.exists()
+        return cls(path, None if new else read_verdicts_file(path), updating)
+
+    @cached_property
+    def verdicts(self) -> dict[str, VerdictData]:
+        """The accepted verdicts by case. Errors accept nothing."""
+        verdicts = self.accepted.verdicts if self.accepted else []
+        return {verdict.id: verdict for verdict in verdicts if verdict.verdict is not None}
+
+    def check_run(self, run: JudgedRun, *, whole: bool) -> None:
+        """Check, before anything is measured, that the baseline is of the same model, rules and definitions.
+
+        Args:
+            whole: Whether the run uses all rows.
+        """
+        if self.updating or self.accepted is None:
+            return
+        given = load_settings().model_dump(mode="json", include=DECIDING_SETTINGS)
+        accepted = {name: part for name, part in self.accepted.settings.items() if name in DECIDING_SETTINGS}
+        if not _same_model(self.accepted.model, run.model):
+            self._refuse(f"model {self.accepted.model} -> {run.model}")
+        if changed := differing(setting_facts(accepted), setting_facts(given)):
+            self._refuse(str(changed[0]))
+        earlier = [(str(case), case, self.verdicts[str(case)]) for case in run.asked if str(case) in self.verdicts]
+        redefined = [name for name, case, verdict in earlier if verdict.definition != case.definition]
+        if redefined:
+            self._refuse(f"the definition of {_listed(redefined)}")
+        if limited := [name for name, _, verdict in earlier if verdict.limits and whole]:
+            self._refuse(f"limits of {_listed(limited)}: {self.verdicts[limited[0]].limits} -> all rows")
+
+    def check(self, verdict: VerdictData) -> None:
+        """Check that the accepted verdict on the same case was measured on the same rows."""
+        accepted = self.verdicts.get(verdict.id)
+        if self.updating or accepted is None or not (accepted.data and verdict.data):
+            return
+        if changed := differing(*({"limits": of.limits or "all rows", "data": of.data} for of in (accepted, verdict))):
+            self._refuse(f"{changed[0].name} of {verdict.id}: {changed[0].before} -> {changed[0].after}")
+
+    def _refuse(self, difference: str) -> None:
+        what = f"{self.path} is the baseline of another run ({excerpt(difference, 200)})"
+        raise UserError(f"{what}: run as before, or update the baseline")
+
+    def accepts(self, verdict: VerdictData) -> bool | None:
+        """Return whether a verdict is no worse than the accepted one; None if there is none."""
+        if self.updating:
+            return True
+        accepted = self.verdicts.get(verdict.id)
+        return None if accepted is None else not is_worse(accepted, verdict)
+
+    def updated(self, run: VerdictsFile) -> Changes:
+        """Return the changes to a file that accepts the verdicts of a run.
+
+        Accepted verdicts on cases that the run has not judged remain if they are of the same model.
+        """
+        same = self.accepted is not None and _same_model(self.accepted.model, run.model)
+        judged = {verdict.id: verdict for verdict in run.verdicts if verdict.verdict is not None}
+        verdicts = {**(self.verdicts if same else {}), **judged}
+        new = run.model_copy(update={"verdicts": [*verdicts.values()]})
+        return Changes(self.accepted or run.model_copy(update={"verdicts": []}), new)
+
+    def lines(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
+        """Yield lines about the failing verdicts of a run: worse than accepted, accepted, or not in the baseline."""
+        names: dict[bool | None, list[str]] = {}
+        for verdict in verdicts:
+            if verdict.outcome in FAILURES:
+                names.setdefault(self.accepts(verdict.data), []).append(str(verdict.case))
+        if worse := names.get(False):
+            yield f"worse than in {self.path}: {', '.join(worse)}"
+        if accepted := names.get(True):
+            yield f"accepted in {self.path}: {', '.join(accepted)}"
+        if others := names.get(None):
+            yield f"not in {self.path}: {', '.join(others)}"
+
+
+def _same_model(accepted: str, model: str) -> bool:
+    """Return whether two names are those of the same hub model or of the same folder."""
+    return full_name(accepted) == full_name(model) or Path(accepted).resolve() == Path(model).resolve()
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
