@@ -1,6 +1,7 @@
 """The commands `compare` (compare two sides) and `pin` (record a model for later comparisons)."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from bertsecrets.options import (
     check_initialisation,
     path,
 )
+from bertsecrets.progress import counted
 from bertsecrets.texts.tasks import task
 
 if TYPE_CHECKING:
@@ -53,6 +55,12 @@ def add_parsers(commands) -> None:
         pin,
     )
     pinning.add_argument("--reason", required=True, help="why it is pinned, or what has changed since the last pin")
+    pinning.add_argument(
+        "--checkpoint",
+        type=path,
+        metavar="DIR",
+        help="pin this checkpoint, fine-tuned on --task; --model is then the pretrained model to compare it with",
+    )
     pinning.add_argument("--output", type=path, metavar="FILE", help="the pin (default: expected/variants/MODEL.yaml)")
 
     for parser in (comparing, pinning):
@@ -117,23 +125,31 @@ def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
 
 
 def pin(options: argparse.Namespace) -> None:
-    """Measure a model on several seeds and write its pin."""
+    """Measure a model on several seeds, or a single checkpoint, and write its pin."""
+    from bertsecrets.compare.comparison import errors_over_examples
     from bertsecrets.compare.pins import MIN_PIN_SEEDS, check_reason, default_place, pin_of, write_pin
     from bertsecrets.session import Session
     from bertsecrets.store.files import check_writable
 
-    session, choice = Session(RunOptions.from_namespace(options)), _selection(options)
+    choice, of_checkpoint = _selection(options), options.checkpoint is not None
+    session = Session(RunOptions.from_namespace(options).judging(options.checkpoint, choice.tasks))
     place = options.output or default_place(session.model)
     earlier = check_reason(place, options.reason)
     check_writable(place)
-    if len(session.seeds) < MIN_PIN_SEEDS:
+    if len(session.seeds) < MIN_PIN_SEEDS and not of_checkpoint:
         raise UserError(f"a pin needs a standard deviation over seeds: use --seeds {MIN_PIN_SEEDS} or more, ideally 5")
     session.check_model()
-    side = model_side(session, session.model, wanted_of(session, choice), stop_on_collapse=True)
+    wanted = wanted_of(session, choice, trains=not of_checkpoint)
+    side = model_side(session, session.model, wanted, stop_on_collapse=True)
+    if of_checkpoint:
+        judge = session.settings.judge
+        parts = (part.model_copy(update={"errors": errors_over_examples(part, judge)}) for part in side.parts)
+        side = replace(side, parts=tuple(parts))
     ref = session.ref(session.model)
     made = pin_of(side, session.model, options.reason, earlier, weights=ref.identity(), tokenizer=ref.tokenizer())
     write_pin(place, made)
     for name, why in side.left_out.items():
         print(f"left out: {name}: {why}")
     numbers = sum(values.mean.size for part in side.parts for values in part.quantities.values())
-    print(f"{place}: {len(side.parts)} measures of {session.model} on {len(session.seeds)} seeds, {numbers} numbers")
+    on_seeds = "" if of_checkpoint else f" on {len(session.seeds)} seeds"
+    print(f"{place}: {counted(len(side.parts), 'measure')} of {session.model}{on_seeds}, {numbers} numbers")

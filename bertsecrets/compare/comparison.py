@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.bootstrap import resampled_means
-from bertsecrets.compare.sides import MeasureOnTask, Part, Side, Values, training_difference
+from bertsecrets.compare.sides import DECIMALS, MeasureOnTask, Part, Side, Values, training_difference
 from bertsecrets.errors import UserError
 from bertsecrets.progress import counted
 from bertsecrets.settings import JudgeParams
@@ -182,6 +182,8 @@ def _tested_measure(part: Part, other: Part | None, after: Side, settings: Judge
         _by_seeds(name, values, other.quantities[name], (len(part.seeds), len(other.seeds)))
         if replicated
         else _by_examples(name, values, other.quantities[name], settings)
+        if values.by_seed and other.quantities[name].by_seed
+        else _by_errors(name, part, other, settings)
         for name, values in part.quantities.items()
         if name in other.quantities
     )
@@ -208,7 +210,8 @@ def _mismatch(part: Part, other: Part) -> str:
         if before.mean.shape != after.mean.shape:
             shapes = " and ".join(" x ".join(map(str, values.mean.shape)) for values in (before, after))
             return f"different numbers of layers or heads: {shapes}"
-    if len(part.seeds) + len(other.seeds) == 2 and not all(before.by_seed and after.by_seed for before, after in pairs):
+    known = all(side.errors or values.by_seed for side in sides for values in side.quantities.values())
+    if len(part.seeds) + len(other.seeds) == 2 and not known:
         return "only one seed on each side, and no per-example data: measure more seeds"
     return ""
 
@@ -266,6 +269,27 @@ def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams
         return tested
     beyond = abs(before.mean - after.mean).ravel() > smallest(before.unit)[0]
     return replace(tested, p_drift=np.where(beyond, mcnemar(first.right, second.right), 1.0))
+
+
+def _by_errors(name: str, part: Part, other: Part, settings: JudgeParams) -> CellDifferences:
+    """Test the difference between two checkpoints, one of them pinned, by the standard errors of both over examples.
+
+    Errors on the same examples are usually positively correlated. Treating them as independent is then conservative.
+    """
+    errors = [side.errors or errors_over_examples(side, settings) for side in (part, other)]
+    error = np.hypot(*(of_side[name].ravel() for of_side in errors))
+    return _tested(name, part.quantities[name], other.quantities[name], error, error, degrees=max(part.examples - 1, 1))
+
+
+def errors_over_examples(part: Part, settings: JudgeParams) -> dict[str, Float[np.ndarray, "..."]]:
+    """Return the standard error of each cell over the examples of a single checkpoint, from a bootstrap."""
+    errors = {}
+    for name, values in part.quantities.items():
+        [cells] = values.by_seed
+        rng = np.random.default_rng(settings.seed)
+        means = resampled_means(cells.block, rng, settings.resamples, clusters=cells.clusters)
+        errors[name] = np.asarray(cells.statistic(means)).std(0).reshape(cells.shape).round(DECIMALS)
+    return errors
 
 
 def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " examples"]) -> float:

@@ -1,6 +1,7 @@
-"""Pins: a model's measurements over several seeds, as a small baseline file for later comparisons.
+"""Pins: a model's measurements over several seeds, or a checkpoint's, as a small file for later comparisons.
 
-A pin contains means and standard deviations over seeds, but no per-example data.
+A pin contains means and standard deviations over seeds, or a checkpoint's standard errors over examples, but no
+per-example data.
 """
 
 from collections.abc import Sequence
@@ -56,7 +57,8 @@ class Pin(Section):
     @classmethod
     def _several_seeds(cls, measures: list[Part]) -> list[Part]:
         for part in measures:
-            if len(set(part.seeds)) < max(MIN_PIN_SEEDS, len(part.seeds)):
+            of_checkpoint = len(part.seeds) == 1 and part.errors.keys() == part.quantities.keys()
+            if not of_checkpoint and len(set(part.seeds)) < max(MIN_PIN_SEEDS, len(part.seeds)):
                 raise ValueError(f"{part.measure} needs {MIN_PIN_SEEDS} different seeds or more")
         return measures
 

@@ -107,8 +107,11 @@ class Part(Section):
     Attributes:
         data: Digest of the texts of the examples.
         settings: Settings of the measure. Parts with different settings cannot be compared.
+        errors: Standard errors over examples by quantity, which pins of a single checkpoint store.
         collapsed: Why the model of a seed has collapsed or cannot be measured; otherwise "".
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     measure: Annotated[str, _one_of(COMPARED_MEASURES)]
     task: Annotated[str, _one_of(TASKS)]
@@ -122,7 +125,15 @@ class Part(Section):
     settings: dict[str, Any]
     collapsed: str = ""
     quantities: dict[str, Values]
+    errors: dict[str, Cells] = Field(default_factory=dict)
     measurements: tuple[InstanceOf[Measurement], ...] = Field(default=(), exclude=True)
+
+    @model_validator(mode="after")
+    def _sound_errors(self) -> "Part":
+        for name, error in self.errors.items():
+            if name not in self.quantities or error.shape != self.quantities[name].mean.shape or (error < 0).any():
+                raise ValueError(f"errors of {name} do not fit its mean, or have a negative number")
+        return self
 
     @property
     def trained_on(self) -> str | None:

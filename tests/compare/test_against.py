@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from calls import run
 from damages import save_peaked, study
 from faults import pytest_benchmarks
 
@@ -59,6 +60,18 @@ def test_a_model_that_has_not_drifted_passes_and_no_claim_is_judged(judged, mode
     assert "test_drift[special-tokens-rte] PASSED" in output
     assert "1 passed, 1 deselected" in output
     assert "no drift: 1 measure exactly equal" in output
+
+
+def test_a_checkpoint_is_tested_against_its_pin(judged, rest, tmp_path, capsys):
+    for seed, name in enumerate(("one", "other")):
+        save_peaked(tmp_path / name, seed=seed, as_model=False)
+    place, of_task = tmp_path / "one.yaml", ("--task", "rte", *rest)
+    words = ("--checkpoint", tmp_path / "one", "--output", place, "--reason", "first", "--measure", "special-tokens")
+    run(capsys, "pin", *words, *of_task)
+    code, output = judged("--checkpoint", tmp_path / "one", "--against", place, *of_task)
+    assert (code, "exactly equal" in output) == (0, True), output
+    code, output = judged("--checkpoint", tmp_path / "other", "--against", place, *of_task)
+    assert (code, "special-tokens on RTE has drifted (24 examples, one seed each" in output) == (1, True), output
 
 
 @pytest.mark.slow

@@ -138,6 +138,20 @@ def test_models_are_compared_with_a_pin(capsys, pinned, models, rest):
     assert "measured on different examples (24 and 12; all rows and limit 12)" in line
 
 
+def test_a_pinned_checkpoint_detects_drift_of_others_by_its_errors_over_examples(capsys, models, rest, tmp_path):
+    place = tmp_path / "one.yaml"
+    words = ("pin", "--checkpoint", models[0], "--output", place, "--reason", "first", *HEADS, *rest)
+    assert f"{place}: 1 measure of {models[0]}, 24 numbers" in run(capsys, *words, "--task", "rte")
+    (part,), text = read_pin(place).measures, place.read_text()
+    assert (part.seeds, part.errors["cls"].shape) == ((1,), (3, 4))
+    assert "by_seed" not in text
+    assert "no drift: 1 measure exactly equal" in run(capsys, "compare", place, models[0], *rest)
+    said = run(capsys, "compare", place, models[1], *rest, code=1)
+    assert "special-tokens on RTE has drifted (24 examples, one seed each; se: standard errors over examples):" in said
+    assert "a checkpoint needs the one task" in told(capsys, *words)
+    assert "measured on different examples" in told(capsys, "compare", place, models[0], "--limit", 12, *rest)
+
+
 def test_a_pin_is_replaced_only_for_a_new_reason(pin, pinned, tmp_path):
     before = pinned.read_bytes()
     assert "for the same reason" in pin(pinned, "the  FIRST.", command=told)

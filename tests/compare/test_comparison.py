@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from measurements import SETTINGS, gridded, measured, scored
 
-from bertsecrets.compare.comparison import compare, discoveries, mcnemar
+from bertsecrets.compare.comparison import compare, discoveries, errors_over_examples, mcnemar
 from bertsecrets.compare.sides import MeasureOnTask, Side, _part, part_of
 from bertsecrets.errors import UserError
 from bertsecrets.report.findings import drift_findings, drift_message
@@ -81,6 +81,22 @@ def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_deviation():
     assert message.startswith("special-tokens on RTE has drifted (5 seeds against 5 seeds, 40 examples; sd: standard")
     assert "attention to [CLS] in 1 of 72 heads: 4.7: 0." in message
     assert " sd)" in message
+
+
+def test_a_pinned_checkpoint_is_compared_by_the_errors_of_both_checkpoints():
+    rng = np.random.default_rng(0)
+    (before,), (after,) = attention(rng, 1), attention(rng, 1)
+    (part,) = side("pin", [before]).parts
+    stored = {name: values.model_copy(update={"by_seed": ()}) for name, values in part.quantities.items()}
+    facts = {"quantities": stored, "errors": errors_over_examples(part, SETTINGS)}
+    pinned = Side("pin", "pin", (part.model_copy(update=facts),))
+    (measure,) = compare(pinned, side("new", [after]), SETTINGS).measures
+    old, new = (measurement.samples["cls"].reshape(EXAMPLES, -1) for measurement in (before, after))
+    errors = np.hypot(old.std(0), new.std(0)) / np.sqrt(EXAMPLES)
+    cls = measure.differences[0]
+    assert cls.deviations == pytest.approx((new.mean(0) - old.mean(0)) / errors, rel=0.2, abs=0.01)
+    assert (cls.drifted.sum() > 0, measure.counted) == (True, "examples")
+    assert all(each.equal for each in compare(pinned, side("same", [before]), SETTINGS).measures)
 
 
 def test_retrainings_raise_no_more_false_alarms_than_the_nominal_rate():
