@@ -68,6 +68,7 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--against")
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--task")
+    parser.add_argument("--baseline")
     parser.add_argument("--examples", type=int)
     parser.add_argument("--junitxml")
     parser.add_argument("--report")
@@ -88,6 +89,7 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
             "CLAIMS": "C D2",
             "LIMIT": "48",
             "TRAIN_LIMIT": "96",
+            "BASELINE": "my verdicts.json",
             "GRID_LIMIT": "24",
             "ARGUMENTS": "--offline --device cpu",
         },
@@ -122,6 +124,7 @@ def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
         environment["FRAMES"],
         *environment["GLUE"].split(),
     ]
+    assert str(report.baseline or "") == (benchmarks.baseline or "") == environment["BASELINE"]
     assert (report.spacy or "") == (benchmarks.spacy or "") == environment["SPACY"]
     assert report.strict == benchmarks.strict_verdicts == (environment["STRICT"] == "true")
     assert not (done.folder / "checkout" / "stolen").exists()
