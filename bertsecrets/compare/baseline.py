@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.compare.changes import Changes, differing, is_worse, read_verdicts_file, setting_facts
+from bertsecrets.compare.changes import Changes, differing, is_worse, read_verdicts_file, setting_facts, standing
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.formats import FAILURES, VerdictData, VerdictsFile
 from bertsecrets.judging import JudgedRun
@@ -74,12 +74,15 @@ class Baseline:
         what = f"{self.path} is the baseline of another run ({excerpt(difference, 200)})"
         raise UserError(f"{what}: run as before, or update the baseline")
 
+    def covers(self, name: str) -> bool:
+        """Return whether the baseline says what is accepted for a case."""
+        return self.updating or name in self.verdicts
+
     def accepts(self, verdict: VerdictData) -> bool | None:
         """Return whether a verdict is no worse than the accepted one; None if there is none."""
-        if self.updating:
-            return True
-        accepted = self.verdicts.get(verdict.id)
-        return None if accepted is None else not is_worse(accepted, verdict)
+        if not self.covers(verdict.id):
+            return None
+        return self.updating or not is_worse(self.verdicts[verdict.id], verdict)
 
     def updated(self, run: VerdictsFile) -> Changes:
         """Return the changes to a file that accepts the verdicts of a run.
@@ -94,16 +97,14 @@ class Baseline:
 
     def lines(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
         """Yield lines about the failing verdicts of a run: worse than accepted, accepted, or not in the baseline."""
-        names: dict[bool | None, list[str]] = {}
-        for verdict in verdicts:
-            if verdict.outcome in FAILURES:
-                names.setdefault(self.accepts(verdict.data), []).append(str(verdict.case))
-        if worse := names.get(False):
-            yield f"worse than in {self.path}: {', '.join(worse)}"
-        if accepted := names.get(True):
-            yield f"accepted in {self.path}: {', '.join(accepted)}"
-        if others := names.get(None):
-            yield f"not in {self.path}: {', '.join(others)}"
+        names: dict[bool | None, list[str]] = {False: [], True: [], None: []}
+        for verdict in (each.data for each in verdicts if each.outcome in FAILURES):
+            accepted = self.accepts(verdict)
+            change = f" ({standing(self.verdicts[verdict.id])} -> {standing(verdict)})" if accepted is False else ""
+            names[accepted].append(f"{verdict.id}{change}")
+        for accepted, what in {False: "worse than in", True: "accepted in", None: "not in"}.items():
+            if names[accepted]:
+                yield f"{what} {self.path}: {', '.join(names[accepted])}"
 
 
 def _same_model(accepted: str, model: str) -> bool:

@@ -95,13 +95,21 @@ def _reach(verdict: VerdictData, direction: float) -> float:
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
 
 
-def standing(verdict: VerdictData) -> int:
-    """Return the place of a verdict in `STANDINGS_FROM_BEST`; under several readings, that of the gravest deviation."""
-    outcome = verdict.verdict or ERROR
-    if outcome != "deviates":
-        return STANDINGS_FROM_BEST.index(outcome)
+def standing(verdict: VerdictData) -> str:
+    """Return the outcome of a verdict or, if it deviates only mildly, the kind of deviation.
+
+    Under several readings, this is the gravest kind.
+    """
+    if verdict.verdict != "deviates":
+        return verdict.verdict or ERROR
     codes = [reading.reason_code for reading in verdict.readings.values()] or [verdict.reason_code]
-    return max(STANDINGS_FROM_BEST.index(code if code in MILD_DEVIATIONS else outcome) for code in codes)
+    return max((code if code in MILD_DEVIATIONS else "deviates" for code in codes), key=STANDINGS_FROM_BEST.index)
+
+
+def _harm(before: VerdictData, after: VerdictData) -> int:
+    """Return how much worse a verdict stands than an earlier one; negative if it is better."""
+    was, now = (STANDINGS_FROM_BEST.index(standing(verdict)) for verdict in (before, after))
+    return now - was
 
 
 def is_worse(before: VerdictData, after: VerdictData) -> bool:
@@ -111,7 +119,7 @@ def is_worse(before: VerdictData, after: VerdictData) -> bool:
     """
     if after.verdict is None:
         return before.verdict is not None
-    return after.verdict in FAILURES and standing(after) > standing(before)
+    return after.verdict in FAILURES and _harm(before, after) > 0
 
 
 # ---------------------------------------------------------------------- two runs
@@ -129,7 +137,7 @@ class Change:
         """How much worse the new verdict stands; negative if it is better, 0 if it is the same or missing."""
         if self.before is None or self.after is None:
             return 0
-        return standing(self.after) - standing(self.before)
+        return _harm(self.before, self.after)
 
     @property
     def kind(self) -> Kind:

@@ -28,7 +28,7 @@ DEVIATIONS = {
 }
 
 
-def standing(name: str) -> Verdict:
+def of_standing(name: str) -> Verdict:
     """Return a verdict that a row or column of the documented table is about."""
     if name == "error":
         return failed(CASE, UserError("no rows"))
@@ -56,7 +56,7 @@ def exit_code(accepted: Verdict | None, now: Verdict, *, strict: bool) -> int:
 
 @pytest.mark.parametrize(("accepted", "now", "codes"), documented())
 def test_a_run_fails_as_documented(accepted, now, codes):
-    before, after = None if accepted == "nothing" else standing(accepted), standing(now)
+    before, after = None if accepted == "nothing" else of_standing(accepted), of_standing(now)
     usual, _, strict = codes.rstrip(")").partition(" (")
     assert exit_code(before, after, strict=False) == int(usual)
     assert exit_code(before, after, strict=True) == int(strict or usual)
@@ -86,7 +86,7 @@ def test_a_definition_covers_what_decides_a_verdict_and_no_prose():
 
 
 def test_the_gravest_of_several_readings_counts():
-    mild, grave = standing("below half"), standing("other deviation")
+    mild, grave = of_standing("below half"), of_standing("other deviation")
     both = Verdict.because(
         CASE, "deviates", Grounds.READINGS_AGREE(readings="", briefs=""), readings={"a": mild, "b": grave}
     )
@@ -142,7 +142,8 @@ def test_findings_are_accepted_and_regressions_fail(report, tmp_path):
     assert accepted(tmp_path) == {"D2-rte": "deviates"}
     assert f"accepted in {tmp_path / 'accepted.json'}: D2-rte" in report(0.35)
     report(0.9)
-    assert f"worse than in {tmp_path / 'accepted.json'}: D2-rte" in report(0.1, code=1)  # degenerate
+    worse = f"worse than in {tmp_path / 'accepted.json'}: D2-rte (deviates -> degenerate)"
+    assert worse in report(0.1, code=1)
     out = report(0.9, "--update-baseline")
     assert "K19 claims: 1 better" in out
     assert "rule or definition" not in out
