@@ -1,12 +1,21 @@
 """A baseline: the accepted verdicts of a model, which a later run must not fall below."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.compare.changes import Changes, differing, is_worse, read_verdicts_file, setting_facts, standing
+from bertsecrets.compare.changes import (
+    ChangedFact,
+    Changes,
+    differing,
+    is_worse,
+    read_verdicts_file,
+    setting_facts,
+    standing,
+)
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.formats import FAILURES, VerdictData, VerdictsFile
 from bertsecrets.judging import JudgedRun
@@ -49,11 +58,10 @@ class Baseline:
         """
         if self.updating or self.accepted is None:
             return
-        given = load_settings().model_dump(mode="json", include=DECIDING_SETTINGS)
-        accepted = {name: part for name, part in self.accepted.settings.items() if name in DECIDING_SETTINGS}
         if not _same_model(self.accepted.model, run.model):
             self._refuse(f"model {self.accepted.model} -> {run.model}")
-        if changed := differing(setting_facts(accepted), setting_facts(given)):
+        given = load_settings().model_dump(mode="json", include=DECIDING_SETTINGS)
+        if changed := _changed_settings(self.accepted.settings, given):
             self._refuse(str(changed[0]))
         earlier = [(str(case), case, self.verdicts[str(case)]) for case in run.asked if str(case) in self.verdicts]
         redefined = [name for name, case, verdict in earlier if verdict.definition != case.definition]
@@ -87,9 +95,13 @@ class Baseline:
     def updated(self, run: VerdictsFile) -> Changes:
         """Return the changes to a file that accepts the verdicts of a run.
 
-        Accepted verdicts on cases that the run has not judged remain if they are of the same model.
+        Accepted verdicts on cases that the run has not judged remain if they are of the same model and settings.
         """
-        same = self.accepted is not None and _same_model(self.accepted.model, run.model)
+        same = (
+            self.accepted is not None
+            and _same_model(self.accepted.model, run.model)
+            and not _changed_settings(self.accepted.settings, run.settings)
+        )
         judged = {verdict.id: verdict for verdict in run.verdicts if verdict.verdict is not None}
         verdicts = {**(self.verdicts if same else {}), **judged}
         new = run.model_copy(update={"verdicts": [*verdicts.values()]})
@@ -110,6 +122,14 @@ class Baseline:
 def _same_model(accepted: str, model: str) -> bool:
     """Return whether two names are those of the same hub model or of the same folder."""
     return full_name(accepted) == full_name(model) or Path(accepted).resolve() == Path(model).resolve()
+
+
+def _changed_settings(accepted: Mapping[str, Any], given: Mapping[str, Any]) -> list[ChangedFact]:
+    """Return the settings that differ among those that decide verdicts on a given model."""
+    deciding = (
+        {name: part for name, part in settings.items() if name in DECIDING_SETTINGS} for settings in (accepted, given)
+    )
+    return differing(*map(setting_facts, deciding))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -164,6 +164,14 @@ def test_an_update_keeps_accepted_verdicts_on_other_tasks(report, tmp_path):
     report(0.35)
 
 
+def test_an_update_drops_verdicts_by_other_settings(report, tmp_path):
+    report(0.35, "--update-baseline")
+    change(tmp_path, lambda file: file["settings"]["judge"].update(resamples=7))
+    out = report(0.9, "--claim", "D2-mrpc", "--task", "mrpc", "--update-baseline", task="mrpc")
+    assert accepted(tmp_path) == {"D2-mrpc": "reproduced"}
+    assert "1 new, 1 gone" in out
+
+
 def test_changes_by_a_rule_alone_are_listed_apart(report, tmp_path):
     report(0.9, "--update-baseline")
     change(tmp_path, lambda file: file["verdicts"][0].update(verdict="inconclusive"))
