@@ -50,6 +50,7 @@ class Estimand:
             default, it belongs to a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.
         refuted: Why no resample could support the claim; empty if one could. If set, a value outside the band deviates.
+        unmet: Why the value says nothing about the claim, such as that fine-tuning changed nothing; otherwise empty.
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -68,6 +69,7 @@ class Estimand:
     nothing_is: str = "that of a model that has learned nothing"
     constant: bool = False
     refuted: str = ""
+    unmet: str = ""
 
     @classmethod
     def from_block(

@@ -132,6 +132,8 @@ def _shortage(evidence: Evidence) -> Cause | None:
             return Grounds.SEVERAL_ANSWERS()
         reason = Grounds.ONE_SEED if observed.seeds == 1 else Grounds.FEW_SEEDS
         return reason(seeds=observed.seeds, needed=FEWEST_SEEDS)
+    if unmet := next((estimand.unmet for estimand in evidence.estimands if estimand.unmet), ""):
+        return Grounds.UNMET(unmet=unmet)
     if evidence.refuted:
         return None
     if observed.fewest < FEWEST_EXAMPLES:

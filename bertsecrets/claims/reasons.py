@@ -29,6 +29,7 @@ class Grounds(Enum):
         "interval is below half of the published effect",
     )
     AT_LIMIT = "nothing to judge: every resample equals the limit exactly", "nothing to judge"
+    UNMET = "{unmet}", "a condition of the claim is not met"
     REFUTED = (
         "{refuted}, for any examples, so the interval is not used",
         "no examples could support the claim",

@@ -362,7 +362,15 @@ def test_the_last_two_layers_against_the_least_of_the_others():
 def test_the_share_of_heads_that_changed_little():
     assert read("heads-little-changed", maps("attention-change", cosine=[0.9, 0.71, 0.69, 0.1])) == pytest.approx(50)
     assert read("heads-little-changed", maps("attention-change", cosine=[0.94, 0.96, 1, 1])) == 100
-    assert read("heads-little-changed", maps("attention-change", cosine=[0.96, 0.96, 1, 1])) == 0  # nothing changed
+
+
+def test_a_condition_of_a_claim_is_no_part_of_its_value():
+    unchanged = maps("attention-change", cosine=[0.96, 0.96, 1, 1])
+    assert read("heads-little-changed", unchanged) == 100
+    verdict = measurements.judged(of_id("C2p-rte"), unchanged)
+    assert (verdict.outcome, verdict.observed) == ("inconclusive", 100)
+    assert verdict.reason.startswith("fine-tuning changed no head")
+    assert verdict.p_against is None
 
 
 def test_the_growth_of_separator_attention():

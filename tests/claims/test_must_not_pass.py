@@ -147,7 +147,7 @@ def test_heads_that_moved_by_chance_grew_for_no_kind_of_word(spread):
 @pytest.mark.parametrize("step", [2e-7, 1e-4, 1e-2])
 def test_fine_tuning_with_a_tiny_learning_rate_is_no_small_change(case, step):
     cosine = 1 - step * np.random.default_rng(1).random(size=(277, 6, 12))
-    assert outcome(case, gridded("attention-change", cosine=cosine)) != "reproduced"
+    assert outcome(case, gridded("attention-change", cosine=cosine)) == "inconclusive"
 
 
 @pytest.mark.parametrize("case", ["D2-mrpc", "D2-mrpc-frozen"])

@@ -50,16 +50,14 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
 def little_changed(change: Measurement) -> Estimand:
     """Return the percentage of heads whose mean similarity is above 0.7; NaN if any similarity is NaN.
 
-    It is 0 unless some head is below 0.95, because a model that fine-tuning did not change provides no evidence.
+    It says nothing unless some head is below 0.95, because fine-tuning did not change the model otherwise.
     """
-
-    def parts(mean: np.ndarray) -> np.ndarray:
-        little = np.where(np.isnan(mean), np.nan, mean > LITTLE_CHANGED_COSINE).mean(-1)
-        return 100 * np.stack([little, (mean < CHANGED_COSINE).any(-1)], axis=-1)
-
     block = flat(change, "cosine")
-    note = f"the head that changed most has {np.nanmin(block.mean(0)):.3f}"
-    return replace(Estimand.from_block(block, parts, note, clusters=clusters_of(change)), extreme="least")
+    least = float(np.nanmin(block.mean(0)))
+    share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > LITTLE_CHANGED_COSINE).mean(-1)  # noqa: E731
+    estimand = Estimand.from_block(block, share, f"the head that changed most has {least:.3f}", clusters=clusters_of(change))
+    unmet = "" if least < CHANGED_COSINE else f"fine-tuning changed no head: each similarity is at least {CHANGED_COSINE}"
+    return replace(estimand, unmet=unmet)
 
 
 @quantity("figure-5-correlation", unit="r", change=ATTENTION_CHANGE)
