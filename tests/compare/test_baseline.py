@@ -123,9 +123,10 @@ def report(capsys, tmp_path, quick):
 def save(folder: Path, right: float, task: str = "rte", rows: int = 90, **provenance) -> list[object]:
     """Save scores of three seeds, and return the command that judges them."""
     target = [0, 1] * (rows // 2)
-    tuned = target[: round(right * rows)] + [1 - label for label in target[round(right * rows) :]]
     facts = Provenance(**{"data_fingerprint": "a" * 64, "weights": f"{right:064}", **provenance})
     for seed in (1, 2, 3):
+        wrong = {(row + 10 * seed) % rows for row in range(round((1 - right) * rows))}
+        tuned = [1 - label if row in wrong else label for row, label in enumerate(target)]
         for init, answers in {"pretrained": tuned, "untrained": [1] * rows}.items():
             subject = Subject("m", task, init, seed)
             save_to_folder(replace(scored(answers, target), subject=subject, provenance=facts), folder)

@@ -24,7 +24,7 @@ SHELL = ("sh", "bash", "console", "")
 OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 # Options for pytest only: its own and those of the benchmarks.
 PYTESTS = ["-k", "-m", "-rs", "--pyargs", "--collect-only", "--junitxml", "--benchmark-json"]
-PYTESTS += ["--benchmark-autosave", "--benchmark-compare", "--benchmark-compare-fail"]
+PYTESTS += ["--benchmark-autosave", "--benchmark-compare", "--benchmark-compare-fail", "--benchmark-only"]
 PYTESTS += ["--jobs", "--checkpoint", "--task", "--against", "--report", "--examples"]
 PYTESTS += ["--baseline", "--update-baseline"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
