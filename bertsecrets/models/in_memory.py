@@ -60,7 +60,7 @@ def has_own_code(model: Any) -> bool:
 
     They may act on some inputs only, so a comparison of a few rows does not show what they do.
     """
-    family = own_family(model.config.model_type)
+    family = own_family(type(model.config).model_type)
     of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
     for module in model.modules():
         added = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, judged, made_up, needed, of_id, scored, shares
+from measurements import SETTINGS, judged, made_up, measured, needed, of_id, scored, shares
 from verdicts import run_of
 
 from bertsecrets.claims.judge import judge
@@ -76,6 +76,8 @@ def verdicts():
     ]:
         yield judge(case, by_seed, SETTINGS)
     yield judge_interim(same, seeds(2400, 2410, 2390, rows=4000), SETTINGS)
+    cosine = {"cosine": np.full((40, 3, 2), 0.99)}
+    yield judged(of_id("C2-rte"), measured("attention-change", cosine, cosine))
     yield judge(own, seeds(600), SETTINGS, checkpoint=True)
     for settings, other, one in [(zero, 1, 0), (zero, 0, 0), ({**zero, "figure": {"published": 90.0}}, 3, 2)]:
         yield judged(made_up("score-difference", **settings), half[other], half[one])

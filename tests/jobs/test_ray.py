@@ -53,7 +53,7 @@ def test_a_cluster_that_cannot_see_the_store_is_refused_in_one_line(capsys, clus
 
 @quiet
 def test_losing_one_of_three_machines_does_not_change_the_verdicts(capsys, cluster, shared, tmp_path, monkeypatch):
-    serial = judged("report", shared, tmp_path / "serial")
+    serial = judged("run", shared, tmp_path / "serial")
     store = tmp_path / "ray" / "runs"
     lost = threading.Event()
 
@@ -83,7 +83,7 @@ def closed_port():
 
 
 def test_a_run_with_everything_stored_needs_no_cluster(shared, tmp_path, closed_port):
-    serial = judged("report", shared, tmp_path)
+    serial = judged("run", shared, tmp_path)
     assert judged("run", shared, tmp_path, "--ray", f"127.0.0.1:{closed_port}") == serial
 
 

@@ -48,7 +48,7 @@ def judged(capsys, command, shared, store, *more):
 @pytest.mark.slow
 def test_parallel_jobs_reach_the_verdicts_of_a_serial_run(capsys, shared, runs, tmp_path):
     options = ("--seeds", 2, "--threads", 1)
-    code, _, expected = judged(capsys, "report", shared, runs, *options)
+    code, _, expected = judged(capsys, "run", shared, runs, *options)
     page = tmp_path / "summary.md"
     parallel = judged(capsys, "run", shared, tmp_path / "runs", *options, "--jobs", 2, "--markdown", page)
     assert (parallel[0], parallel[2]) == (code, expected)
