@@ -21,10 +21,10 @@ KNOWN = """
   source: test
   statement: The cosine is above two.
   measure: attention-change
-  quantity: heads-little-changed
-  expect: {{kind: {kind}, value: 200}}
+  quantity: last-two-layers
+  expect: {{kind: {kind}, value: 2}}
   tasks: {{rte: {{seed_std: 0.1, seed_source: made up}}}}
-  known: [{{model: {model}, task: rte, evidence: a share is never above two hundred percent}}]
+  known: [{{model: {model}, task: rte, evidence: a difference of cosines is never above two}}]
 """
 
 
@@ -421,7 +421,7 @@ def test_a_known_deviation_is_expected_and_fails_when_it_is_gone(bench, tmp_path
     )  # fmt: skip
     assert code == 1, output
     assert re.search(r"1 failed, .*1 xfailed", output)
-    assert re.search(r"\[XPASS\(strict\)\] known to deviate: a share is never", output)
+    assert re.search(r"\[XPASS\(strict\)\] known to deviate: a difference of cosines is never", output)
 
 
 @pytest.mark.slow
