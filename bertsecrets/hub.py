@@ -146,7 +146,7 @@ def certificate_problem(error: BaseException) -> str | None:
             return f"{name} names {path}, which does not exist: correct or unset it"
     if not any(isinstance(each, ssl.SSLError) or "CERTIFICATE_VERIFY" in str(each) for each in _chain(error)):
         return None
-    ignored = [name for name in CERTIFICATES[2:] if os.environ.get(name)]
+    ignored = [name for name in CERTIFICATES[2:] if name in os.environ]
     note = f" ({ignored[0]} is not read by this library)" if ignored else ""
     return f"the certificate of the hub is not trusted: set SSL_CERT_FILE to your organisation's certificates{note}"
 

@@ -231,7 +231,7 @@ class Session:
         with opening.given(checkpoint, self.ref(self.model), rows) as (folder, storable):
             if storable:
                 return self.measurement(measure, subject, folder, **options)
-            log.info("the model in memory is not what its saved weights stand for: the result is not stored")
+            log.info("the model in memory differs from its saved form (hooks or own code): the result is not stored")
             with TemporaryDirectory() as place:
                 resources = replace(self.resources, kept=Path(place))
                 cache = CheckpointCache(Store(Path(place)), resources, self.ref)

@@ -116,13 +116,16 @@ def test_a_missing_file_of_certificates_is_named_with_its_variable(hub: Hub, mon
     assert f"{variable} names /nonexistent/ca.pem, which does not exist: correct or unset it" in refused()
 
 
-def test_an_untrusted_certificate_names_the_variable_that_is_read(hub: Hub, monkeypatch):
+@pytest.mark.parametrize(("variable", "value"), [("REQUESTS_CA_BUNDLE", __file__), ("CURL_CA_BUNDLE", "")])
+def test_an_untrusted_certificate_names_the_variable_that_is_read(hub: Hub, monkeypatch, variable, value):
     error = ConnectionError("no")
     error.__cause__ = ssl.SSLCertVerificationError("self-signed")
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", failing(error))
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", __file__)
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
     line = refused()
-    assert "set SSL_CERT_FILE to your organisation's certificates (REQUESTS_CA_BUNDLE is not read" in line
+    assert f"set SSL_CERT_FILE to your organisation's certificates ({variable} is not read" in line
 
 
 @pytest.mark.parametrize(

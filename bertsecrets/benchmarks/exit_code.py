@@ -9,7 +9,7 @@ from bertsecrets.cli.console import BUG, USER_ERROR, interrupted
 from bertsecrets.formats import ERROR
 
 KIND_PROPERTY, OUTCOME_PROPERTY = "bertsecrets", "verdict"  # report properties, also written to JUnit XML
-EXIT_CODE_PLUGIN = "bertsecrets.exit-code"
+EXIT_CODE_PLUGIN, DRIFT_PLUGIN = "bertsecrets.exit-code", "bertsecrets.drift"
 BENCHMARK, CRASH, OTHER_TEST = "benchmark", "crashed", "foreign"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bertsecrets.benchmarks.exit_code import BENCHMARK, EXIT_CODE_PLUGIN, KIND_PROPERTY, OUTCOME_PROPERTY
+from bertsecrets.benchmarks.exit_code import BENCHMARK, DRIFT_PLUGIN, EXIT_CODE_PLUGIN, KIND_PROPERTY, OUTCOME_PROPERTY
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
@@ -180,8 +180,13 @@ def not_judged(session: pytest.Session) -> str | None:
     A run must not pass because somebody else has skipped its benchmarks, or has executed them in another process.
     """
     config = session.config
+    if config.option.collectonly or session.shouldfail or session.shouldstop:
+        return None
+    drift: Any = config.pluginmanager.get_plugin(DRIFT_PLUGIN)
+    if drift is not None and session.items and drift.comparison is None:
+        return "nothing was compared: all benchmarks were skipped by another plugin or mark"
     selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
-    if not selected or config.option.collectonly or session.shouldfail or session.shouldstop:
+    if not selected:
         return None
     answered = config.stash[ANSWERED]
     ended: Any = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
@@ -190,14 +195,14 @@ def not_judged(session: pytest.Session) -> str | None:
         case for node, case in selected.items() if reported.get(node, set()) - {BENCHMARK} and case not in answered
     ]
     if elsewhere:
-        return f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]}) judged in another process: leave out its plugin"
+        names = f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]})"
+        return f"{names} judged in another process: disable the plugin that starts it"
+    cases = {*selected.values()}
+    skipped = len(cases - answered)
+    others = f"{skipped} of {len(cases)} benchmarks were skipped by another plugin or mark" if skipped else ""
     if not config.stash[VERDICTS]:
-        skipped = len(selected) - len(answered)
-        others = f"{skipped} of {len(selected)} benchmarks were skipped by another plugin or mark" if skipped else ""
         return f"no claim was judged: {others or 'see the reasons of the skipped benchmarks'}"
-    if len(answered) < len({*selected.values()}) and get_option(config, "strict_verdicts"):
-        return f"{len({*selected.values()} - answered)} benchmarks were skipped by another plugin or mark"
-    return None
+    return others if others and get_option(config, "strict_verdicts") else None
 
 
 def _ended_early(session: pytest.Session) -> str:

@@ -18,6 +18,7 @@ import pytest
 from bertsecrets.benchmarks.exit_code import (
     BENCHMARK,
     CRASH,
+    DRIFT_PLUGIN,
     EXIT_CODE_PLUGIN,
     KIND_PROPERTY,
     OUTCOME_PROPERTY,
@@ -114,7 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 raise UserError("--baseline has no effect with --against, which judges no claims: leave it out")
             from bertsecrets.benchmarks.drift import Drift
 
-            config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), "bertsecrets.drift")
+            config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), DRIFT_PLUGIN)
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
     for name in sorted({mark for case in collected for mark in marks(case)}):

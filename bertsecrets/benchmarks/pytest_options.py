@@ -1,4 +1,4 @@
-"""Options of the benchmarks in pytest, which other plugins and conftest files may have options named like."""
+"""Options of the benchmarks in pytest, where other plugins and conftest files may have options of the same name."""
 
 import os
 import sys
@@ -50,7 +50,7 @@ def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginMan
     group, taken = parser.getgroup("bertsecrets"), {*_flags(parser)}
     for name, parsing in RUN_OPTIONS.items():
         if flag(name) not in taken:
-            group.addoption(flag(name), dest=PREFIX + name, **parsing)
+            group.addoption(flag(name), dest=PREFIX + name, **{**parsing, "default": None})
         elif variable(name) not in os.environ:
             owner = _owner(flag(name), plugins)
             line = (
@@ -69,12 +69,11 @@ def get_option(config: pytest.Config, name: str) -> Any:
     """
     parsing = RUN_OPTIONS[name]
     flagged = parsing.get("action") == "store_true"
-    value = config.getoption(PREFIX + name, None)
-    text = os.environ.get(variable(name), "")
-    if value not in (None, False) and value != parsing.get("default", object()):
+    if (value := config.getoption(PREFIX + name, None)) is not None:
         return value
+    text = os.environ.get(variable(name), "")
     if not text or name in ("glue", "store", "frames"):  # RunOptions reads these
-        return parsing.get("default", False if flagged else None) if value is None else value
+        return parsing.get("default", False if flagged else None)
     if flagged:
         return text.lower() not in ("0", "false", "no")
     try:

@@ -63,10 +63,9 @@ def has_own_code(model: Any) -> bool:
     family = own_family(type(model.config).model_type)
     of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
     for module in model.modules():
-        added = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        added += [vars(module)["forward"]] if "forward" in vars(module) else []
-        code = {getattr(each, "func", each).__module__ for each in added} | {type(module).__module__} - of_family
-        if any(name.partition(".")[0] not in TRUSTED_PACKAGES for name in code):
+        hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+        code = {str(getattr(each, "func", each).__module__) for each in hooks} | {type(module).__module__} - of_family
+        if "forward" in vars(module) or any(name.partition(".")[0] not in TRUSTED_PACKAGES for name in code):
             return True
     return False
 

@@ -406,7 +406,7 @@ def given(checkpoint: Any, ref: ModelRef, rows: Split | None) -> Iterator[tuple[
             names = [*open_checkpoint_config(folder, rows.task).id2label.values()]
             if names != [*rows.task.labels]:  # reordering the weights would not reorder what a hook does
                 raise UserError(
-                    "the model in memory is not what its saved weights stand for, so its classes must have the order "
+                    "the model in memory differs from its saved form, so its classes must have the order "
                     f"of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
                 )
         with lent(checkpoint, folder):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 from measurements import scored
@@ -13,6 +14,7 @@ from measurements import scored
 from bertsecrets.store.measurements import save_to_folder
 from bertsecrets.types import Subject
 
+PROJECT = Path(__file__).parents[2]
 BENCHMARKS = "bertsecrets.benchmarks"
 PUBLISHED = ("-k", "G1-rte-luck or D7-rte-table-1")  # about published figures, so nothing is measured
 
@@ -154,7 +156,7 @@ def pytest_collection_modifyitems(items):
     ("conftest", "words", "said"),
     [
         (SKIPPING, (), "no claim was judged: 2 of 2 benchmarks were skipped by another plugin or mark"),
-        (ELSEWHERE, (), "2 claims (D7-rte-table-1) judged in another process: leave out its plugin"),
+        (ELSEWHERE, (), "2 claims (D7-rte-table-1) judged in another process: disable the plugin"),
         ("", ("--benchmark-skip", "-n", "0"), "with --benchmark-skip, no claim would be judged"),
     ],
     ids=["skipped", "elsewhere", "option"],
@@ -162,6 +164,19 @@ def pytest_collection_modifyitems(items):
 def test_a_run_without_a_verdict_is_never_green(run, conftest, words, said):
     code, output = run(*PUBLISHED, *words, "--pyargs", BENCHMARKS, conftest=conftest)
     assert (code, said in output) == (2, True), output
+
+
+def test_a_pin_that_nothing_is_compared_with_is_never_green(run, tiny_bert):
+    pin = PROJECT / "expected" / "variants" / "minilm-slice.yaml"
+    words = (f"--against={pin}", f"--model={tiny_bert}", "--offline", "--pyargs", BENCHMARKS)
+    code, output = run(*words, conftest=SKIPPING)
+    assert (code, "nothing was compared: all benchmarks were skipped" in output) == (2, True), output
+
+
+def test_a_value_on_the_command_line_precedes_the_variable(run):
+    words = ("-k", "G1-rte-luck", "--pyargs", BENCHMARKS)
+    code, output = run(*words, "--limit", "24", "--examples", "3", BERTSECRETS_LIMIT="48", BERTSECRETS_EXAMPLES="few")
+    assert (code, "limit 24" in output, "limit 48" in output) == (0, True, False), output
 
 
 # ---------------------------------------------------------------------- terminals

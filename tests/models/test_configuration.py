@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from tiny import openers, save_bert, settings
+from tiny import LAYERS, openers, save_bert, settings
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.configuration import ModelWarning
@@ -75,7 +75,7 @@ def test_pruned_heads_and_a_lost_number_of_classes_are_named(own_bert, tmp_path)
 def test_files_about_adapters_are_no_adapters(own_bert, name):
     (own_bert / name).write_text("{}")
     for opened in openers(own_bert):
-        opened()
+        assert opened().layers == LAYERS
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "pytorch_adapter.bin"])
