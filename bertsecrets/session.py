@@ -29,7 +29,7 @@ from bertsecrets.judging import JudgedRun, Verdicts, skipped
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models import configuration, opening
+from bertsecrets.models import configuration, in_memory, opening
 from bertsecrets.models.families import full_name
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import locator
@@ -228,7 +228,7 @@ class Session:
         found.check_request(task, check_initialisation(init), seed, checkpoint=checkpoint)
         is_object = not isinstance(checkpoint, str | os.PathLike | None)
         rows = self.resources.rows.split(subject.task, "dev", COMPARED_ROWS) if is_object and found.on_task else None
-        with opening.given(checkpoint, self.ref(self.model), rows) as (folder, storable):
+        with in_memory.given(checkpoint, self.ref(self.model), rows) as (folder, storable):
             if storable:
                 return self.measurement(measure, subject, folder, **options)
             log.info("the model in memory differs from its saved form (hooks or own code): the result is not stored")

@@ -5,21 +5,36 @@ hooks or code of its own, the folder stands for the object. Otherwise the object
 whoever opens the folder gets the object, with copies of its weights. Afterwards, the object is as it was.
 """
 
-from collections.abc import Iterator, MutableMapping, MutableSet
+import json
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from bertsecrets.errors import UserError, first_line
+from bertsecrets.errors import UserError
+from bertsecrets.models.configuration import open_tokenizer
+from bertsecrets.models.consistency import CHECKED_EXAMPLES, explain_failure
+from bertsecrets.models.encoding import collate, tokenize
 from bertsecrets.models.families import own_family
+from bertsecrets.models.loans import lent
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.opening import check_embeddings, open_checkpoint, open_checkpoint_config, open_encoder
+from bertsecrets.reading import expanded
+from bertsecrets.store.files import read_json
+from bertsecrets.texts.glue import Split
 
 REPLACED_WEIGHTS = ("weight_orig", "weight_g", "weight_v")  # left by torch.nn.utils.prune and weight_norm
 TRUSTED_PACKAGES = ("torch", "transformers")  # transformers adds hooks that only record outputs
-
-_lent: dict[str, "_Loan"] = {}  # by folder
+COMPARED_TOKENS = 128  # of the rows on which a model in memory is compared with its saved form
+PROBES: Sequence[str] = (
+    "A few words.",
+    "He was becoming agitated, and she asked him to wait for a while.",
+    "They are few; no more?",
+)
 
 
 def check_object(model: Any) -> None:
@@ -70,73 +85,69 @@ def has_own_code(model: Any) -> bool:
     return False
 
 
-def borrowed(folder: str, *, bare: bool) -> Any | None:
-    """Return the object that a folder stands for, ready to be changed; None if the folder stands for itself.
+@contextmanager
+def given(checkpoint: Any, ref: ModelRef, rows: Split | None) -> Iterator[tuple[Path | None, bool]]:
+    """Yield the folder of a checkpoint (a folder, a model in memory, or None), and whether its results may be stored.
 
-    The object has fresh float32 copies of its weights on the CPU, eager attention, and no hooks but its own.
+    A model in memory is saved with the tokenizer of `ref` to a temporary folder. If the model has no hooks or code of
+    its own, and the folder computes the same numbers on some rows, the folder stands for the model. Otherwise, whoever
+    opens the folder inside the block gets the model itself, and results must not be stored, since nothing identifies
+    them.
 
     Args:
-        bare: Whether to return its encoder without the classifier.
+        rows: Some rows of the classifier's task, or None for a bare encoder.
+
+    Raises:
+        UserError: If the object is not a model, cannot be saved, or cannot be measured as it is.
     """
-    loan = _lent.get(folder)
-    return None if loan is None else loan.renew(bare)
-
-
-@contextmanager
-def lent(model: Any, folder: Path) -> Iterator[None]:
-    """Let a folder stand for an object inside the block. Afterwards, the object is restored."""
-    loan = _lent[str(folder)] = _Loan(model)
-    try:
-        yield
-    finally:
-        del _lent[str(folder)]
-        loan.restore()
-
-
-class _Loan:
-    """The state of a model's modules and configurations, including hooks, flags and the tensors of its weights."""
-
-    def __init__(self, model: Any):
-        self.model = model
-        configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
-        self.attributes = [(vars(each), _contents(vars(each))) for each in [*model.modules(), *configs.values()]]
-        self.weights = [(each, each.data, each.requires_grad, each.grad) for each in model.parameters()]
-
-    def restore(self) -> None:
-        """Give every module, configuration and weight the state that it had."""
-        for namespace, contents in self.attributes:
-            namespace.clear()
-            for name, (value, inside) in contents.items():
-                namespace[name] = value
-                if inside is not None:  # refilled in place, since handles of hooks refer to the object
-                    value.clear()
-                    value.update(inside)
-        for weight, data, trained, gradient in self.weights:
-            weight.data, weight.grad = data, gradient
-            weight.requires_grad_(trained)
-
-    def renew(self, bare: bool) -> Any:
-        """Restore the model, then replace its tensors by copies, so that whatever is done to them can be undone."""
-        with torch.inference_mode(False):
-            self.restore()
-            for weight, data, *_ in self.weights:
-                weight.data = data.detach().to("cpu", torch.float32, copy=True)
-            for module in self.model.modules():
-                module._compiled_call_impl = None
-                for name, buffer in module._buffers.items():
-                    if buffer is not None:
-                        kind = torch.float32 if buffer.is_floating_point() else buffer.dtype
-                        module._buffers[name] = buffer.detach().to("cpu", kind, copy=True)
+    if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
+        yield expanded(checkpoint) if checkpoint else None, True
+        return
+    check_object(checkpoint)
+    tokenizer = open_tokenizer(ref)
+    check_embeddings("the model in memory", checkpoint.config, ref, tokenizer)
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "in-memory"
+        checkpoint.save_pretrained(folder)
+        if not type(checkpoint).__module__.startswith("transformers."):
+            _leave_out_class(folder / "config.json")
+        tokenizer.save_pretrained(folder)
         try:
-            self.model.set_attn_implementation("eager")
-        except Exception as error:  # any architecture's code may raise anything
-            raise UserError(f"{type(self.model).__name__} has no eager attention: {first_line(error)}") from error
-        return self.model.base_model if bare else self.model
+            reopened = _outputs(folder, ref, rows)
+            with lent(checkpoint, folder):
+                own = _outputs(folder, ref, rows)
+        except UserError as error:
+            raise type(error)(str(error).replace(str(folder), "the model in memory")) from error
+        if not has_own_code(checkpoint) and len(own) == len(reopened) and all(map(torch.equal, own, reopened)):
+            yield folder, True
+            return
+        if rows is not None and not rows.task.regression:
+            names = [*open_checkpoint_config(folder, rows.task).id2label.values()]
+            if names != [*rows.task.labels]:  # reordering the weights would not reorder what a hook does
+                raise UserError(
+                    "the model in memory differs from its saved form, so its classes must have the order "
+                    f"of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
+                )
+        with lent(checkpoint, folder):
+            yield folder, False
 
 
-def _contents(namespace: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return each value with a copy of what it contains, if it is a dict or a set."""
-    return {
-        name: (value, copy(value) if isinstance(value, MutableMapping | MutableSet) else None)
-        for name, value in namespace.items()
-    }
+def _leave_out_class(file: Path) -> None:
+    """Remove the name of a model's own class from its configuration, since the object that has it is at hand."""
+    config = {name: value for name, value in read_json(file).items() if name not in ("architectures", "auto_map")}
+    file.write_text(json.dumps(config), encoding="utf-8")
+
+
+def _outputs(folder: Path, base: ModelRef, rows: Split | None) -> list[torch.Tensor]:
+    """Return everything that the model in a folder computes for some rows: logits, hidden states and maps."""
+    opened = open_encoder(ModelRef.in_folder(folder)) if rows is None else open_checkpoint(folder, rows.task, base)
+    first, second = (PROBES, None) if rows is None else (rows.sentence1, rows.sentence2)
+    encoded = tokenize(opened.tokenizer, first, second, opened.fit(COMPARED_TOKENS))[0]
+    shown: list[torch.Tensor] = []
+    with explain_failure(opened.model), torch.inference_mode():
+        for row in encoded.spread(CHECKED_EXAMPLES):
+            inputs = collate(encoded, [row]).inputs()
+            outputs = opened.model(**inputs, output_hidden_states=True, output_attentions=True)
+            for value in outputs.to_tuple():
+                shown += [each for each in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(each)]
+    return shown

@@ -1,12 +1,8 @@
 """Open models as a bare encoder, with a new classifier, or as a fine-tuned checkpoint."""
 
-import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -15,10 +11,7 @@ from torch import nn
 from bertsecrets.errors import NotApplicableError, RunError, UserError, shortened
 from bertsecrets.models.class_names import classes_in_order
 from bertsecrets.models.configuration import load, open_config, open_tokenizer
-from bertsecrets.models.consistency import CHECKED_EXAMPLES, explain_failure
-from bertsecrets.models.encoding import collate, tokenize
 from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, why_no_maps
-from bertsecrets.models.in_memory import borrowed, check_object, has_own_code, lent
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.layers import (
     LAST,
@@ -29,13 +22,12 @@ from bertsecrets.models.layers import (
     size_difference,
     unreadable,
 )
+from bertsecrets.models.loans import borrowed
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_memory
 from bertsecrets.models.tokenization import match_tokenizer
 from bertsecrets.models.unused_weights import check_weights
-from bertsecrets.reading import expanded
-from bertsecrets.store.files import listed, read_json
-from bertsecrets.texts.glue import Split
+from bertsecrets.store.files import listed
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import InitialisationName
 
@@ -45,12 +37,6 @@ ACTIVATIONS = ("sentence_transformers", "sbert_ce_default_activation_function")
 ACTIVATION_MODULES = ("torch.nn.modules.activation", "torch.nn.modules.linear", "torch.nn")
 
 UNUSED_EMBEDDINGS = 128  # some models have a few more embeddings than tokens, for a size that fits the hardware
-COMPARED_TOKENS = 128  # of the rows on which a model in memory is compared with its saved form
-PROBES: Sequence[str] = (
-    "A few words.",
-    "He was becoming agitated, and she asked him to wait for a while.",
-    "They are few; no more?",
-)
 
 
 @dataclass(frozen=True)
@@ -315,11 +301,11 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
     if own is not None:
         return own
     assert base is not None
-    _check_embeddings(f"checkpoint {folder}", config, base, of_base)
+    check_embeddings(f"checkpoint {folder}", config, base, of_base)
     return of_base
 
 
-def _check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) -> None:
+def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) -> None:
     """Check that a model without a tokenizer of its own has the vocabulary of its supposed base model."""
     own, known = (getattr(each, "vocab_size", None) for each in (config, open_config(base)))
     if own is not None and own != known and not 0 <= own - len(tokenizer) < UNUSED_EMBEDDINGS:
@@ -364,71 +350,3 @@ def _order_classes(model: Any, task: Task) -> None:
         last.weight.copy_(last.weight[order])
         if last.bias is not None:
             last.bias.copy_(last.bias[order])
-
-
-@contextmanager
-def given(checkpoint: Any, ref: ModelRef, rows: Split | None) -> Iterator[tuple[Path | None, bool]]:
-    """Yield the folder of a checkpoint (a folder, a model in memory, or None), and whether its results may be stored.
-
-    A model in memory is saved with the tokenizer of `ref` to a temporary folder. If the model has no hooks or code of
-    its own, and the folder computes the same numbers on some rows, the folder stands for the model. Otherwise, whoever
-    opens the folder inside the block gets the model itself, and results must not be stored, since nothing identifies
-    them.
-
-    Args:
-        rows: Some rows of the classifier's task, or None for a bare encoder.
-
-    Raises:
-        UserError: If the object is not a model, cannot be saved, or cannot be measured as it is.
-    """
-    if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
-        yield expanded(checkpoint) if checkpoint else None, True
-        return
-    check_object(checkpoint)
-    tokenizer = open_tokenizer(ref)
-    _check_embeddings("the model in memory", checkpoint.config, ref, tokenizer)
-    with TemporaryDirectory() as place:
-        folder = Path(place) / "in-memory"
-        checkpoint.save_pretrained(folder)
-        if not type(checkpoint).__module__.startswith("transformers."):
-            _leave_out_class(folder / "config.json")
-        tokenizer.save_pretrained(folder)
-        try:
-            reopened = _outputs(folder, ref, rows)
-            with lent(checkpoint, folder):
-                own = _outputs(folder, ref, rows)
-        except UserError as error:
-            raise type(error)(str(error).replace(str(folder), "the model in memory")) from error
-        if not has_own_code(checkpoint) and len(own) == len(reopened) and all(map(torch.equal, own, reopened)):
-            yield folder, True
-            return
-        if rows is not None and not rows.task.regression:
-            names = [*open_checkpoint_config(folder, rows.task).id2label.values()]
-            if names != [*rows.task.labels]:  # reordering the weights would not reorder what a hook does
-                raise UserError(
-                    "the model in memory differs from its saved form, so its classes must have the order "
-                    f"of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
-                )
-        with lent(checkpoint, folder):
-            yield folder, False
-
-
-def _leave_out_class(file: Path) -> None:
-    """Remove the name of a model's own class from its configuration, since the object that has it is at hand."""
-    config = {name: value for name, value in read_json(file).items() if name not in ("architectures", "auto_map")}
-    file.write_text(json.dumps(config), encoding="utf-8")
-
-
-def _outputs(folder: Path, base: ModelRef, rows: Split | None) -> list[torch.Tensor]:
-    """Return everything that the model in a folder computes for some rows: logits, hidden states and maps."""
-    opened = open_encoder(ModelRef.in_folder(folder)) if rows is None else open_checkpoint(folder, rows.task, base)
-    first, second = (PROBES, None) if rows is None else (rows.sentence1, rows.sentence2)
-    encoded = tokenize(opened.tokenizer, first, second, opened.fit(COMPARED_TOKENS))[0]
-    shown: list[torch.Tensor] = []
-    with explain_failure(opened.model), torch.inference_mode():
-        for row in encoded.spread(CHECKED_EXAMPLES):
-            inputs = collate(encoded, [row]).inputs()
-            outputs = opened.model(**inputs, output_hidden_states=True, output_attentions=True)
-            for value in outputs.to_tuple():
-                shown += [each for each in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(each)]
-    return shown

@@ -1,0 +1,88 @@
+"""Folders that stand for a model object: whoever opens one inside `lent` gets the object, with copies of its weights.
+
+Afterwards, the object is as it was.
+"""
+
+from collections.abc import Iterator, MutableMapping, MutableSet
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertsecrets.errors import UserError, first_line
+
+_lent: dict[str, "_Loan"] = {}  # by folder
+
+
+def borrowed(folder: str, *, bare: bool) -> Any | None:
+    """Return the object that a folder stands for, ready to be changed; None if the folder stands for itself.
+
+    The object has fresh float32 copies of its weights on the CPU, eager attention, and no hooks but its own.
+
+    Args:
+        bare: Whether to return its encoder without the classifier.
+    """
+    loan = _lent.get(folder)
+    return None if loan is None else loan.renew(bare)
+
+
+@contextmanager
+def lent(model: Any, folder: Path) -> Iterator[None]:
+    """Let a folder stand for an object inside the block. Afterwards, the object is restored."""
+    loan = _lent[str(folder)] = _Loan(model)
+    try:
+        yield
+    finally:
+        del _lent[str(folder)]
+        loan.restore()
+
+
+class _Loan:
+    """The state of a model's modules and configurations, including hooks, flags and the tensors of its weights."""
+
+    def __init__(self, model: Any):
+        self.model = model
+        configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+        self.attributes = [(vars(each), _contents(vars(each))) for each in [*model.modules(), *configs.values()]]
+        self.weights = [(each, each.data, each.requires_grad, each.grad) for each in model.parameters()]
+
+    def restore(self) -> None:
+        """Give every module, configuration and weight the state that it had."""
+        for namespace, contents in self.attributes:
+            namespace.clear()
+            for name, (value, inside) in contents.items():
+                namespace[name] = value
+                if inside is not None:  # refilled in place, since handles of hooks refer to the object
+                    value.clear()
+                    value.update(inside)
+        for weight, data, trained, gradient in self.weights:
+            weight.data, weight.grad = data, gradient
+            weight.requires_grad_(trained)
+
+    def renew(self, bare: bool) -> Any:
+        """Restore the model, then replace its tensors by copies, so that whatever is done to them can be undone."""
+        with torch.inference_mode(False):
+            self.restore()
+            for weight, data, *_ in self.weights:
+                weight.data = data.detach().to("cpu", torch.float32, copy=True)
+            for module in self.model.modules():
+                module._compiled_call_impl = None
+                for name, buffer in module._buffers.items():
+                    if buffer is not None:
+                        kind = torch.float32 if buffer.is_floating_point() else buffer.dtype
+                        module._buffers[name] = buffer.detach().to("cpu", kind, copy=True)
+        try:
+            self.model.set_attn_implementation("eager")
+        except Exception as error:  # any architecture's code may raise anything
+            raise UserError(f"{type(self.model).__name__} has no eager attention: {first_line(error)}") from error
+        return self.model.base_model if bare else self.model
+
+
+def _contents(namespace: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return each value with a copy of what it contains, if it is a dict or a set."""
+    return {
+        name: (value, copy(value) if isinstance(value, MutableMapping | MutableSet) else None)
+        for name, value in namespace.items()
+    }
