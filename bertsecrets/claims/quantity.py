@@ -18,6 +18,7 @@ Ends = tuple[float, float]
 ANY_VALUE: Ends = (float("-inf"), float("inf"))
 
 REGISTERED_QUANTITIES: dict[str, "Quantity"] = {}
+STATE = "state of the checkpoint"  # name of its scores among a seed's measurements, if the quantity inherits a collapse
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Quantity:
         function: Function that computes the estimand.
         arguments: Signature of the other parameters, whose values the claim gives.
         within: Function from the name of a task to the range of possible values.
+        inherits: Whether a collapse of the checkpoint, which its scores show, makes the quantity meaningless. False for
+            quantities whose own measurements show it, and if nothing is fine-tuned. Undeclared means True.
     """
 
     name: str
@@ -61,10 +64,11 @@ class Quantity:
     function: Callable[..., Estimand]
     arguments: inspect.Signature
     within: Callable[[str], Ends]
+    inherits: bool | None = None
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
         """Return the estimand of measurements, by name of the need, and of a claim's arguments."""
-        return self.function(**measurements, **arguments)
+        return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> None:
         """Check that the function accepts a claim's arguments; a TypeError names one that is unknown or missing."""
@@ -72,16 +76,29 @@ class Quantity:
 
 
 def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
-    """Return all measurements of one seed, ordered by need and then by task."""
+    """Return all measurements of one seed that its quantity reads, ordered by need and then by task."""
     return [
         measurement
-        for of_need in needed.values()
+        for name, of_need in needed.items()
+        if name != STATE
         for measurement in (of_need if isinstance(of_need, tuple) else (of_need,))
     ]
 
 
+def states_of(needed: Mapping[str, Needed]) -> tuple[Measurement, ...]:
+    """Return the scores of one seed's checkpoints, for a quantity that inherits a collapse."""
+    states = needed.get(STATE, ())
+    return states if isinstance(states, tuple) else (states,)
+
+
 def quantity(
-    name: str, /, *, unit: str, within: Ends | Callable[[str], Ends] = ANY_VALUE, **needs: Need
+    name: str,
+    /,
+    *,
+    unit: str,
+    within: Ends | Callable[[str], Ends] = ANY_VALUE,
+    inherits: bool | None = None,
+    **needs: Need,
 ) -> Callable[[Function], Function]:
     """Register a function as the quantity of this name. Keywords declare the measurements that it takes.
 
@@ -93,6 +110,7 @@ def quantity(
         unit: Unit of the quantity.
         within: Range of possible values, or a function that returns it for the name of a task. Intervals and bands are
             clipped to it.
+        inherits: Whether it says nothing about a collapsed checkpoint (see `Quantity`).
         **needs: Measurements to pass, by parameter name.
 
     Raises:
@@ -115,6 +133,7 @@ def quantity(
             function=function,
             arguments=inspect.Signature(rest),
             within=within if callable(within) else lambda task: within,
+            inherits=inherits,
         )
         return function
 

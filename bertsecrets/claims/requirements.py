@@ -6,7 +6,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped, applicability
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.quantity import Need, Needed
+from bertsecrets.claims.quantity import STATE, Need, Needed
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import MissingError
 from bertsecrets.measures.base import AblationMeasure
@@ -58,6 +58,19 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
     return required
 
 
+def checkpoint_states(bench: Bench, case: Case) -> list[RequiredMeasurement]:
+    """Return the scores that show whether the checkpoints of a case collapsed, if its quantity inherits that."""
+    if QUANTITIES[case.claim.quantity].inherits is False:
+        return []
+    tuned = (each for each in required_measurements(bench, case) if each.initialisation == "pretrained")
+    tasks = dict.fromkeys(each.task for each in tuned if get_measure(each.measure).on_task)
+    return [
+        RequiredMeasurement(STATE, "scores", name, "pretrained", {})
+        for name in tasks
+        if bench.missing("scores", name) is None
+    ]
+
+
 def _needs(case: Case) -> Mapping[str, Need]:
     return QUANTITIES[case.claim.quantity].needs
 
@@ -106,12 +119,17 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     Untrained subjects have the same attention for every seed but different classifiers, so every seed is measured.
     Measures without seeds run once.
     """
-    by_seed, needs = [], _needs(case)
-    for of_seed in _subjects(required_measurements(bench, case), model, seeds):
-        by_need: dict[str, list[Measurement]] = {name: [] for name in needs}
+    by_seed, needs, states = [], _needs(case), checkpoint_states(bench, case)
+    for of_seed in _subjects([*required_measurements(bench, case), *states], model, seeds):
+        by_need: dict[str, list[Measurement]] = {name: [] for name in needs} | ({STATE: []} if states else {})
         for requirement, subject in of_seed:
-            by_need[requirement.need].append(bench.measurement(requirement.measure, subject, **requirement.options))
-        by_seed.append({name: tuple(own) if needs[name].tasks else own[0] for name, own in by_need.items()})
+            if requirement.need == STATE and isinstance(bench, Shelf):
+                saved = bench.find(requirement.measure, subject, requirement.options)
+                by_need[STATE] += [] if saved is None else [saved]
+            else:
+                by_need[requirement.need].append(bench.measurement(requirement.measure, subject, **requirement.options))
+        several = {STATE, *(name for name, need in needs.items() if need.tasks)}
+        by_seed.append({name: tuple(own) if name in several else own[0] for name, own in by_need.items()})
     return by_seed
 
 
@@ -120,7 +138,8 @@ def needed(
 ) -> Iterator[tuple[Case, RequiredMeasurement, Subject]]:
     """Yield every measurement that some cases need, with its case and subject; shared measurements are repeated."""
     for case in cases:
-        for of_seed in _subjects(required_measurements(bench, case), model, seeds):
+        required = [*required_measurements(bench, case), *checkpoint_states(bench, case)]
+        for of_seed in _subjects(required, model, seeds):
             yield from ((case, requirement, subject) for requirement, subject in of_seed)
 
 

@@ -130,14 +130,15 @@ def test_a_model_that_is_not_here_is_planned(capsys, tiny_glue, tmp_path):
 
 
 def test_the_table_has_one_row_for_all_seeds_of_a_job(capsys, shared):
-    *_, header, _, train, measure, totals = run(
+    *_, header, _, train, measure, scores, totals = run(
         capsys, "plan", *shared, "--task", "rte", "--claim", "C1", "--seeds", 3
     ).splitlines()
     assert header.split() == ["job", "task", "initialisation", "options", "seeds", "stored", "to", "do"]
     assert train.split() == ["train", "rte", "pretrained", "1-3", "2", "1"]
     assert measure.split() == ["attention-change", "rte", "pretrained", "1-3", "2", "1"]
-    assert totals.startswith("6 jobs, 3 of them trainings, on ")
-    assert totals.endswith(": 4 stored, 2 to do")
+    assert scores.split() == ["scores", "rte", "pretrained", "1-3", "2", "1"]  # they show whether a seed collapsed
+    assert totals.startswith("9 jobs, 3 of them trainings, on ")
+    assert totals.endswith(": 6 stored, 3 to do")
 
 
 # ---------------------------------------------------------------------- scripts

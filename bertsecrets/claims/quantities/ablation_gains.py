@@ -55,7 +55,7 @@ def _name(ablation: Measurement, chosen: int) -> str:
     return name_of(ablation, chosen, "score")
 
 
-@quantity("best-head-gain", unit="points", ablation=HEAD_ABLATION)
+@quantity("best-head-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def best_head(ablation: Measurement) -> Estimand:
     """Return the gain of the best head (K19 figure 8), selected on one half of the examples and tested on the other.
 
@@ -95,26 +95,26 @@ def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.
     return np.concatenate(largest)
 
 
-@quantity("worst-head-gain", unit="points", ablation=HEAD_ABLATION)
+@quantity("worst-head-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def worst_head(ablation: Measurement) -> Estimand:
     """Return the gain of the most important head (lowest gain), selected on one half and tested on the other."""
     return _cross_fitted(ablation, np.argmin)
 
 
-@quantity("mean-head-gain", unit="points", ablation=HEAD_ABLATION)
+@quantity("mean-head-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def mean_gain(ablation: Measurement) -> Estimand:
     """Return the gain of disabling a single head, averaged over all heads (K19 section 4.6)."""
     block, gains = gains_of(ablation)
     return Estimand.from_block(block, lambda mean: gains(mean).mean(-1), clusters=clusters_of(ablation))
 
 
-@quantity("best-head-gain-over-tasks", unit="points", ablations=HEAD_ABLATIONS_BY_TASK)
+@quantity("best-head-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK)
 def best_head_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the gain of the best head of each task, as in `best-head-gain`, averaged over the tasks with data."""
     return _over_tasks(ablations, [_cross_fitted(ablation, np.argmax) for ablation in ablations])
 
 
-@quantity("mean-head-gain-over-tasks", unit="points", ablations=HEAD_ABLATIONS_BY_TASK)
+@quantity("mean-head-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK)
 def mean_gain_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the gain of disabling a single head, averaged over all heads and over the tasks with data."""
     return _over_tasks(ablations, [mean_gain(ablation) for ablation in ablations])
@@ -127,7 +127,7 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
     return replace(mean_over_tasks(by_task), notes=(note,))
 
 
-@quantity("heads-without-effect", unit="percent", within=(0, 100), ablation=HEAD_ABLATION)
+@quantity("heads-without-effect", unit="percent", inherits=False, within=(0, 100), ablation=HEAD_ABLATION)
 def without_effect(ablation: Measurement, within: float = 0.1) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score.
 
@@ -139,21 +139,21 @@ def without_effect(ablation: Measurement, within: float = 0.1) -> Estimand:
     return Estimand.from_block(block, share, clusters=clusters_of(ablation))
 
 
-@quantity("first-layer-gain", unit="points", ablation=LAYER_ABLATION)
+@quantity("first-layer-gain", unit="points", inherits=False, ablation=LAYER_ABLATION)
 def first_layer(ablation: Measurement) -> Estimand:
     """Return the gain of disabling the first layer (K19 figure 9)."""
     block, gains = gains_of(ablation, [0])
     return Estimand.from_block(block, lambda mean: gains(mean)[..., 0], clusters=clusters_of(ablation))
 
 
-@quantity("best-layer-gain", unit="points", ablation=LAYER_ABLATION)
+@quantity("best-layer-gain", unit="points", inherits=False, ablation=LAYER_ABLATION)
 def best_layer(ablation: Measurement) -> Estimand:
     """Return the gain of the best layer (K19 figure 9), selected on one half of the examples, tested on the other."""
     by_layer = ", ".join(f"{gain:+.1f}" for gain in all_gains(ablation))
     return _cross_fitted(ablation, np.argmax, f"layers 1 on: {by_layer}")
 
 
-@quantity("named-heads-gain", unit="points", ablation=HEAD_ABLATION)
+@quantity("named-heads-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
     """Return the smallest gain from disabling one of the named heads, given as (layer, head) from 1."""
     sets = [place(ablation, layer, head, "score") for layer, head in heads]
@@ -163,7 +163,7 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
     return replace(Estimand.from_block(block, gains, *notes, clusters=clusters_of(ablation)), extreme="least")
 
 
-@quantity("named-heads-gain-over-tasks", unit="points", ablations=HEAD_ABLATIONS_BY_TASK)
+@quantity("named-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK)
 def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence = FRAME_HEADS) -> Estimand:
     """Return the smallest gain over the named heads, each averaged over the tasks with data."""
     return _over_tasks(ablations, [named_heads(ablation, heads) for ablation in ablations])
@@ -172,6 +172,7 @@ def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence =
 @quantity(
     "own-frame-heads-gain",
     unit="points",
+    inherits=False,
     ablation=HEAD_ABLATION,
     frames=Need("frame-heads", "untrained", task=ALL_TASKS),
 )
@@ -219,7 +220,7 @@ _over_kinds("worst-head-gain", HEAD_ABLATION, worst_head, "most")
 _over_kinds("first-layer-gain", LAYER_ABLATION, first_layer, "least")
 
 
-@quantity("shared-harm-rank-of-kinds", unit="percent", within=(0, 100), **_of_kinds("head-ablation"))
+@quantity("shared-harm-rank-of-kinds", unit="percent", inherits=False, within=(0, 100), **_of_kinds("head-ablation"))
 def shared_harm_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
@@ -244,7 +245,7 @@ def shared_harm_of_kinds(
     return replace(estimand, extreme="most")
 
 
-@quantity("score-without-attention", unit="points", within=score_range, ablation=HEAD_ABLATION)
+@quantity("score-without-attention", unit="points", inherits=False, within=score_range, ablation=HEAD_ABLATION)
 def without_attention(ablation: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation, with all heads of all layers disabled (option `heads`: `all`).
 
@@ -279,7 +280,7 @@ def _ranks(
     return 100 * (less + same / 2) / gains.shape[-1]
 
 
-@quantity("named-heads-harm-rank", unit="percent", within=(0, 100), ablations=STSB_AND_RTE)
+@quantity("named-heads-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
     """Return the percentage of heads more important than a named head: the largest over named heads and tasks."""
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
@@ -293,7 +294,7 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
     return Estimand(tuple(blocks), statistic, _most_harmful(ablations), clusters=clusters, extreme="most")
 
 
-@quantity("shared-harm-rank", unit="percent", within=(0, 100), ablations=STSB_AND_RTE)
+@quantity("shared-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the percentage of heads that are more important on one task than the top heads of the other task.
 
@@ -329,7 +330,7 @@ def _most_harmful(ablations: Sequence[Measurement]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-@quantity("figure-8-correlation", unit="r", ablation=HEAD_ABLATION)
+@quantity("figure-8-correlation", unit="r", inherits=False, ablation=HEAD_ABLATION)
 def figure_8(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 8 exceeds all references."""
     block, gains = gains_of(ablation)
@@ -337,7 +338,7 @@ def figure_8(ablation: Measurement) -> Estimand:
     return likeness(block, panels("fig8_head"), folder, to_map=gains, clusters=clusters)
 
 
-@quantity("figure-9-correlation", unit="r", ablation=LAYER_ABLATION)
+@quantity("figure-9-correlation", unit="r", inherits=False, ablation=LAYER_ABLATION)
 def figure_9(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 9 exceeds all references.
 

@@ -15,19 +15,19 @@ ATTENTION_CHANGE = Need("attention-change")
 LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # heads above the first changed little, below the second they changed
 
 
-@quantity("last-two-layers", unit="cosine", change=ATTENTION_CHANGE)
+@quantity("last-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def last_two(change: Measurement) -> Estimand:
     """Return the larger mean similarity of the last two layers minus the smallest one of the earlier layers."""
     return replace(_two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two"), extreme="most")
 
 
-@quantity("first-two-layers", unit="cosine", change=ATTENTION_CHANGE)
+@quantity("first-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def first_two(change: Measurement) -> Estimand:
     """Return the smaller mean similarity of the first two layers minus the largest one of the later layers."""
     return replace(_two_minus_others(change, slice(None, 2), slice(2, None), "after the first two"), extreme="least")
 
 
-@quantity("upper-half-change", unit="cosine", change=ATTENTION_CHANGE)
+@quantity("upper-half-change", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def upper_half(change: Measurement) -> Estimand:
     """Return the mean similarity of the lower half of the layers minus that of the upper half."""
     return lower_minus_upper(change, "cosine")
@@ -46,7 +46,7 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
     return Estimand.from_block(layers, pairs, clusters=clusters_of(change))
 
 
-@quantity("heads-little-changed", unit="percent", within=(0, 100), change=ATTENTION_CHANGE)
+@quantity("heads-little-changed", unit="percent", inherits=True, within=(0, 100), change=ATTENTION_CHANGE)
 def little_changed(change: Measurement) -> Estimand:
     """Return the percentage of heads whose mean similarity is above 0.7; NaN if any similarity is NaN.
 
@@ -61,7 +61,7 @@ def little_changed(change: Measurement) -> Estimand:
     return replace(estimand, unmet="" if least < CHANGED_COSINE else unchanged)
 
 
-@quantity("figure-5-correlation", unit="r", change=ATTENTION_CHANGE)
+@quantity("figure-5-correlation", unit="r", inherits=True, change=ATTENTION_CHANGE)
 def figure_5(change: Measurement) -> Estimand:
     """Return how much the similarities' correlation with the task's panel of K19's figure 5 exceeds all references."""
     folder = TASKS[change.subject.task].folder

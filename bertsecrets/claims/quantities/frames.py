@@ -28,7 +28,7 @@ ALL_PAIRS_SAMPLE = PAIRING_SAMPLES["all"]
 FRAME_WEIGHTS = Need("frame-heads")
 
 
-@quantity("frame-heads-lead", unit="attention", frames=FRAME_WEIGHTS)
+@quantity("frame-heads-lead", unit="attention", inherits=False, frames=FRAME_WEIGHTS)
 def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
     """Return the smallest mean weight of the named heads minus the largest of the other heads (K19 figure 3)."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
@@ -48,7 +48,7 @@ def _of_paper(frames: Measurement) -> bool:
     return frames.values.get("sentences") == FRAME_DIGEST
 
 
-@quantity("frame-weight", unit="attention", within=(0, 1), frames=FRAME_WEIGHTS)
+@quantity("frame-weight", unit="attention", inherits=False, within=(0, 1), frames=FRAME_WEIGHTS)
 def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all") -> Estimand:
     """Return the mean weight of one head, (layer, head) from 1."""
     column = place(frames, layer, head, ALL_PAIRS_SAMPLE)
@@ -59,7 +59,7 @@ def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all"
     return replace(estimand, sampled=not _of_paper(frames))
 
 
-@quantity("ranked-frame-weight", unit="attention", within=(0, 1), frames=FRAME_WEIGHTS)
+@quantity("ranked-frame-weight", unit="attention", inherits=False, within=(0, 1), frames=FRAME_WEIGHTS)
 def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estimand:
     """Return the mean weight of the head with this rank; rank 1 is the largest.
 
@@ -73,7 +73,7 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
     return replace(estimand, sampled=not _of_paper(frames))
 
 
-@quantity("frame-heads-over-percentile", unit="attention", frames=FRAME_WEIGHTS)
+@quantity("frame-heads-over-percentile", unit="attention", inherits=False, frames=FRAME_WEIGHTS)
 def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
     """Return the smallest mean weight of the named heads minus the 99th percentile of all heads (interpolated)."""
     columns = [place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]
@@ -84,7 +84,7 @@ def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estim
     return replace(Estimand.from_block(flat(frames, ALL_PAIRS_SAMPLE), lead), extreme="least")
 
 
-@quantity("frame-gap-in-spread", unit="standard deviations", frames=FRAME_WEIGHTS)
+@quantity("frame-gap-in-spread", unit="standard deviations", inherits=False, frames=FRAME_WEIGHTS)
 def gap_in_spread(frames: Measurement) -> Estimand:
     """Return the gap from the second best head to the third, in standard deviations of the heads below the gap."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
@@ -100,7 +100,7 @@ def gap_in_spread(frames: Measurement) -> Estimand:
     return Estimand.from_block(block, gap, f"the best heads are {best_heads(frames, ALL_PAIRS_SAMPLE)}")
 
 
-@quantity("figure-3-correlation", unit="r", within=(-1, 1), frames=FRAME_WEIGHTS)
+@quantity("figure-3-correlation", unit="r", inherits=False, within=(-1, 1), frames=FRAME_WEIGHTS)
 def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> Estimand:
     """Return the correlation of the measured map with figure 3, on the paper's own sentences.
 
@@ -122,7 +122,7 @@ def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> 
 EXAMPLE_WEIGHTS = Need("example-sentence")
 
 
-@quantity("example-weight", unit="attention", sentence=EXAMPLE_WEIGHTS)
+@quantity("example-weight", unit="attention", inherits=False, sentence=EXAMPLE_WEIGHTS)
 def example_weight(sentence: Measurement, layer: int, head: int, word: str = "agitated") -> Estimand:
     """Return the attention from "He" to a word in one head, for the paper's example sentence."""
     column = place(sentence, layer, head, word)
@@ -131,7 +131,7 @@ def example_weight(sentence: Measurement, layer: int, head: int, word: str = "ag
     return _of_example(flat(sentence, word)[:, [column]], note)
 
 
-@quantity("example-weight-lead", unit="attention", sentence=EXAMPLE_WEIGHTS)
+@quantity("example-weight-lead", unit="attention", inherits=False, sentence=EXAMPLE_WEIGHTS)
 def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estimand:
     """Return the attention from "agitated" to "He" in one head, minus the largest weight on any other token.
 

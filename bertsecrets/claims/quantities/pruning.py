@@ -33,7 +33,7 @@ def _place(pruning: Measurement, share: float) -> int:
     return 1 + int(np.abs(np.asarray(pruning.value("share")) - share).argmin())
 
 
-@quantity("pruned-score", unit="points", within=score_range, pruning=WEIGHT_PRUNING)
+@quantity("pruned-score", unit="points", inherits=False, within=score_range, pruning=WEIGHT_PRUNING)
 def pruned_score(pruning: Measurement, share: float) -> Estimand:
     """Return accuracy, or Pearson's correlation, with a fraction of the smallest weights set to 0.
 
@@ -46,7 +46,7 @@ def pruned_score(pruning: Measurement, share: float) -> Estimand:
     return Estimand.from_block(block, lambda mean: scores(mean)[..., place], note, clusters=clusters_of(pruning))
 
 
-@quantity("pruning-loss", unit="points", pruning=WEIGHT_PRUNING)
+@quantity("pruning-loss", unit="points", inherits=False, pruning=WEIGHT_PRUNING)
 def pruning_loss(pruning: Measurement, share: float) -> Estimand:
     """Return the score minus that with a fraction of the smallest weights set to 0, on the same examples.
 
@@ -64,7 +64,7 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
     return Estimand.from_block(block, loss, f"from 0 to 70 % pruned: {by_share}", clusters=clusters_of(pruning))
 
 
-@quantity("heads-left", unit="percent", within=(0, 100), pruning=Need("head-pruning"))
+@quantity("heads-left", unit="percent", inherits=False, within=(0, 100), pruning=Need("head-pruning"))
 def heads_left(pruning: Measurement) -> Estimand:
     """Return the percentage of heads left after the last step that keeps 90 % of the full model's score.
 

@@ -36,7 +36,7 @@ def score_range(task: str) -> tuple[float, float]:
     return (-100, 100) if TASKS[task].regression else (0, 100)
 
 
-@quantity("score", unit="points", within=score_range, scores=SCORES)
+@quantity("score", unit="points", inherits=False, within=score_range, scores=SCORES)
 def score(scores: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation for a regression task."""
     estimand = Estimand.from_block(_moments(scores), in_points(metric_name(scores)), clusters=clusters_of(scores))
@@ -50,7 +50,7 @@ def _majority(scores: Measurement) -> Float[np.ndarray, " examples"]:
     return (target == np.bincount(target).argmax()).astype(float)
 
 
-@quantity("f1", unit="points", within=(0, 100), scores=SCORES)
+@quantity("f1", unit="points", inherits=False, within=(0, 100), scores=SCORES)
 def f1_score(scores: Measurement) -> Estimand:
     """Return the F1 of class 1."""
     target = scores.sample("target").astype(int)
@@ -60,7 +60,7 @@ def f1_score(scores: Measurement) -> Estimand:
     return replace(estimand, nothing=always, constant=bool(scores.values.get("constant")))
 
 
-@quantity("score-difference", unit="points", own=SCORES, other=Need("scores", "against"))
+@quantity("score-difference", unit="points", inherits=False, own=SCORES, other=Need("scores", "against"))
 def difference(own: Measurement, other: Measurement, with_f1: bool = False, above_majority: bool = False) -> Estimand:
     """Return one subject's score minus the other's, on the same examples.
 
@@ -105,6 +105,7 @@ def mean_over_tasks(by_task: Sequence[Estimand]) -> Estimand:
 @quantity(
     "mean-score-difference",
     unit="points",
+    inherits=False,
     own=Need("scores", tasks=SEVEN_TASKS),
     other=Need("scores", "against", tasks=SEVEN_TASKS),
 )
@@ -117,7 +118,7 @@ def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...]
     return mean_over_tasks([difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)])
 
 
-@quantity("cased-loss", unit="points", scores=SCORES, cased=Need("scores", options={"cased": True}))
+@quantity("cased-loss", unit="points", inherits=False, scores=SCORES, cased=Need("scores", options={"cased": True}))
 def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = None) -> Estimand:
     """Return a checkpoint's score minus its score with the tokenizer's lower-casing disabled.
 
@@ -129,7 +130,9 @@ def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = 
     return replace(difference(scores, cased), nothing=nothing, nothing_is="no loss at all")
 
 
-@quantity("shuffling-loss", unit="points", scores=SCORES, shuffled=Need("scores", options={"shuffle": 1}))
+@quantity(
+    "shuffling-loss", unit="points", inherits=False, scores=SCORES, shuffled=Need("scores", options={"shuffle": 1})
+)
 def shuffling_loss(scores: Measurement, shuffled: Measurement) -> Estimand:
     """Return a checkpoint's score minus its score with the words of each text in a random order."""
     estimand = difference(scores, shuffled)
@@ -137,7 +140,7 @@ def shuffling_loss(scores: Measurement, shuffled: Measurement) -> Estimand:
     return replace(estimand, notes=(f"{before:.1f} in order, {after:.1f} shuffled",))
 
 
-@quantity("score-over-majority", unit="points", scores=SCORES)
+@quantity("score-over-majority", unit="points", inherits=False, scores=SCORES)
 def over_majority(scores: Measurement) -> Estimand:
     """Return the accuracy minus that of the majority class; for regression, the correlation.
 

@@ -26,7 +26,7 @@ def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples la
     return by_layer(special, kind)
 
 
-@quantity("sep-growth", unit="attention", after=SPECIAL_TOKENS, before=Need("special-tokens", "against"))
+@quantity("sep-growth", unit="attention", inherits=True, after=SPECIAL_TOKENS, before=Need("special-tokens", "against"))
 def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Estimand:
     """Return the [SEP] attention of the last two layers, fine-tuned minus pretrained.
 
@@ -39,7 +39,7 @@ def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Es
     return Estimand.from_block(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
 
 
-@quantity("depth-gap", unit="depth", special=SPECIAL_TOKENS)
+@quantity("depth-gap", unit="depth", inherits=True, special=SPECIAL_TOKENS)
 def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     """Return the depth of [SEP] attention minus that of [CLS] attention, as a fraction of the model's depth.
 
@@ -61,7 +61,7 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     return Estimand.from_block(np.hstack([cls, sep]), gap, clusters=clusters_of(special))
 
 
-@quantity("special-token-crossing", unit="attention", special=SPECIAL_TOKENS)
+@quantity("special-token-crossing", unit="attention", inherits=True, special=SPECIAL_TOKENS)
 def crossing(special: Measurement) -> Estimand:
     """Return the smallest of the differences that figure 6 shows on every task, averaged over heads.
 
@@ -80,6 +80,7 @@ def crossing(special: Measurement) -> Estimand:
 @quantity(
     "sep-lead",
     unit="attention",
+    inherits=True,
     one_sentence=Need("special-tokens", task=ONE_SENTENCE_TASK),
     two_sentences=Need("special-tokens", tasks=TWO_SENTENCE_TASKS, least=1),
 )
@@ -111,7 +112,12 @@ def sep_lead(
 
 
 @quantity(
-    "stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL_TOKENS, patterns=Need("patterns")
+    "stripes-on-special-tokens",
+    unit="percent",
+    inherits=True,
+    within=(0, 100),
+    special=SPECIAL_TOKENS,
+    patterns=Need("patterns"),
 )
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
@@ -130,6 +136,7 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
 @quantity(
     "stripes-from-pretraining",
     unit="percent",
+    inherits=True,
     within=(0, 100),
     after=Need("patterns"),
     before=Need("patterns", "against"),
@@ -155,7 +162,7 @@ def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
     return 100 * np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
-@quantity("figure-6-correlation", unit="r", special=SPECIAL_TOKENS)
+@quantity("figure-6-correlation", unit="r", inherits=True, special=SPECIAL_TOKENS)
 def figure_6(special: Measurement, kind: str) -> Estimand:
     """Return how much the correlation of a map with the task's panel of K19's figure 6 exceeds all references."""
     _by_layer(special, kind)

@@ -21,14 +21,14 @@ def _layers(vectors: Measurement) -> tuple[Float[np.ndarray, "pairs layers"], st
     return block, f"layers 1 on: {curve}; without the mean vector at most {np.abs(centred).max():.3f}"
 
 
-@quantity("anisotropy", unit="cosine", within=(-1, 1), vectors=VECTORS)
+@quantity("anisotropy", unit="cosine", inherits=True, within=(-1, 1), vectors=VECTORS)
 def anisotropy(vectors: Measurement) -> Estimand:
     """Return the mean cosine of two random words' vectors, averaged over all layers."""
     block, note = _layers(vectors)
     return Estimand.from_block(block, lambda mean: mean.mean(-1), note)
 
 
-@quantity("anisotropy-rise", unit="cosine", vectors=VECTORS)
+@quantity("anisotropy-rise", unit="cosine", inherits=True, vectors=VECTORS)
 def anisotropy_rise(vectors: Measurement) -> Estimand:
     """Return the mean cosine of two random words' vectors in the upper half of the layers minus that in the lower."""
     block, note = _layers(vectors)
@@ -41,7 +41,7 @@ def anisotropy_rise(vectors: Measurement) -> Estimand:
 VECTOR_CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
 
 
-@quantity("geometry-correlation", unit="r", within=(-1, 1), **VECTOR_CHANGE)
+@quantity("geometry-correlation", unit="r", inherits=True, within=(-1, 1), **VECTOR_CHANGE)
 def geometry(after: Measurement, before: Measurement) -> Estimand:
     """Return the correlation of cosines before and after fine-tuning, over pairs of rows, in the upper half of layers.
 
@@ -64,7 +64,7 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
     return Estimand.from_block(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"layers 1 on: {note}")
 
 
-@quantity("class-separation-growth", unit="cosine", within=(-4, 4), **VECTOR_CHANGE)
+@quantity("class-separation-growth", unit="cosine", inherits=True, within=(-4, 4), **VECTOR_CHANGE)
 def class_separation(after: Measurement, before: Measurement) -> Estimand:
     """Return how much fine-tuning separates classes in the last layer.
 

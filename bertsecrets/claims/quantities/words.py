@@ -61,7 +61,9 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     return frequent, [f"left out: {few}"] if few else []
 
 
-@quantity("best-feature-growth", unit="attention", after=FEATURE_WEIGHTS, before=Need("features", "against"))
+@quantity(
+    "best-feature-growth", unit="attention", inherits=True, after=FEATURE_WEIGHTS, before=Need("features", "against")
+)
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return the largest increase, over heads, of attention to a type of word, beyond two contrasts.
 
@@ -106,7 +108,7 @@ def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[
     return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
-@quantity("feature-ratio", unit="ratio", features=FEATURE_WEIGHTS)
+@quantity("feature-ratio", unit="ratio", inherits=True, features=FEATURE_WEIGHTS)
 def best_against_special(features: Measurement) -> Estimand:
     """Return attention to the most attended linguistic feature divided by that to the less attended of [CLS] and [SEP].
 
@@ -141,7 +143,7 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
     return {kind: row.astype(np.float64) for kind, row in rows.items()}
 
 
-@quantity("cls-row-lead", unit="attention", features=FEATURE_WEIGHTS)
+@quantity("cls-row-lead", unit="attention", inherits=True, features=FEATURE_WEIGHTS)
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     """Return the weight on a kind of token minus that on the best other kind, in the last layer's [CLS] row.
 
@@ -160,7 +162,7 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     return replace(Estimand.from_block(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
 
 
-@quantity("final-punctuation-heads", unit="percent", within=(0, 100), words=SURFACE_WORDS)
+@quantity("final-punctuation-heads", unit="percent", inherits=True, within=(0, 100), words=SURFACE_WORDS)
 def final_punctuation(words: Measurement) -> Estimand:
     """Return the percentage of heads in the last two layers that attend more to final punctuation than to any word.
 
@@ -174,7 +176,7 @@ def final_punctuation(words: Measurement) -> Estimand:
     return Estimand.from_block(lead, share, note, clusters=clusters_of(words))
 
 
-@quantity("named-equal-word-attention", unit="attention", words=SURFACE_WORDS)
+@quantity("named-equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
     """Return the smallest weight, over named heads, from a word to the same word in the other text, above chance.
 
@@ -191,6 +193,7 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
 @quantity(
     "equal-word-attention",
     unit="attention",
+    inherits=True,
     words=SURFACE_WORDS,
     ablations=STSB_AND_RTE,
 )
@@ -209,7 +212,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estim
     return Estimand.from_block(excess[:, heads], lambda mean: mean.mean(-1), *notes, clusters=clusters_of(words))
 
 
-@quantity("figure-7-correlation", unit="r", features=FEATURE_WEIGHTS)
+@quantity("figure-7-correlation", unit="r", inherits=True, features=FEATURE_WEIGHTS)
 def figure_7(features: Measurement) -> Estimand:
     """Return how much the correlation of the last layer with the task's panel of K19's figure 7 exceeds all references.
 
@@ -224,7 +227,12 @@ def figure_7(features: Measurement) -> Estimand:
 
 
 @quantity(
-    "relation-heads-diagonal", unit="percent", within=(0, 100), attention=Need("relations"), patterns=Need("patterns")
+    "relation-heads-diagonal",
+    unit="percent",
+    inherits=True,
+    within=(0, 100),
+    attention=Need("relations"),
+    patterns=Need("patterns"),
 )
 def relation_heads(
     attention: Measurement,
