@@ -13,11 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bertsecrets.claims.eligibility import Eligibility, Eligible, NotApplicable, Skipped, about_other_architecture
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, judge_in_sequence
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.requirements import measure_case, measured_seeds
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.sequential import judge_in_sequence
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import (
     MissingError,

@@ -21,7 +21,7 @@ from bertsecrets.claims import requirements
 from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import Case, find_case, select_cases
-from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
+from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.devices import best_device, in_precision
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches
@@ -134,7 +134,16 @@ class Session:
 
         The last seeds replace seeds that failed to learn.
         """
-        return [seed_range(count) for count in range(1, MOST_SEEDS + 1)] if self.adds_seeds else [self.seeds]
+        if self.adds_seeds:
+            return [seed_range(count) for count in range(1, ANALYSES[-1] + MOST_REPLACED + 1)]
+        wanted = self._fixed_number
+        return [self.seeds] if wanted is None else [seed_range(wanted + more) for more in range(MOST_REPLACED + 1)]
+
+    @property
+    def _fixed_number(self) -> int | None:
+        """The number of seeds to judge, if it is given without naming them."""
+        wanted = self.options.seeds or self.settings.seeds
+        return wanted if isinstance(wanted, int) and self.options.checkpoint is None else None
 
     @property
     def adds_seeds(self) -> bool:
@@ -143,7 +152,9 @@ class Session:
 
     @property
     def budget(self) -> float | None:
-        """The time limit for adding seeds, in seconds; None if unlimited."""
+        """The time limit for adding seeds, in seconds; None if unlimited, or if their number is fixed."""
+        if not self.adds_seeds:
+            return None
         given = self.options.budget or self.settings.budget
         return None if given is None else seconds(given)
 
@@ -289,12 +300,15 @@ class Session:
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
         """Return the verdict on a case after the analysis of these seeds, making measurements that are not stored.
 
-        If a checkpoint was given, the verdict applies only to that checkpoint.
+        If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, the
+        case is open as long as seeds that learned nothing can be replaced.
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
-        if self.adds_seeds:
-            return judge_interim(case, measured, self.settings.judge)
-        return judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
+        verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
+        if (wanted := self._fixed_number) is None:
+            return verdict
+        missing = verdict.open if verdict.outcome == "degenerate" else 0 < len(verdict.by_seed) < wanted
+        return replace(verdict, open=missing and not case.seedless and len(measured) < wanted + MOST_REPLACED)
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what is missing for a measure on a task (data, frames, spaCy), or None."""

@@ -6,12 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
-from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.estimate import MANY_DEGREES, Estimate
 from bertsecrets.claims.figure import TaskFigure
-from bertsecrets.texts.tasks import TASKS
 
 Ends = tuple[float, float]
-UNDECIDABLE_CONFIDENCE = 0.95  # for declaring a case undecidable before measuring
 SMALLEST_EFFECTS = {
     "points": (0.5, "half a point, less than a meaningful difference in GLUE's tables"),
     "percent": (1.0, "one map or head in a hundred"),
@@ -40,6 +38,8 @@ class JudgedCase(Protocol):
     def within(self) -> Ends: ...
     @property
     def smallest_effect(self) -> tuple[float, str]: ...
+    @property
+    def tolerance(self) -> float: ...
     def band(
         self, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
     ) -> Ends | None: ...
@@ -60,22 +60,6 @@ def too_wide(band: Ends, unit: str) -> bool:
     return min(high, 100.0) - max(low, 0.0) > WIDEST_BANDS.get(unit, float("inf"))
 
 
-def undecidable(case: JudgedCase) -> str:
-    """Return why no data could reproduce a claim on its task; empty if some could.
-
-    A published figure may be so uncertain that its prediction interval includes most values.
-    """
-    figure = case.figure
-    if figure.published is None or figure.doubt is None:
-        return ""
-    half = reach([(figure.doubt, figure.doubt_degrees)], UNDECIDABLE_CONFIDENCE) + figure.rounding
-    if not too_wide((figure.published - half, figure.published + half), case.unit):
-        return ""
-    where = TASKS[case.task].title if case.task in TASKS else "any task"
-    shown = f"{format_number(figure.published)} +- {format_number(half)}"
-    return f"cannot be decided on {where}: {shown} covers more than half of all possible values"
-
-
 def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
     """Return the half-width of the interval for a sum of independent errors (Welch-Satterthwaite degrees of freedom).
 
@@ -85,13 +69,17 @@ def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
     >>> round(reach([(1.0, float("inf"))], 0.95), 2)
     1.96
     """
-    from scipy.special import ndtri, stdtrit  # scipy.stats would take five times as long to import
+    from scipy.special import stdtrit  # scipy.stats would take five times as long to import
 
+    error, degrees = combined(parts)
+    return float(stdtrit(degrees, (1 + confidence) / 2)) * error
+
+
+def combined(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the standard error of a sum of independent errors, and its degrees of freedom (Welch-Satterthwaite)."""
     total = sum(error**2 for error, _ in parts)
     doubt = sum(error**4 / degrees for error, degrees in parts)
-    share = (1 + confidence) / 2
-    quantile = stdtrit(total**2 / doubt, share) if doubt > 0 else ndtri(share)
-    return float(quantile * np.sqrt(total))
+    return float(np.sqrt(total)), min(total**2 / doubt, MANY_DEGREES) if doubt > 0 else MANY_DEGREES
 
 
 def format_number(number: float | None) -> str:

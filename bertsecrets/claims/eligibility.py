@@ -8,7 +8,6 @@ from typing import TypeGuard
 
 import numpy as np
 
-from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.schema import Case
 from bertsecrets.models.locations import published_identities
 from bertsecrets.types import Measurement
@@ -28,7 +27,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """The case says nothing about this model, or no data can decide it.
+    """The case says nothing about this model.
 
     `other_architecture` is True if the claim is about other architectures. Reports leave out such claims.
     """
@@ -74,14 +73,12 @@ class ModelFacts:
 
 
 def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
-    """Return whether a claim says something about a model that some data could decide."""
+    """Return whether a claim says something about a model."""
     claim = case.claim
     if not case.applies_to(model.architecture):
         wanted = " and ".join(claim.architectures)
         reason = f"is about {wanted}; the model is {model.architecture or 'unknown'}"
         return NotApplicable(reason, other_architecture=True)
-    if no_data := undecidable(case):
-        return NotApplicable(no_data)
     instead = f"; {claim.relative} is the same claim for any " if claim.relative else ""
     if claim.needs_weights and model.weights not in (None, *published_identities(claim.needs_weights)):
         instead = instead and f"{instead}model"

@@ -44,8 +44,6 @@ class Estimand:
         map: Mean map that is correlated with a published one across heads. The first part is then this correlation
             (see `likeness.with_ceiling`).
         of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
-        widened: Factor by which the sampling error was multiplied because it is estimated from few encoders. A figure
-            is reproduced only inside the band without this factor.
         nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes it; by
             default, it belongs to a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.
@@ -64,7 +62,6 @@ class Estimand:
     published: int = 0
     map: Float[np.ndarray, " heads"] | None = None
     of_ceiling: float = 0.5
-    widened: float = 1.0
     nothing: float | None = None
     nothing_is: str = "that of a model that has learned nothing"
     constant: bool = False

@@ -1,31 +1,34 @@
 """Estimates for a training procedure, from one estimand per seed.
 
 Seeds and examples are crossed: every seed is evaluated on the same examples, as in the multi-bootstrap (Sellam et al.
-2022). Resampling only a few seeds would give intervals that are far too narrow, so the seed variance is added as
-Student's t noise.
+2022). Resampling only a few seeds would give intervals that are far too narrow. The distance of an end of the interval
+from the mean over seeds is the root of a sum of squares, of the distance to the bootstrap's end and of Student's t over
+seeds.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from bertsecrets.claims.bootstrap import (
-    bias_corrected,
-    central_interval,
-    column_means,
-    means_without,
-    resample_counts,
-    resampled_means,
-)
+from bertsecrets.claims.bootstrap import central_interval, column_means, resample_counts, resampled_means
 from bertsecrets.claims.estimand import Clusters, Estimand, Extreme, decisive
 from bertsecrets.settings import JudgeParams
 
 FEWEST_SEEDS = 3  # fewer are not enough to estimate the seed variance
-SELECTION_SHARE = 0.1  # of the error, to select the parts that may be smallest (Romano, Shaikh and Wolf 2014)
+FAR_SEED = 3.0  # standard deviations from the other seeds; a seed that is farther is named
+SELECTION_SHARE = 0.1  # of the error, to select the parts that may be largest (Romano, Shaikh and Wolf 2014)
+SMALLEST_P_VALUE = 1e-6  # neither resampling nor a few seeds can support a smaller one
+MIN_TAIL_DRAWS = 5  # minimum number of draws in a tail; beyond, tails fall as those of a normal distribution
+MANY_DEGREES = 1e6  # degrees of freedom with which Student's t is a normal distribution
+FAR = 1e6  # half-widths of an interval without any width
 CACHED_DRAWS = 2_000_000  # maximum number of cached draws per block (16 MB), for estimates with as many examples
+
+Replicates = Float[np.ndarray, "resamples parts"]
+Parts = Float[np.ndarray, " parts"]
+BySeed = Float[np.ndarray, "seeds draws parts"]
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,6 @@ class Spread:
     degrees: float
     source: str = ""
 
-    def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, " count"]:
-        """Return `count` stratified draws of Student's t with these degrees of freedom, in the quantity's unit."""
-        return self.std * rng.permutation(_students(self.degrees, count))
-
-
-@lru_cache(maxsize=16)
-def _students(degrees: float, count: int) -> Float[np.ndarray, " count"]:
-    from scipy.special import stdtrit  # scipy.stats would take five times as long to import
-
-    return np.asarray(stdtrit(degrees, (np.arange(count) + 0.5) / count))
-
-
-Replicates = Float[np.ndarray, "resamples parts"]
-BySeed = Float[np.ndarray, "seeds draws parts"]
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -59,7 +47,7 @@ class Estimate:
     Args:
         value: Mean over seeds; if there are several parts, that of the extreme one.
         parts: Mean over seeds of each part. Most quantities have one.
-        replicates: Bootstrap replicates of each part.
+        replicates: Bootstrap replicates of each part over examples.
         extreme: Whether the quantity is the smallest or the largest of its parts.
         seeds: Number of seeds.
         examples: Number of examples.
@@ -74,10 +62,11 @@ class Estimate:
         within: Range of possible values.
         interaction: Standard deviation over seeds due to their interaction with examples, such as answers that differ
             between seeds. It is part of the spread, but estimated from more data.
+        seed_errors: Standard error of each part due to seeds; 0 if there is no spread.
     """
 
     value: float
-    parts: Float[np.ndarray, " parts"]
+    parts: Parts
     replicates: Replicates
     extreme: Extreme | None
     seeds: int
@@ -90,6 +79,7 @@ class Estimate:
     seedless: bool = False
     within: tuple[float, float] = (float("-inf"), float("inf"))
     interaction: float = 0.0
+    seed_errors: Parts | float = 0.0
 
     @property
     def computable(self) -> bool:
@@ -97,38 +87,83 @@ class Estimate:
         return bool(np.isfinite(self.value) and np.isfinite(self.replicates).all())
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Return the central interval at this confidence level, clipped to the quantity's range.
-
-        It always contains the observed value, even if resamples rarely reach it, as for a head that is only narrowly
-        the best.
-        """
-        low, high = np.clip(self._unbounded(confidence), *self.within)
-        return min(float(low), self.value), max(float(high), self.value)
-
-    def _unbounded(self, confidence: float) -> tuple[float, float]:
-        """Return the central interval at this confidence level, without clipping.
-
-        For the smallest of several parts, the lower end is the lowest one of any part. The upper end is a simultaneous
-        bound over all parts that may be the smallest. For the largest part, the ends are swapped.
-        """
-        if self.extreme is None:
-            ends = central_interval(self.replicates[:, 0], confidence)
-            return float(ends[0]), float(ends[1])
-        turned = 1.0 if self.extreme == "least" else -1.0
-        draws, parts = turned * self.replicates, turned * self.parts
+        """Return the central interval at this confidence level, clipped to the quantity's range."""
         tail = (1 - confidence) / 2
-        low = float(np.quantile(draws, tail, axis=0).min())
-        scale = draws.std(0)
-        off = np.divide(draws - parts, scale, out=np.zeros_like(draws), where=scale > 0)
-        first = _reach(abs(off), SELECTION_SHARE * tail) * scale
-        near = parts - first <= (parts + first).min()
-        high = float((parts + _reach(off[:, near], (1 - SELECTION_SHARE) * tail) * scale)[near].min())
-        return (low, high) if turned > 0 else (-high, -low)
+        low, high = np.clip((self._lower_end(tail), -self._turned._lower_end(tail)), *self.within)
+        return float(low), float(high)
 
+    def p_above(self, limit: float, confidence: float) -> float:
+        """Return the one-sided p-value of the quantity lying above a limit.
 
-def _reach(off: Replicates, tail: float) -> float:
-    """Return the simultaneous upper quantile of all parts."""
-    return float(np.quantile(off.max(1), 1 - tail))
+        It is that of Student's t for as many standard errors as the limit is away. The standard error is that of the
+        interval at a confidence level, so the p-value is below (1 - confidence) / 2 if and only if the interval lies
+        above the limit.
+        """
+        from scipy.special import stdtr  # scipy.stats would take five times as long to import
+
+        tail = (1 - confidence) / 2
+        tested, own = self._tested(tail)
+        half, (quantiles, degrees) = self._below(own), self._students(own)
+        gaps = self.parts - limit
+        apart = np.divide(gaps, half, out=FAR * np.sign(gaps), where=half > 0)
+        p_values = stdtr(degrees, -apart * quantiles)[tested]
+        p_value = p_values.min() * tail / own if self.extreme == "most" else p_values.max()
+        return float(np.clip(p_value, SMALLEST_P_VALUE, 1.0))
+
+    def p_below(self, limit: float, confidence: float) -> float:
+        """Return the one-sided p-value of the quantity lying below a limit; see `p_above`."""
+        return self._turned.p_above(-limit, confidence)
+
+    @property
+    def _turned(self) -> "Estimate":
+        """The estimate of the quantity times -1."""
+        other: dict[Extreme | None, Extreme] = {"least": "most", "most": "least"}
+        extreme = other.get(self.extreme)
+        return replace(self, value=-self.value, parts=-self.parts, replicates=-self.replicates, extreme=extreme)
+
+    def _lower_end(self, tail: float) -> float:
+        """Return the lower end of the interval, for an error rate on this side.
+
+        The smallest part is above the lowest of the parts' ends. The largest part is above the highest end of all parts
+        that may be the largest, if the error rate is divided among them.
+        """
+        tested, own = self._tested(tail)
+        ends = (self.parts - self._below(own))[tested]
+        return float(ends.max() if self.extreme == "most" else ends.min())
+
+    def _tested(self, tail: float) -> tuple[Bool[np.ndarray, " parts"], float]:
+        """Return the parts whose lower ends count, and the error rate of each."""
+        if self.extreme != "most":
+            return np.ones(len(self.parts), dtype=bool), tail
+        first = SELECTION_SHARE * tail / len(self.parts)
+        near = self.parts + self._turned._below(first) >= (self.parts - self._below(first)).max()
+        return near, (1 - SELECTION_SHARE) * tail / int(near.sum())
+
+    def _below(self, tail: float) -> Parts:
+        """Return how far the lower end of each part's interval is below the part."""
+        from scipy.special import stdtrit
+
+        of_seeds = self.seed_errors * float(stdtrit(self.seeds - 1, 1 - tail)) if self.spread else 0.0
+        return np.hypot(self._of_examples(tail), of_seeds)
+
+    def _of_examples(self, tail: float) -> Parts:
+        """Return how far the bootstrap's lower percentile of each part is below the part; 0 if it is above."""
+        from scipy.special import ndtri
+
+        edge = max(tail, min(0.25, MIN_TAIL_DRAWS / len(self.replicates)))
+        off = np.clip(self.parts - np.quantile(self.replicates, edge, axis=0), 0, None)
+        return np.asarray(off * float(ndtri(tail) / ndtri(edge)))
+
+    def _students(self, tail: float) -> tuple[Parts, Parts]:
+        """Return the quantile and the degrees of freedom of each part's whole error (Welch-Satterthwaite)."""
+        from scipy.special import ndtri, stdtrit
+
+        of_examples = (self._of_examples(tail) / float(ndtri(tail))) ** 2
+        of_seeds = np.broadcast_to(self.seed_errors, self.parts.shape) ** 2
+        doubt = of_seeds**2 / max(1, self.seeds - 1)
+        many = np.full(doubt.shape, MANY_DEGREES)
+        degrees = np.divide((of_examples + of_seeds) ** 2, doubt, out=many, where=doubt > 0).clip(1, MANY_DEGREES)
+        return stdtrit(degrees, 1 - tail), degrees
 
 
 def estimate(
@@ -149,47 +184,39 @@ def estimate(
         examples_share: Factor for the sampling error of the examples; 0 if the estimate is only for these examples.
         within: Range of possible values.
     """
-    rng = np.random.default_rng(settings.seed)
     count = len(estimands)
     by_seed = _replicates(estimands, settings)
-    parts = np.stack([estimand.parts for estimand in estimands])
+    of_parts = np.stack([estimand.parts for estimand in estimands])
     if not all(estimand.sampled for estimand in estimands):
         examples_share = 0.0
-    value = parts.mean(0)
-    replicates = _corrected(by_seed.mean(0), estimands, value)
-    counted, interaction = np.full(len(value), examples_share), np.zeros(len(value))
-    spreads: list[Spread | None] = [None] * len(value)
+    parts = of_parts.mean(0)
+    place = decisive(parts, estimands[0].extreme)
+    counted, interaction = np.full(len(parts), examples_share), np.zeros(len(parts))
+    spread, seed_errors = None, np.zeros(len(parts))
     if not seedless and count >= FEWEST_SEEDS:
         of_mean, of_all = by_seed.mean(0).var(0), _of_all_seeds(by_seed)
         interaction = np.sqrt(np.clip(by_seed.var(1).mean(0) - of_all, 0, None))
-        spreads = [Spread(float(std), count - 1, "these seeds") for std in parts.std(0, ddof=1)]
-        share = np.divide(of_all, of_mean, out=np.ones_like(of_mean), where=of_mean > 0)
-        counted = examples_share * np.sqrt(share)
-    if (counted < 1).any():
-        middle = replicates.mean(0)
-        replicates = value + examples_share * (middle - value) + counted * (replicates - middle)
-    for part, spread in enumerate(spreads):
-        if spread is not None:
-            replicates[:, part] += spread.draws(rng, settings.resamples) * np.sqrt(1 / count + estimands[0].published)
+        counted *= np.sqrt(np.divide(of_all, of_mean, out=np.ones_like(of_mean), where=of_mean > 0))
+        stds = of_parts.std(0, ddof=1)
+        spread = Spread(float(stds[place]), count - 1, "these seeds")
+        seed_errors = stds * np.sqrt(1 / count + estimands[0].published)
     sizes = (
         _fewest(block, estimand.clusters[i] if estimand.clusters else None)
         for estimand in estimands
         if estimand.sampled
         for i, block in enumerate(estimand.blocks)
     )
-    extreme = estimands[0].extreme
-    place = decisive(value, extreme)
     examples_error = sampling_error = float(by_seed.mean(0)[:, place].std())
     if any(estimand.drawn for estimand in estimands):
         examples_error = float(_replicates(estimands, settings, annotated=False).mean(0)[:, place].std())
     return Estimate(
-        value=float(value[place]),
-        parts=value,
-        replicates=replicates,
-        extreme=extreme,
+        value=float(parts[place]),
+        parts=parts,
+        replicates=parts + counted * (by_seed.mean(0) - parts),
+        extreme=estimands[0].extreme,
         seeds=count,
         examples=sum(len(block) for block in estimands[0].blocks),
-        spread=spreads[place],
+        spread=spread,
         sampling_error=float(counted[place]) * sampling_error,
         examples_error=float(counted[place]) * examples_error,
         fewest=min(sizes, default=np.inf),
@@ -197,7 +224,25 @@ def estimate(
         seedless=seedless,
         within=within,
         interaction=float(interaction[place]),
+        seed_errors=seed_errors,
     )
+
+
+def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
+    """Return the index of the seed farthest from the others, and its distance in their standard deviations.
+
+    None if there are too few seeds, or if no seed is farther than `FAR_SEED`.
+
+    >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0]), far_seed([60.0, 61.0, 59.0, 60.0, 50.0])[0]
+    (None, 4)
+    """
+    distances = []
+    for place, value in enumerate(values):
+        others = np.delete(values, place)
+        std = float(others.std(ddof=1)) if len(others) >= FEWEST_SEEDS else 0.0
+        distances.append(abs(value - float(others.mean())) / std if std > 0 else 0.0)
+    place = int(np.argmax(distances))
+    return (place, distances[place]) if distances[place] > FAR_SEED else None
 
 
 def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
@@ -207,28 +252,6 @@ def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
     """
     count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
     return np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
-
-
-def _corrected(replicates: Replicates, estimands: Sequence[Estimand], parts: Float[np.ndarray, " parts"]) -> Replicates:
-    """Return the replicates of the mean over seeds, corrected for bias and skewness part by part."""
-    first = estimands[0]
-    influence = []
-    for place, block in enumerate(first.blocks):
-        if first.drawn and first.drawn[place] is not None:
-            continue
-        left = _without(estimands, place).mean(0)
-        influence.append(column_means(left) - left if len(block) > 1 else np.zeros_like(left))
-    joined = np.concatenate(influence) if influence else np.zeros((1, len(parts)))
-    columns = [bias_corrected(replicates[:, i], float(parts[i]), joined[:, i]) for i in range(len(parts))]
-    return np.stack(columns, axis=1)
-
-
-def _without(estimands: Sequence[Estimand], place: int) -> BySeed:
-    """Return the leave-one-out statistic over the rows, or clusters of rows, of one block."""
-    left = means_without(_joined(estimands, place), _clusters(estimands, place))
-    means = [column_means(_joined(estimands, other)) for other in range(len(estimands[0].blocks))]
-    means[place] = left
-    return _of_means(estimands, [np.broadcast_to(mean, (len(left), mean.shape[1])) for mean in means], len(left))
 
 
 def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:

@@ -1,22 +1,23 @@
-"""What claims expect: an order, a figure or an equality, each with its band and its decision on the evidence.
+"""What claims expect: an order, a figure or an equality, each with its band, its decision and p-values.
 
-An order holds if the interval lies beyond the limit. It deviates if the interval lies on the other side, below the
-smallest effect of interest, or below half of the published effect. A figure deviates if the observed value lies outside
-the prediction interval around the published one. It is reproduced if the value lies inside and the confidence interval
-excludes a model that learned nothing. An equality holds if the interval lies within the smallest effect of interest.
+An order holds if the interval lies beyond the limit and the smallest effect of interest. It deviates if the interval
+lies on the other side, below the smallest effect, or below half of the published effect. A figure deviates if the
+observed value lies outside the prediction interval around the published one. It is reproduced if the value lies inside
+and the confidence interval excludes a model that learned nothing. An equality holds if the interval lies within the
+smallest effect of interest.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from bertsecrets.claims.band import Ends, JudgedCase, reach, too_wide
+from bertsecrets.claims.band import Ends, JudgedCase, combined, reach, too_wide
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand
-from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.formats import Outcome
 from bertsecrets.settings import Section
@@ -26,6 +27,8 @@ from bertsecrets.types import Measurement
 MIN_EFFECT_SHARE = 0.5  # fraction of a published effect; orders with significantly smaller effects are not reproduced
 SCORE_TOLERANCE = 1e-9  # points; for equal scores
 Decision = tuple[Outcome, Cause]
+PValues = tuple[float | None, float | None]  # against and for a claim
+Bound = tuple[float, float, float]  # a margin, a standard error and its degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -34,38 +37,32 @@ class Evidence:
 
     Args:
         published_error: Sampling error of the published figure, if it was measured on different examples.
-        confidence: Confidence of the run.
+        level: Confidence level of the interval that decides an order or an equality.
+        confidence: Confidence of the run, and of the band around a figure.
+        early: Factor for the error rate of a deviation from a figure, below 1 if more seeds may follow.
     """
 
     case: JudgedCase
     estimands: Sequence[Estimand]
     observed: Estimate
     published_error: float
+    level: float
     confidence: float
+    early: float = 1.0
 
     @cached_property
-    def constant(self) -> bool:
-        """Whether the published figure is that of a constant answer and every seed also gives a constant answer."""
-        return self.case.figure.constant_answer and all(estimand.constant for estimand in self.estimands)
+    def interval(self) -> Ends:
+        """The confidence interval of the quantity."""
+        return self.observed.interval(self.level)
 
     @cached_property
     def limits(self) -> Ends | None:
-        """The band at the run's confidence."""
+        """The band of the claim."""
         return self.band(self.confidence)
 
-    def band(self, confidence: float, *, widened: bool = False) -> Ends | None:
-        """Return the band; around a constant answer, it includes only rounding.
-
-        Args:
-            widened: Whether to account for the few encoders that the sampling error is estimated from
-                (`Estimand.widened`). Otherwise, all of the sampling error is divided by that factor, so the band is
-                slightly narrower than the normal one.
-        """
-        published, rounding = self.case.figure.published, self.case.figure.rounding
-        if self.constant and published is not None:
-            return published - rounding, published + rounding
-        error = self.observed.sampling_error / (1 if widened else self.estimands[0].widened)
-        return self.case.band(confidence, replace(self.observed, sampling_error=error), self.published_error)
+    def band(self, confidence: float) -> Ends | None:
+        """Return the band at a confidence level."""
+        return self.case.band(confidence, self.observed, self.published_error)
 
     @cached_property
     def refuted(self) -> bool:
@@ -75,23 +72,23 @@ class Evidence:
         return outside and all(estimand.refuted for estimand in self.estimands)
 
     @cached_property
-    def same_constant(self) -> set[bool]:
-        """Whether seeds give the published constant answer: all, none, or only some of them."""
-        low, high = self.limits or (np.nan, np.nan)
-        return {bool(low - SCORE_TOLERANCE <= each.value <= high + SCORE_TOLERANCE) for each in self.estimands}
+    def constant(self) -> bool:
+        """Whether the published figure is that of a constant answer and every seed also gives a constant answer."""
+        return self.case.figure.constant_answer and all(estimand.constant for estimand in self.estimands)
 
     @property
-    def chance(self) -> float:
-        """The probability, at most, that all seeds collapse to another constant answer than the published run."""
-        count = self.observed.seeds
-        return float(count**count / (count + 1) ** (count + 1))
+    def same_constant(self) -> int:
+        """How many seeds give the published constant answer, if every seed gives one."""
+        published = self.case.figure.published or 0.0
+        tolerance = self.case.figure.rounding + SCORE_TOLERANCE
+        return sum(abs(estimand.value - published) <= tolerance for estimand in self.estimands)
 
     @property
     def seeds_matter(self) -> bool:
         """Whether more seeds could decide the claim. They cannot if only the published model is constant."""
         if self.observed.seedless or not self.observed.computable or self.observed.fewest < FEWEST_EXAMPLES:
             return False
-        return not self.case.figure.constant_answer or (self.constant and self.same_constant != {True, False})
+        return not self.case.figure.constant_answer or self.constant
 
 
 class _Expectation(Section):
@@ -109,7 +106,7 @@ class _Expectation(Section):
 
 
 class Order(_Expectation):
-    """The quantity lies above or below `value`.
+    """The quantity lies above or below `value`, by at least the smallest effect of interest if that is farther from 0.
 
     If the published figure is `comparable`, an order with a limit of 0 is also judged by the size of the effect.
     """
@@ -122,38 +119,64 @@ class Order(_Expectation):
         """1 if the quantity is expected above the limit, -1 if below."""
         return 1.0 if self.kind == "above" else -1.0
 
+    def threshold(self, case: JudgedCase) -> float:
+        """Return what the quantity must exceed, times `sign`: the limit or, if larger, the smallest effect."""
+        limit, size = self.sign * self.value, case.smallest_effect[0]
+        return size if 0 <= limit <= size else limit
+
+    def half_of_published(self, case: JudgedCase) -> float:
+        """Return the size below which an effect is too small, times `sign`; minus infinity if there is none."""
+        published = case.figure.published
+        effect = self.sign * published if self.comparable and self.value == 0 and published is not None else 0.0
+        return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
+
     def band(
         self, case: JudgedCase, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
     ) -> Ends:
         """Return the limits, one of them infinite."""
         return (self.value, float("inf")) if self.kind == "above" else (float("-inf"), self.value)
 
-    def decide(self, evidence: Evidence, confidence: float, interval: Ends) -> Decision:
-        """Return outcome and reason for a confidence interval of the quantity."""
-        return self.compare(evidence.case, interval)
+    def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
+        """Return the value that an interval must exclude."""
+        return (self.sign * self.threshold(evidence.case),)
+
+    def decide(self, evidence: Evidence) -> Decision:
+        """Return outcome and reason."""
+        return self.compare(evidence.case, evidence.interval)
 
     def compare(self, case: JudgedCase, interval: Ends) -> Decision:
         """Return outcome and reason for a confidence interval of the quantity.
 
         An effect significantly smaller than half of the published one deviates, but only if the limit is 0, since the
         limit is otherwise the effect size that the claim states. If the limit is between 0 and the smallest effect of
-        interest, an interval below that effect deviates.
+        interest, the interval must lie above that effect, and deviates below it.
         """
-        (size, why), published = case.smallest_effect, case.figure.published
-        limit, low, high = self.sign * self.value, *sorted(self.sign * end for end in interval)
+        (size, why), limit, threshold = case.smallest_effect, self.sign * self.value, self.threshold(case)
+        low, high = sorted(self.sign * end for end in interval)
         if low == high == limit:
             return "inconclusive", Grounds.AT_LIMIT()
-        opposite = low <= -size and (limit == 0 or high < 0)
-        if 0 <= limit <= size and high < size and not opposite:
+        if high < threshold:
+            if threshold < size or limit > size or (low <= -size and high < 0):
+                return "deviates", Grounds.OTHER_SIDE(interval=interval)
             return "deviates", Grounds.NEGLIGIBLE(interval=interval, size=size, why=why)
-        if high < limit:
-            return "deviates", Grounds.OTHER_SIDE(interval=interval)
         if low <= limit:
             return "inconclusive", Grounds.INCLUDES_LIMIT(interval=interval)
-        effect = self.sign * published if self.comparable and limit == 0 and published is not None else 0.0
-        if effect > 0 and high < MIN_EFFECT_SHARE * effect:
+        if low <= threshold:
+            return "inconclusive", Grounds.INCLUDES_NEGLIGIBLE(interval=interval, size=size, why=why)
+        if high < self.half_of_published(case):
             return "deviates", Grounds.LESS_THAN_HALF(interval=interval)
         return "reproduced", Grounds.BEYOND_LIMIT(interval=interval)
+
+    def p_values(self, evidence: Evidence) -> PValues:
+        """Return the p-values against and for the claim."""
+        case, observed = evidence.case, evidence.observed
+        above, below = (observed.p_above, observed.p_below)[:: int(self.sign)]
+        threshold, half = self.threshold(case), self.half_of_published(case)
+        in_favour = above(self.sign * threshold, evidence.level)
+        against = below(self.sign * threshold, evidence.level)
+        if half > threshold:
+            against = min(against, max(in_favour, below(self.sign * half, evidence.level)))
+        return against, in_favour
 
     def contradicts(self, value: float) -> bool:
         """Return whether a value contradicts the order, as table 1 contradicts "well on all tasks"."""
@@ -172,15 +195,21 @@ class Equality(_Expectation):
         size, _ = case.smallest_effect
         return self.value - size, self.value + size
 
-    def decide(self, evidence: Evidence, confidence: float, interval: Ends) -> Decision:
-        """Return outcome and reason for a confidence interval of the quantity (two one-sided tests)."""
-        (low, high), limits = interval, self.band(evidence.case, confidence)
-        facts = {"interval": interval, "limits": limits, "why": evidence.case.smallest_effect[1]}
+    def decide(self, evidence: Evidence) -> Decision:
+        """Return outcome and reason (two one-sided tests)."""
+        (low, high), limits = evidence.interval, self.band(evidence.case, evidence.level)
+        facts = {"interval": evidence.interval, "limits": limits, "why": evidence.case.smallest_effect[1]}
         if limits[0] < low and high < limits[1]:
             return "reproduced", Grounds.EQUAL(**facts)
-        if high <= limits[0] or low >= limits[1]:
+        if high < limits[0] or low > limits[1]:
             return "deviates", Grounds.UNEQUAL(**facts)
         return "inconclusive", Grounds.PARTLY_EQUAL(**facts)
+
+    def p_values(self, evidence: Evidence) -> PValues:
+        """Return the p-values against and for the claim."""
+        (low, high), observed, level = self.band(evidence.case, evidence.level), evidence.observed, evidence.level
+        against = min(observed.p_below(low, level), observed.p_above(high, level))
+        return against, max(observed.p_above(low, level), observed.p_below(high, level))
 
 
 class Figure(Section):
@@ -199,70 +228,89 @@ class Figure(Section):
     ) -> Ends | None:
         """Return the prediction interval for the mean over seeds; None if the seed variance is unknown.
 
-        The published figure comes from one more run of the same procedure, or has the uncertainty on record (`doubt`).
-        The seed variance is estimated from the observed seeds, or cited if there are fewer than three. Seeds may have
-        similar scores by chance although their answers differ, so the spread of a score is at least what these
-        differences cause (`Estimate.interaction`). If both values were measured on the same examples, these add no
-        sampling error.
-
         Args:
             observed: Estimate to compare. If None, the band for the limit of many seeds is returned.
             published_error: Sampling error of the published figure, if it was measured on different examples.
         """
         figure = case.figure
         assert figure.published is not None
-        spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
-        if spread is None and doubt is None and not case.seedless:  # the last, because it imports the measure
+        if not (bounds := self._bounds(case, observed, published_error)):
             return None
-        parts: list[tuple[float, float]] = [(published_error, np.inf)]  # standard errors with their degrees of freedom
-        if observed is not None:
-            parts.append((observed.sampling_error, np.inf))
-        if doubt is not None:
-            parts.append((doubt, figure.doubt_degrees))
-        if spread is not None:
-            own = 1 / observed.seeds if observed is not None else 0.0
-            one_more = 0.0 if doubt is not None else 1.0  # whether the published figure counts as one more run
-            least = observed.interaction if observed is not None and self.sampling == "score" else 0.0
-            parts.append((float(max(spread.std, least) * np.sqrt(one_more + own)), spread.degrees))
-        half = reach(parts, confidence) + figure.rounding
+        half = max(margin + reach([(error, degrees)], confidence) for margin, error, degrees in bounds)
         low, high = np.clip((figure.published - half, figure.published + half), *case.within)
         return float(low), float(high)
 
-    def decide(self, evidence: Evidence, confidence: float, interval: Ends) -> Decision:
-        """Return outcome and reason. Between the bands with and without the error of few encoders, it is open."""
-        case, value = evidence.case, evidence.observed.value
-        if evidence.constant:
-            return self._decide_constant(evidence, confidence)
-        limits, widened = evidence.band(confidence), evidence.band(confidence, widened=True)
+    def _bounds(self, case: JudgedCase, observed: Estimate | None, published_error: float) -> list[Bound]:
+        """Return the margins of which the widest is the band; none if the seed variance is unknown.
+
+        The published figure comes from one more run of the same procedure, or has the uncertainty on record (`doubt`).
+        The seed variance is estimated from the observed seeds, or cited if there are fewer than three. Seeds may have
+        similar scores by chance although their answers differ, so the spread of a score is at least what these
+        differences cause (`Estimate.interaction`). Thousands of answers show it, so it needs no Student's t. If both
+        values were measured on the same examples, these add no sampling error. A deviation must also be surely larger
+        than the claim's tolerance.
+        """
+        figure, rounding = case.figure, case.figure.rounding
+        spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
+        if spread is None and doubt is None and not case.seedless:  # the last, because it imports the measure
+            return []
+        of_examples = [(observed.sampling_error if observed else 0.0, np.inf)]
+        of_figure = [(published_error, np.inf)] + ([] if doubt is None else [(doubt, figure.doubt_degrees)])
+        spreads: list[tuple[float, float]] = [(0.0, np.inf)] if spread is None else [(spread.std, spread.degrees)]
+        if observed is not None and self.sampling == "score":
+            spreads.append((observed.interaction, np.inf))
+        own = 1 / observed.seeds if observed is not None else 0.0
+        one_more = 0.0 if doubt is not None else 1.0  # whether the published figure counts as one more run
+        bounds = []
+        for std, degrees in spreads:
+            of_difference = [*of_examples, *of_figure, (std * float(np.sqrt(one_more + own)), degrees)]
+            of_mean = [*of_examples, (std * float(np.sqrt(own)), degrees)]
+            bounds += [(rounding, *combined(of_difference)), (rounding + case.tolerance, *combined(of_mean))]
+        return bounds
+
+    def decide(self, evidence: Evidence) -> Decision:
+        """Return outcome and reason. Early deviations need a wider band; between both bands, it is open."""
+        case, value, limits = evidence.case, evidence.observed.value, evidence.limits
+        outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))
         assert limits is not None
-        assert widened is not None
-        if not widened[0] <= value <= widened[1]:
+        assert outer is not None
+        if evidence.constant:
+            facts = {"same": evidence.same_constant, "seeds": len(evidence.estimands)}
+            if not facts["same"]:
+                return "inconclusive", Grounds.OTHER_CONSTANT()
+            return "reproduced", Grounds.SAME_CONSTANT(**facts)
+        if not outer[0] <= value <= outer[1]:
             return "deviates", Grounds.OUTSIDE(observed=value)
         if not limits[0] <= value <= limits[1]:
-            return "inconclusive", Grounds.BETWEEN_BANDS(observed=value, widened=widened)
+            return "inconclusive", Grounds.OUTSIDE_SO_FAR(observed=value, outer=outer)
         if not self.decidable(limits, case.unit):
             return "inconclusive", Grounds.BAND_TOO_WIDE(observed=value)
         if case.figure.constant_answer:
             return "inconclusive", Grounds.SEVERAL_ANSWERS_INSIDE(observed=value)
         for nothing in self.doubtful(evidence):
-            if interval[0] <= nothing <= interval[1]:
-                facts = {"nothing": nothing, "meaning": evidence.estimands[0].nothing_is}
-                return "inconclusive", Grounds.INCLUDES_NOTHING_LEARNED(interval=interval, **facts)
+            if evidence.interval[0] <= nothing <= evidence.interval[1]:
+                meaning = evidence.estimands[0].nothing_is
+                learned = Grounds.INCLUDES_NOTHING_LEARNED
+                return "inconclusive", learned(interval=evidence.interval, nothing=nothing, meaning=meaning)
         return "reproduced", Grounds.INSIDE(observed=value)
 
-    def _decide_constant(self, evidence: Evidence, confidence: float) -> Decision:
-        """Return outcome and reason if the published figure is a constant answer's and every seed gives one.
+    def p_values(self, evidence: Evidence) -> PValues:
+        """Return the p-value against the claim: that of the distance from the figure, beyond its margins.
 
-        Which constant a training run collapses to may be random. If it is the published one with probability q, the
-        probability that the published run gives it but none of N others does is q (1 - q)^N, which is largest at
-        q = 1 / (N + 1).
+        There is none for it, since lying inside a prediction interval does not contradict other values.
         """
-        if evidence.same_constant == {True}:
-            return "reproduced", Grounds.SAME_CONSTANT()
-        if evidence.same_constant == {True, False}:
-            return "inconclusive", Grounds.SOME_CONSTANT()
-        outcome: Outcome = "deviates" if evidence.chance <= 1 - confidence else "inconclusive"
-        return outcome, Grounds.OTHER_CONSTANT(chance=evidence.chance)
+        from scipy.special import stdtr  # scipy.stats would take five times as long to import
+
+        case, published = evidence.case, evidence.case.figure.published
+        assert published is not None
+        if evidence.constant:
+            return 1.0, None
+        distance, p_value = abs(evidence.observed.value - published), SMALLEST_P_VALUE
+        for margin, error, degrees in self._bounds(case, evidence.observed, evidence.published_error):
+            beyond = distance - margin
+            own = 2 * float(stdtr(degrees, -beyond / error)) if error > 0 else float(beyond <= 0)
+            p_value = max(p_value, own if beyond > 0 else 1.0)
+        return min(1.0, p_value / evidence.early), None
 
     def decidable(self, limits: Ends, unit: str) -> bool:
         """Return whether a band can decide a claim; it must not be too wide."""

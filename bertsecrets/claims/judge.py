@@ -1,25 +1,32 @@
 """The judge: decides whether measurements agree with a claim, as its expectation says (`expectations`).
 
-At least three seeds are needed for a decision. A published constant answer is reproduced only by the same constant
-answer. Claims that depend on what K19 calls vertical are judged under each reading (`patterns.readings`), since section
-4.1 and the authors' blog define the word differently. If the readings disagree, the claim is inconclusive.
+At least three seeds are needed for a decision. Claims that depend on what K19 calls vertical are judged under each
+reading (`patterns.readings`), since section 4.1 and the authors' blog define the word differently. If the readings
+disagree, the claim is inconclusive.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bertsecrets.claims.band import Ends, undecidable
 from bertsecrets.claims.eligibility import ModelFacts, NotApplicable, applicability
-from bertsecrets.claims.error_rates import interval_at, power, smallest_rate
+from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand
-from bertsecrets.claims.estimate import FEWEST_SEEDS, estimate
-from bertsecrets.claims.expectations import Decision, Evidence, Figure
+from bertsecrets.claims.estimate import FEWEST_SEEDS, SMALLEST_P_VALUE, estimate, far_seed
+from bertsecrets.claims.expectations import Decision, Evidence, Figure, PValues
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.screening import usable
+from bertsecrets.claims.sequential import (
+    ANALYSES,
+    MOST_REPLACED,
+    early_rate,
+    interim_confidence,
+    one_sided,
+    overall_p_value,
+)
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome
@@ -29,6 +36,7 @@ from bertsecrets.types import Measurement
 
 READING = "reading"  # argument of the quantities that depend on a reading
 OF_CHECKPOINTS = ("the interval is of this checkpoint alone", "the interval is of these checkpoints alone")
+TOO_SMALL = (Grounds.NEGLIGIBLE, Grounds.LESS_THAN_HALF)
 
 
 def judge(
@@ -58,6 +66,17 @@ def judge(
     return replace(verdict, interim="this checkpoint") if checkpoint and not case.claim.seedless else verdict
 
 
+def judge_in_sequence(
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, details: bool = True
+) -> Verdict:
+    """Return the verdict of the first analysis after which a claim is not open, or that of the last one."""
+    for count in range(1, len(by_seed) + 1):
+        verdict = judge(case, by_seed[:count], settings, details=details)
+        if not verdict.open:
+            break
+    return verdict
+
+
 def _judge(
     case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool, details: bool
 ) -> Verdict:
@@ -65,57 +84,82 @@ def _judge(
     claim = case.claim
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
     if isinstance(answer := applicability(case, ModelFacts.of_measurement(every[0], claim.measure)), NotApplicable):
-        doubtful = answer.reason == undecidable(case)
-        cause = Grounds.UNDECIDABLE(doubt=answer.reason) if doubtful else Grounds.OTHER_MODEL(problem=answer.reason)
+        cause = Grounds.OTHER_MODEL(problem=answer.reason)
         return Verdict.because(case, "not applicable", cause, measurements=every)
     counted = usable(by_seed)
     try:
         estimands = [quantity.read(needed, **claim.arguments) for needed in counted.by_seed or by_seed[:1]]
     except NotApplicableError as error:
         return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error), measurements=every)
+    more = len(counted.by_seed) < ANALYSES[-1] and len(by_seed) < ANALYSES[-1] + MOST_REPLACED
     if counted.problem:
-        return Verdict.because(case, "degenerate", counted.problem, measurements=every, open=counted.more)
+        still = counted.more and more
+        return Verdict.because(case, "degenerate", counted.problem, measurements=every, open=still)
     estimands, ceiling = with_ceiling(estimands)
-    measurements = _measurements(counted.by_seed)
-    figure = claim.expect if isinstance(claim.expect, Figure) else None
-    observed = estimate(
-        estimands,
-        settings,
-        seedless=claim.seedless or checkpoint,
-        examples_share=figure.share_of_other_rows(measurements) if figure else 1.0,
-        within=case.within,
-    )
-    published_error = figure.published_error(observed, measurements) if figure else 0.0
-    evidence = Evidence(case, estimands, observed, published_error, settings.confidence)
-    if shortage := _shortage(evidence):
-        decision: Decision = "inconclusive", shortage
-    else:
-        decision = _decide(case, evidence, settings.confidence, observed.interval(settings.confidence))
+    evidence = _evidence(case, estimands, _measurements(counted.by_seed), settings, checkpoint)
+    observed = evidence.observed
+    shortage = counted.few or _shortage(evidence)
+    decision: Decision = ("inconclusive", shortage) if shortage else _decide(case, evidence)
     outcome, cause = decision
     against, in_favour = _p_values(case, evidence, outcome) if details and not shortage else (None, None)
-    notes = [*_notes(estimands, slow=details), *ceiling, *counted.notes]
-    power_text = _power(case, evidence) if outcome == "inconclusive" else ""
+    notes = [*_notes(estimands, slow=details), *ceiling, *counted.notes, *_far_seed(counted.by_seed, estimands)]
     if claim.existence:
         against = None  # the claim cannot deviate, so it cannot be a false alarm
         if outcome == "deviates":
             outcome, notes = "inconclusive", ["another head or layer may still have the effect", *notes]
+    if outcome == "deviates" and cause.grounds in TOO_SMALL and any(each.provenance.limits for each in every):
+        outcome, cause, against = "inconclusive", Grounds.LIMITED_ROWS(now=cause), None
+    undecided = outcome == "inconclusive" or (evidence.early < 1 and outcome == "reproduced")
     return Verdict.because(
         case,
         outcome,
         cause,
         *notes,
         observed=observed.value if observed.computable else None,
-        interval=observed.interval(settings.confidence) if observed.computable else None,
+        interval=evidence.interval if observed.computable else None,
         band=evidence.limits,
-        measurements=measurements,
+        measurements=_measurements(counted.by_seed),
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         extreme=observed.extreme,
-        power=power_text,
-        open=outcome == "inconclusive" and evidence.seeds_matter,
+        power=_power(case, evidence) if outcome == "inconclusive" else "",
+        open=undecided and more and evidence.seeds_matter,
         p_against=against,
         p_for=in_favour,
-        interim="" if observed.spread or observed.seedless else OF_CHECKPOINTS[len(estimands) > 1],
+        interim=_level(evidence),
     )
+
+
+def _evidence(
+    case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
+) -> Evidence:
+    """Return the evidence for a case, at the levels of this number of seeds.
+
+    Args:
+        alone: Whether to judge a single checkpoint.
+    """
+    figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
+    observed = estimate(
+        estimands,
+        settings,
+        seedless=case.claim.seedless or alone,
+        examples_share=figure.share_of_other_rows(measurements) if figure else 1.0,
+        within=case.within,
+    )
+    confidence, level, early = settings.confidence, one_sided(settings.confidence), 1.0
+    if observed.spread is not None:
+        level, early = interim_confidence(level), early_rate(observed.seeds) if figure else 1.0
+    error = figure.published_error(observed, measurements) if figure else 0.0
+    return Evidence(case, estimands, observed, error, confidence if figure else level, confidence, early)
+
+
+def _level(evidence: Evidence) -> str:
+    """Return how many seeds a verdict is based on, with its level, or that it is of single checkpoints."""
+    observed = evidence.observed
+    if observed.seedless:
+        return ""
+    if observed.spread is None:
+        return OF_CHECKPOINTS[observed.seeds > 1]
+    return f"after {observed.seeds} seeds ({100 * evidence.level:.3g} % interval)"
 
 
 def _measurements(by_seed: Sequence[Mapping[str, Needed]]) -> tuple[Measurement, ...]:
@@ -143,37 +187,26 @@ def _shortage(evidence: Evidence) -> Cause | None:
     return Grounds.UNKNOWN_SPREAD() if evidence.limits is None else None
 
 
-def _decide(case: Case, evidence: Evidence, confidence: float, interval: Ends) -> Decision:
-    """Return outcome and reason for an interval at this confidence level; a refuted claim deviates regardless."""
+def _decide(case: Case, evidence: Evidence) -> Decision:
+    """Return outcome and reason; a refuted claim deviates regardless of the interval."""
     if evidence.refuted:
         return "deviates", Grounds.REFUTED(refuted=evidence.estimands[0].refuted)
-    return case.claim.expect.decide(evidence, confidence, interval)
+    return case.claim.expect.decide(evidence)
 
 
-def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> tuple[float | None, float | None]:
-    """Return the smallest error rates at which the claim would still deviate, and would still be reproduced.
+def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
+    """Return the p-values against and for a claim, over all analyses; the second is None for a figure.
 
-    The second is None for a figure: lying inside a prediction interval does not contradict other values.
-
-    Args:
-        outcome: The outcome at the run's confidence.
+    The first is at most the run's error rate if and only if the claim deviates, the second if it is reproduced.
     """
-    run = 1 - evidence.confidence
-    if evidence.constant:
-        return evidence.chance if evidence.same_constant == {False} else 1.0, None
-
-    def fails(rate: float) -> bool:
-        return _decide(case, evidence, 1 - rate, interval_at(evidence.observed, rate, run))[0] == "deviates"
-
-    def holds(rate: float) -> bool:
-        limits, (low, high) = evidence.band(1 - rate), interval_at(evidence.observed, rate, run)
-        assert limits is not None
-        return limits[0] < low and high < limits[1]
-
-    against = smallest_rate(fails, run)
-    if isinstance(case.claim.expect, Figure):
+    if evidence.refuted:
+        return SMALLEST_P_VALUE, 1.0
+    against, in_favour = case.claim.expect.p_values(evidence)
+    if in_favour is None or against is None:
         return against, None
-    return against, 1.0 if outcome == "deviates" else smallest_rate(holds, run)
+    if evidence.observed.spread is not None:
+        against, in_favour = overall_p_value(against), overall_p_value(in_favour)
+    return against, 1.0 if outcome == "deviates" else in_favour
 
 
 def _power(case: Case, evidence: Evidence) -> str:
@@ -183,8 +216,15 @@ def _power(case: Case, evidence: Evidence) -> str:
         return ""
     if limits is None or not expect.decidable(limits, case.unit) or not (doubtful := expect.doubtful(evidence)):
         return ""
-    size = case.smallest_effect[0] if 0.0 in doubtful and not isinstance(expect, Figure) else 0.0
-    return power(evidence.observed, doubtful, evidence.confidence, size)
+    return power(evidence.observed, doubtful, evidence.level)
+
+
+def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
+    """Return a note that names a seed far from the others, the only warning of rare bad seeds."""
+    if (far := far_seed([estimand.value for estimand in estimands])) is None:
+        return []
+    place, distance = far
+    return [f"{all_of(by_seed[place])[0].subject} is {distance:.1f} standard deviations from the other seeds"]
 
 
 def _notes(estimands: Sequence[Estimand], *, slow: bool) -> list[str]:

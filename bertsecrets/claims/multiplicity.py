@@ -6,7 +6,6 @@ At 95 % confidence, up to one in twenty true claims deviates by chance, so runs 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Float
 
 from bertsecrets.claims.schema import Claim, load_claims
 from bertsecrets.claims.verdict import Verdict
@@ -62,35 +61,37 @@ def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) ->
         return None
     rate, tasks = 1 - confidence, len(claim.tasks) + (len(exception.tasks) if exception else 0)
     enough = tasks if claim.over_tasks == "all" else tasks // 2 + 1
-    holds, fails = at_least(p_for), at_least(p_against)
-    reproduced = float(holds[enough - 1]) if enough <= len(holds) else 1.0
-    deviates = float(fails[tasks - enough]) if tasks - enough < len(fails) else 1.0
+    reproduced, deviates = at_least(p_for, enough), at_least(p_against, tasks - enough + 1)
     return OverTasksData(
         claim=claim.name,
         speaks_of=_words(claim, exception),
         tasks=tasks,
         judged=len(p_for),
-        holds_on_at_least=int((holds <= rate).sum()),
-        fails_on_at_least=int((fails <= rate).sum()),
+        holds_on_at_least=_count(p_for, rate),
+        fails_on_at_least=_count(p_against, rate),
         verdict="deviates" if deviates <= rate else "reproduced" if reproduced <= rate else "inconclusive",
         p_for=reproduced,
         p_against=deviates,
     )
 
 
-def at_least(p_values: Sequence[float]) -> Float[np.ndarray, " tasks"]:
-    """Return the p-values of "on at least 1 task", "on at least 2 tasks" and so on, from those of each task.
+def at_least(p_values: Sequence[float], tasks: int) -> float:
+    """Return the p-value of "on at least so many tasks" from those of each task; 1 if fewer were judged.
 
-    Uses partial conjunction tests (Benjamini and Heller 2008) with Bonferroni's rule, which is valid under any
-    dependence between tasks. The p-values are made monotonic, so that the number of rejections is a lower confidence
-    bound for the number of tasks (Dror et al. 2017).
+    Uses partial conjunction tests (Benjamini and Heller 2008) with the rule of Simes, which is valid if the tasks'
+    p-values are independent or positively dependent. On all tasks, it is the largest p-value.
 
-    >>> [float(p) for p in at_least([0.01, 0.001, 0.5])]
-    [0.003, 0.02, 0.5]
+    >>> [at_least([0.01, 0.001, 0.5], tasks) for tasks in (1, 2, 3, 4)]
+    [0.003, 0.02, 0.5, 1.0]
     """
-    ordered = np.sort(p_values)
-    corrected = np.arange(len(ordered), 0, -1) * ordered
-    return np.minimum(1.0, np.maximum.accumulate(corrected))
+    rest = np.sort(p_values)[tasks - 1 :]
+    return float(min(len(rest) / np.arange(1, len(rest) + 1) * rest, default=1.0))
+
+
+def _count(p_values: Sequence[float], rate: float) -> int:
+    """Return a lower bound for the number of tasks with an effect: it and every smaller number are significant."""
+    counts = range(1, len(p_values) + 1)
+    return next((tasks - 1 for tasks in counts if at_least(p_values, tasks) > rate), len(p_values))
 
 
 def _words(claim: Claim, exception: Claim | None) -> str:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.figure import P20
 from bertsecrets.claims.schema import Case, claims_folder
+from bertsecrets.claims.sequential import ANALYSES
 from bertsecrets.errors import UserError
 from bertsecrets.reading import read_text
 from bertsecrets.settings import Section, first_problem
@@ -18,8 +19,7 @@ from bertsecrets.texts.tasks import TASKS
 
 PROSPECTS_FILE = "as-published.json"
 PROSPECTS_BYTES = 2**22
-DECIDED_SHARE = 0.5  # minimum fraction of worlds that are decided in a case that the task's examples can decide
-BISECTION_STEPS = 30
+DECIDED_SHARE = 0.5  # minimum fraction of decided worlds of a case that `auto` mostly decides
 
 
 class Prospect(Section):
@@ -85,43 +85,33 @@ def prospect(case: Case) -> Prospect | None:
     return None if recorded is None else recorded.cases.get(str(case))
 
 
-def examples_text(case: Case) -> str:
-    """Return how many examples a case needs, as text, if its task probably has too few; otherwise empty."""
+def advice(case: Case) -> str:
+    """Return, as text, what would decide a case that a model as published mostly leaves open; empty if unknown."""
     recorded = prospect(case)
     examples = examples_needed(case, recorded) if recorded else None
     if examples is None:
         return ""
-    rows, own = float(f"{examples:.2g}"), TASKS[case.task]
-    return f"as published, about {rows:,.0f} examples would decide it; {own.title} has {own.dev_rows:,}"
+    rows, task = float(f"{examples:.2g}"), TASKS[case.task]
+    if examples <= task.dev_rows:
+        return f"as published, more than {ANALYSES[-1]} seeds would decide it; {task.title} has enough examples"
+    return f"as published, about {rows:,.0f} examples would decide it; {task.title} has {task.dev_rows:,}"
 
 
 def examples_needed(case: Case, recorded: Prospect) -> float | None:
-    """Return the number of examples that an order needs; None if the task has enough, or they are not the cause.
+    """Return the number of examples that would decide an order if seeds did not differ; None if not known or needed.
 
-    Examples are the cause if most simulated runs of a model as published leave the case undecided, and the interval due
-    to examples alone does not decide it either. With more examples, this interval shrinks towards the true value.
+    With more examples, the interval due to examples alone shrinks towards the true value.
     """
     ends, truth, expect = recorded.examples_interval, recorded.truth, case.claim.expect
-    if not isinstance(expect, Order) or case.task not in TASKS:
+    if recorded.mostly_decided or not isinstance(expect, Order) or case.task not in TASKS:
         return None
     if ends is None or truth is None or recorded.examples is None:
         return None
-    if recorded.mostly_decided:
+    distance = expect.sign * truth - expect.threshold(case)
+    low, high = sorted(expect.sign * (end - truth) for end in ends)
+    if distance == 0 or (distance < 0 and case.claim.existence):
         return None
-
-    def decided(scale: float) -> bool:
-        interval = truth + scale * (ends[0] - truth), truth + scale * (ends[1] - truth)
-        outcome, _ = expect.compare(case, interval)
-        return outcome == "reproduced" or (outcome == "deviates" and not case.claim.existence)
-
-    low, high = 2.0**-BISECTION_STEPS, 1.0
-    if decided(high) or not decided(low):
-        return None
-    for _ in range(BISECTION_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if decided(middle) else (low, middle)
-    examples = recorded.examples / low**2
-    return examples if examples > TASKS[case.task].dev_rows else None
+    return recorded.examples * ((low if distance > 0 else high) / distance) ** 2
 
 
 def prospect_text(case: Case) -> str:

@@ -16,6 +16,10 @@ class Grounds(Enum):
 
     BEYOND_LIMIT = "{interval} lies beyond the limit"
     INCLUDES_LIMIT = "{interval} includes the limit", "interval includes the limit"
+    INCLUDES_NEGLIGIBLE = (
+        "{interval} also includes effects below the smallest of interest, {size} ({why})",
+        "interval includes effects too small to matter",
+    )
     OTHER_SIDE = (
         "{interval} lies on the other side of the limit",
         "interval lies on the limit's other side",
@@ -29,6 +33,7 @@ class Grounds(Enum):
         "interval is below half of the published effect",
     )
     AT_LIMIT = "nothing to judge: every resample equals the limit exactly", "nothing to judge"
+    LIMITED_ROWS = "{now}, but only some of the rows were used", "too small, on limited rows"
     UNMET = "{unmet}", "a condition of the claim is not met"
     REFUTED = (
         "{refuted}, for any examples, so the interval is not used",
@@ -42,24 +47,18 @@ class Grounds(Enum):
     )
     INSIDE = _INSIDE
     OUTSIDE = "{observed} lies outside the prediction interval around the published figure"
-    BETWEEN_BANDS = (
-        "{observed} lies outside the band, but inside {widened}, the prediction interval for an "
-        "encoder without annotated maps",
-        "inside the band for encoders without annotated maps",
+    OUTSIDE_SO_FAR = (
+        "{observed} lies outside the band, but inside {outer}, which allows for the seeds that may follow",
+        "outside the band, but more seeds may follow",
     )
     BAND_TOO_WIDE = f"not decidable: {_INSIDE}, as almost any value would", "not decidable"
     INCLUDES_NOTHING_LEARNED = (
         "{interval} also includes {nothing}, {meaning}",
         "interval includes a model that learned nothing",
     )
-    SO_FAR = (
-        "{now}, so far: a figure is reproduced only after {seeds} seeds",
-        "a figure is reproduced only after all seeds",
-    )
-    SAME_CONSTANT = "every seed gives the published constant answer"
-    SOME_CONSTANT = "only some seeds give the published constant answer"
+    SAME_CONSTANT = "{same} of {seeds} seeds give the published constant answer"
     OTHER_CONSTANT = (
-        "every seed gives a constant answer other than the published one (by chance in up to {chance:.1%} of runs)",
+        "every seed gives a constant answer other than the published one, as one more run may do by chance",
         "every seed gives another constant answer",
     )
     SEVERAL_ANSWERS = (f"{_SEVERAL}, which cannot reproduce it", "this model gives several answers")
@@ -82,11 +81,10 @@ class Grounds(Enum):
     READINGS_AGREE = "under both readings; {readings}", "{briefs}"
     READINGS_DISAGREE = "the readings disagree: {readings}", "the readings disagree"
     SEED_FAILED = "{problems}"
-    SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}"
+    SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds learned nothing"
     OTHER_EXAMPLES = "{first} and {second} have {examples} and {others} examples"
     COPIES = "{first} and {second} give the same numbers: the seed has no effect"
     OTHER_MODEL = "{problem}"
-    UNDECIDABLE = "{doubt}"
     NOT_APPLICABLE = "{message}"
 
     def __init__(self, text: str, brief: str = "") -> None:

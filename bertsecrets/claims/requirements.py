@@ -121,7 +121,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     """
     by_seed, needs, states = [], _needs(case), checkpoint_states(bench, case)
     for of_seed in _subjects([*required_measurements(bench, case), *states], model, seeds):
-        by_need: dict[str, list[Measurement]] = {name: [] for name in needs} | ({STATE: []} if states else {})
+        by_need: dict[str, list[Measurement]] = {name: [] for name in [*needs, *([STATE] if states else [])]}
         for requirement, subject in of_seed:
             if requirement.need == STATE and isinstance(bench, Shelf):
                 saved = bench.find(requirement.measure, subject, requirement.options)

@@ -65,6 +65,7 @@ class Claim(References):
     against: InitialisationName | None = None
     expect: Expectation
     smallest_effect: SmallestEffect | None = None
+    tolerance: SmallestEffect | None = None
     existence: bool = False
     tasks: dict[str, TaskFigure] = Field(min_length=1)
     over_tasks: Literal["all", "most"] | None = None
@@ -108,7 +109,9 @@ class Claim(References):
         if self.over_tasks and (len(self.tasks) < 2 or around):
             raise ValueError("over_tasks is for an order on several tasks")
         if self.smallest_effect and around:
-            raise ValueError("smallest_effect is for an order or an equality")
+            raise ValueError("smallest_effect is for an order or an equality; a figure has a tolerance")
+        if self.tolerance and not around:
+            raise ValueError("tolerance is for a figure (`around`); an order or an equality has a smallest_effect")
         if self.existence and not isinstance(self.expect, Order):
             raise ValueError("existence is for an order")
         for known in self.known:
@@ -205,7 +208,18 @@ class Case:
         """A digest of the fields that decide its verdict on given measurements."""
         fields = self.claim.model_dump(mode="json", include=DEFINING_FIELDS)
         figure = self.figure.model_dump(mode="json", exclude={"note"})
-        return digest([fields, figure, self.unit, self.smallest_effect])[:12]
+        return digest([fields, figure, self.unit, self.smallest_effect, self.tolerance])[:12]
+
+    @property
+    def tolerance(self) -> float:
+        """How far a procedure may differ from the published figure without deviating.
+
+        It is the claim's own, otherwise the smallest effect of interest of its unit. It is 0 if nothing is trained or
+        sampled, so that the figure should come back exactly.
+        """
+        if self.claim.tolerance:
+            return self.claim.tolerance.size
+        return 0.0 if self.seedless else smallest(self.unit)[0]
 
     def band(self, confidence: float, observed: Estimate | None = None, published_error: float = 0.0) -> Ends | None:
         """Return the limits between which the quantity must lie, in its unit; see `band` of the expectation."""

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from bertsecrets.claims.estimate import FEWEST_SEEDS
-from bertsecrets.claims.quantity import Needed, all_of
+from bertsecrets.claims.quantity import Needed, all_of, states_of
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
@@ -21,12 +21,13 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 GIVEN_SAMPLES = ("target", "errors", "cluster")  # samples that do not come from the subject
-ENOUGH_EXAMPLES = 100  # examples; fewer are not enough to detect a model that learned nothing, or a copy
+ENOUGH_EXAMPLES = 100  # examples; fewer are not enough to detect a model that learned nothing
 LEARNED_ERRORS = 1.645  # standard errors above chance that count as having learned (5 %, one-sided)
 VARIED_SHARE = 0.05  # minimum fraction of predictions outside the most frequent class for non-constant output
 COLLAPSED_SHARE = 0.1  # the same, for seeds that predict no better than chance
 ERRORS_PER_FLIP = 50  # errors per differing prediction that indicate a copy; real seeds have far fewer
-COPY_TOLERANCE = 1e-5  # in standard deviations of a sample; real seeds differ by more
+FEWEST_ERRORS = 25  # with fewer, the predicted classes of two good models may agree by chance
+COPY_TOLERANCE = 1e-6  # largest difference of logits, attention or other numbers of a copy
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Usable:
         by_seed: Measurements of each usable seed.
         left_out: Grounds for each excluded seed.
         counted: Grounds for each seed that learned nothing and is not excluded.
+        few: Why too few seeds learned something to decide a claim; None if there are enough.
         problem: Why these seeds cannot be judged; None if they can.
         more: Whether more seeds could solve the problem.
     """
@@ -44,6 +46,7 @@ class Usable:
     by_seed: Sequence[Mapping[str, Needed]]
     left_out: Sequence[str] = ()
     counted: Sequence[str] = ()
+    few: Cause | None = None
     problem: Cause | None = None
     more: bool = False
 
@@ -63,7 +66,9 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
     used: list[Mapping[str, Needed]] = []
     problems: dict[bool, list[str]] = {True: [], False: []}  # by whether the seed counts
     for needed in by_seed:
-        counts = not (problem := seed_problem(needed)) or is_result(needed)
+        counts = not (problem := seed_problem(needed)) or is_result(all_of(needed))
+        if counts and not is_result(states_of(needed)):
+            counts, problem = False, seed_problem({"scores": states_of(needed)})
         used += [needed] if counts else []
         problems[counts] += [problem] if problem else []
     left_out, counted = problems[False], problems[True]
@@ -72,15 +77,16 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
         reason = Grounds.SEEDS_FAILED if len(by_seed) > 1 else Grounds.SEED_FAILED
         problems_text = ", ".join([*left_out, *counted])
         cause = reason(failed=len(by_seed) - learned, seeds=len(by_seed), problems=problems_text)
-        return Usable(used, left_out, counted, cause, bool(learned) or len(by_seed) < FEWEST_SEEDS)
+        few = {"few": cause} if learned else {"problem": cause, "more": len(by_seed) < FEWEST_SEEDS}
+        return Usable(used, left_out, counted, **few)
     for seed, other in combinations(used, 2):
         for first, second in zip(all_of(seed), all_of(other), strict=True):
             pair = {"first": first.subject, "second": second.subject}
             if first.examples != second.examples:
                 cause = Grounds.OTHER_EXAMPLES(**pair, examples=first.examples, others=second.examples)
-                return Usable(used, left_out, counted, cause)
+                return Usable(used, left_out, counted, problem=cause)
             if first.subject != second.subject and is_copy(first, second):
-                return Usable(used, left_out, counted, Grounds.COPIES(**pair))
+                return Usable(used, left_out, counted, problem=Grounds.COPIES(**pair))
     return Usable(used, left_out, counted)
 
 
@@ -93,13 +99,13 @@ def seed_problem(needed: Mapping[str, Needed]) -> str:
     return ""
 
 
-def is_result(needed: Mapping[str, Needed]) -> bool:
+def is_result(measurements: Sequence[Measurement]) -> bool:
     """Return whether a seed counts even if it learned nothing: only scores are judged, and its predictions vary."""
     return all(
         measurement.measure == "scores"
         and not get_measure("scores").degenerate(measurement)
         and (not not_learned(measurement) or _varied(measurement.samples["predicted"], COLLAPSED_SHARE))
-        for measurement in all_of(needed)
+        for measurement in measurements
     )
 
 
@@ -135,9 +141,10 @@ def has_modified_inputs(measurement: Measurement) -> bool:
 def is_copy(measurement: Measurement, other: Measurement) -> bool:
     """Return whether two trained subjects are too similar to come from independent training runs.
 
-    Predicted classes are compared only for large samples with varied predictions, because two seeds may both collapse
-    to the same constant answer. Runs on a frozen encoder can be very similar, so only identical numbers are rejected.
-    On modified inputs, such as cased text for an uncased vocabulary, independent runs may agree as well.
+    Predicted classes are compared only if they are varied and have enough errors, because two seeds may both collapse
+    to the same constant answer, and good ones may agree. Runs on a frozen encoder can be very similar, so only
+    identical numbers are rejected. On modified inputs, such as cased text for an uncased vocabulary, independent runs
+    may agree as well.
     """
     initialisation = get_initialisation(measurement.subject.initialisation)
     if not initialisation.trains or has_modified_inputs(measurement):
@@ -145,33 +152,16 @@ def is_copy(measurement: Measurement, other: Measurement) -> bool:
     names = [name for name in measurement.samples if name not in GIVEN_SAMPLES and name in other.samples]
     pairs = [(measurement.samples[name], other.samples[name]) for name in names]
     real = [pair for pair in pairs if pair[0].dtype.kind == "f"]
+    dust = COPY_TOLERANCE if initialisation.trains_encoder else 0.0
     if real:
-        dust = COPY_TOLERANCE if initialisation.trains_encoder else 0.0
-        return all(_differ(first, second) <= dust * _spread(first) for first, second in real)
-    if (
-        not pairs
-        or measurement.examples < ENOUGH_EXAMPLES
-        or not any(_varied(first) and _varied(second) for first, second in pairs)
-    ):
+        return all(np.allclose(first, second, rtol=0, atol=dust, equal_nan=True) for first, second in real)
+    target = measurement.samples.get("target")
+    if target is None or not any(_varied(first) and _varied(second) for first, second in pairs):
         return False
+    errors = sum(int((first != target).sum()) for first, _ in pairs)
     flips = sum(int((first != second).sum()) for first, second in pairs)
-    allowed = 0
-    if initialisation.trains_encoder and "target" in measurement.samples:
-        errors = sum(int((first != measurement.samples["target"]).sum()) for first, _ in pairs)
-        allowed = max(1, errors // ERRORS_PER_FLIP) if errors >= ERRORS_PER_FLIP // 2 else 0
-    return flips <= allowed
-
-
-def _differ(first: np.ndarray, other: np.ndarray) -> float:
-    """Return the root mean square difference of two samples; infinite if their NaNs are in different places."""
-    if not np.array_equal(np.isnan(first), np.isnan(other)):
-        return np.inf
-    difference = first.astype(np.float64) - other
-    return float(np.sqrt(np.nanmean(difference**2))) if not np.isnan(difference).all() else 0.0
-
-
-def _spread(sample: np.ndarray) -> float:
-    return float(np.nanstd(sample.astype(np.float64))) if not np.isnan(sample).all() else 0.0
+    allowed = max(1, errors // ERRORS_PER_FLIP) if initialisation.trains_encoder else 0
+    return errors >= FEWEST_ERRORS and flips <= allowed
 
 
 def _varied(answers: np.ndarray, least: float = VARIED_SHARE) -> bool:

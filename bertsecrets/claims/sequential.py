@@ -1,98 +1,53 @@
-"""Interim analyses: add seeds until a claim is decided, controlling the error rate over all analyses.
+"""Levels of confidence by the number of seeds, for analyses after 3, 4 and 5 seeds at a controlled error rate.
 
-Orders are analysed after 3, 4 and 5 seeds at a constant nominal level, for 95 % overall (Pocock 1977). Figures can
-deviate early at 99.5 %, and are reproduced only after the last seed, at 95 %. Seeds that did not learn are replaced.
-The schedule is fixed in advance, so stopping early (because of a decision or a budget) cannot increase error rates.
+An order or an equality has two possible errors, each of which has the run's error rate over all analyses: every
+analysis has the same nominal level (Pocock 1977). A figure can deviate early at a tenth of the error rate. The level
+belongs to the number of seeds, not to the command, and the schedule is fixed in advance. So stopping early, because of
+a decision or a budget, cannot increase error rates.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
-from bertsecrets.claims.error_rates import SMALLEST_P_VALUE
-from bertsecrets.claims.expectations import Figure
-from bertsecrets.claims.judge import judge
-from bertsecrets.claims.quantity import Needed
-from bertsecrets.claims.reasons import Grounds
-from bertsecrets.claims.schema import Case
-from bertsecrets.claims.screening import usable
-from bertsecrets.claims.verdict import Verdict
-from bertsecrets.settings import JudgeParams
+from bertsecrets.claims.estimate import SMALLEST_P_VALUE
 
 ANALYSES = (3, 4, 5)  # numbers of usable seeds
-MOST_SEEDS = 8  # maximum number of trained seeds, including those replaced
+MOST_REPLACED = 3  # maximum number of seeds that are replaced because they learned nothing
 EARLY_RATE = 1 / 10  # error rate of early deviations of a figure, relative to that of the last analysis
 QUADRATURE_NODES = 96
 
 
-def judge_interim(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, details: bool = True
-) -> Verdict:
-    """Return the verdict of the interim analysis after these seeds. The claim must still be open after earlier ones.
+def early_rate(seeds: int) -> float:
+    """Return the factor for the error rate of a deviation from a figure, after the analysis of some seeds."""
+    return 1.0 if seeds >= ANALYSES[-1] else EARLY_RATE
 
-    Args:
-        by_seed: Measurements as for `judge`, in the order in which seeds were added.
-        details: Whether to compute p-values and slow notes.
+
+def one_sided(confidence: float) -> float:
+    """Return the level of the central interval whose ends each have the error rate of a confidence level.
+
+    >>> round(one_sided(0.95), 3)
+    0.9
     """
-    if case.claim.seedless:
-        return judge(case, by_seed, settings, details=details)
-    learned = len(usable(by_seed).by_seed)
-    last = learned >= ANALYSES[-1] or len(by_seed) >= MOST_SEEDS
-    of_figure = isinstance(case.claim.expect, Figure)
-    early = 1 if last else EARLY_RATE
-    rate = (1 - settings.confidence) * early if of_figure else 1 - interim_confidence(settings.confidence)
-    verdict = judge(case, by_seed, settings.model_copy(update={"confidence": 1 - rate}), details=details)
-    verdict = replace(verdict, open=verdict.open and not last)
-    if verdict.interval is None or learned < ANALYSES[0]:
-        return verdict
-    if of_figure:
-        against = None if verdict.p_against is None else min(1.0, verdict.p_against / early)
-    else:
-        against = overall_p_value(verdict.p_against, settings.confidence)
-    verdict = replace(
-        verdict,
-        interim=f"analysis after {learned} of at most {ANALYSES[-1]} seeds ({100 * (1 - rate):.3g} % interval)",
-        p_against=against,
-        p_for=overall_p_value(verdict.p_for, settings.confidence),
-    )
-    if of_figure and verdict.outcome == "reproduced" and not last and not case.figure.constant_answer:
-        cause = Grounds.SO_FAR(now=verdict.reason, seeds=ANALYSES[-1])
-        return replace(verdict, outcome="inconclusive", reason=str(cause), cause=cause, open=True)
-    return verdict
+    return 2 * confidence - 1
 
 
-def judge_in_sequence(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, details: bool = True
-) -> Verdict:
-    """Return the verdict of the first interim analysis that closes a claim, or that of the last one."""
-    for count in range(1, len(by_seed) + 1):
-        verdict = judge_interim(case, by_seed[:count], settings, details=details)
-        if not verdict.open:
-            break
-    return verdict
+def overall_p_value(p_value: float) -> float:
+    """Return the one-sided p-value over all analyses, given that of one of them.
 
-
-def overall_p_value(p_value: float | None, confidence: float) -> float | None:
-    """Return the overall p-value of an order over all interim analyses, given that of one analysis.
-
-    >>> round(overall_p_value(1 - interim_confidence(0.95), 0.95), 3), overall_p_value(1.0, 0.95)
+    >>> round(overall_p_value((1 - interim_confidence(0.9)) / 2), 4), overall_p_value(1.0)
     (0.05, 1.0)
     """
     from scipy.special import ndtri
 
-    if p_value is None:
-        return None
-    rate = 1 - _within(float(-ndtri(p_value / 2)))
-    decided = p_value <= 1 - interim_confidence(confidence)
-    return float(np.clip(rate, SMALLEST_P_VALUE, 1 - confidence if decided else 1.0))
+    overall = (1 - _within(float(-ndtri(p_value)))) / 2 if p_value < 0.5 else 0.0
+    return float(np.clip(max(overall, p_value), SMALLEST_P_VALUE, 1.0))
 
 
 @cache
 def interim_confidence(confidence: float) -> float:
-    """Return the nominal confidence level of each interim analysis of an order for a given overall level.
+    """Return the nominal confidence level of each analysis for a given overall level.
 
     >>> round(interim_confidence(0.95), 3)
     0.974
@@ -100,7 +55,7 @@ def interim_confidence(confidence: float) -> float:
     from scipy.optimize import brentq
     from scipy.special import ndtr
 
-    bound = float(brentq(lambda reach: _within(reach) - confidence, 0.5, 8))
+    bound = float(brentq(lambda reach: _within(reach) - confidence, 0.01, 8))
     return float(1 - 2 * ndtr(-bound))
 
 

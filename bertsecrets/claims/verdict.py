@@ -44,9 +44,9 @@ class Verdict:
         p_against: Smallest error rate at which the claim would still deviate; None if it was not judged.
         p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
             lying inside its prediction interval does not contradict other values.
-        open: Whether the claim is undecided and more seeds could decide it.
+        open: Whether more seeds could change the outcome, and the schedule of analyses has some.
         readings: Verdicts by name of the reading, if the claim depends on one.
-        interim: Which interim analysis it belongs to (`sequential.judge_interim`), or a note that it is about single
+        interim: The number of seeds of the analysis with its level (`sequential`), or a note that it is about single
             checkpoints.
         cause: The reason as data; None if the claim was not judged.
         error: Exception, if the claim could not be measured. Anything but a `UserError` is a bug.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.expectations import Equality, Figure
 from bertsecrets.claims.judge import under_readings
-from bertsecrets.claims.prospects import examples_text, prospect_text
+from bertsecrets.claims.prospects import advice, prospect_text
 from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.report.text import band_text, cite, status, task_title
 from bertsecrets.settings import project_path
@@ -54,7 +54,7 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
     if figure.constant_answer:
         parts[0] += " (a constant answer)"
     parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
-    texts = figure.second, figure.note, prospect_text(case), examples_text(case)
+    texts = figure.second, figure.note, prospect_text(case), advice(case)
     return parts + [text for text in texts if text]
 
 

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bertsecrets.claims.band import Ends, format_interval, format_number, undecidable
+from bertsecrets.claims.band import Ends, format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Order
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
+from bertsecrets.claims.sequential import one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import ends
 from bertsecrets.formats import FAILURES, OverTasksData, TogetherData, VerdictData
@@ -90,14 +91,14 @@ def band_text(case: Case, confidence: float) -> str:
     if limits is None:
         return "a prediction interval from the spread of the measured seeds, since none is published"
     if isinstance(expect, Equality):
-        return f"{format_interval(limits)}, an equality: the {confidence:.0%} interval must lie inside"
+        return f"{format_interval(limits)}, an equality: the {one_sided(confidence):.0%} interval must lie inside"
     if isinstance(expect, Order):
-        return f"{format_interval(limits)}, an order: the {confidence:.0%} interval must lie on one side"
-    if reason := undecidable(case):
-        return f"{NOT_DECIDABLE}: {reason}"
+        return f"{format_interval(limits)}, an order: the {one_sided(confidence):.0%} interval must lie on one side"
     if figure.constant_answer:
         constant = f"{format_number(figure.published)} +- {figure.rounding} rounding: the same constant answer"
         return f"{constant}; if the model gives several answers, a prediction interval that reproduces nothing"
+    if not expect.decidable(limits, case.unit):
+        return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread
     if expect.sampling == "own":
         parts.append("the sampling error between sets of examples")

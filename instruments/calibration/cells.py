@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.expectations import MIN_EFFECT_SHARE, Figure, Order
-from bertsecrets.claims.judge import judge, under_readings
+from bertsecrets.claims.judge import judge, judge_in_sequence, under_readings
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import Case, cases, find_case, find_cases
-from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, interim_confidence, judge_in_sequence
+from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED, interim_confidence, one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.progress import log
@@ -137,8 +136,8 @@ def examples_interval(
     estimands = [without_annotated(_read(case, needed)) for needed in by_seed]
     within = QUANTITIES[case.claim.quantity].within(case.task)
     observed = estimate(with_ceiling(estimands)[0], settings, seedless=True, within=within)
-    confidence = settings.confidence if case.claim.seedless else interim_confidence(settings.confidence)
-    return observed.interval(confidence)
+    level = one_sided(settings.confidence)
+    return observed.interval(level if case.claim.seedless else interim_confidence(level))
 
 
 def without_annotated(estimand: Estimand) -> Estimand:
@@ -152,9 +151,6 @@ def without_annotated(estimand: Estimand) -> Estimand:
 
 def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator[tuple[str, Verdict]]:
     """Yield each procedure's verdict on a case in one world."""
-    if no_data := undecidable(case):
-        yield from ((name, Verdict(case, "not applicable", no_data)) for name in PROCEDURES)
-        return
     by_seed = OnDemand(model, case)
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
@@ -170,7 +166,7 @@ class OnDemand(Sequence[Mapping[str, Needed]]):
         self.model, self.case = model, case
 
     def __len__(self) -> int:
-        return 1 if self.case.claim.seedless else MOST_SEEDS
+        return 1 if self.case.claim.seedless else ANALYSES[-1] + MOST_REPLACED
 
     def __getitem__(self, place: Any) -> Any:
         seeds = range(1, len(self) + 1)[place]
@@ -203,9 +199,7 @@ def _read(case: Case, needed: Mapping[str, Needed]) -> Estimand:
 
 
 def true_value(case: Case, setting: Setting) -> float | None:
-    """Return the noise-free value of a claim's quantity; None if the claim cannot be decided or computed."""
-    if undecidable(case):
-        return None
+    """Return the noise-free value of a claim's quantity; None if it cannot be computed."""
     try:
         value = _estimand(case, SimulatedModel(find_world("as-published"), setting, 0, 0, noise=False)).value
     except NotApplicableError:

@@ -11,6 +11,7 @@ from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed
 from bertsecrets.claims.schema import Case, cases, find_case
 from bertsecrets.report import tables
 from bertsecrets.report.tables import Format
+from bertsecrets.texts.tasks import TASKS
 from instruments.calibration.cells import PROCEDURES, Rates, code, least
 from instruments.calibration.truth import ASSUMPTIONS
 from instruments.calibration.worlds import find_world
@@ -88,10 +89,12 @@ def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
 
 
 def decidable(rates: Rates) -> bool:
-    """Return whether data can decide a case: its band is not too wide, and its examples and maps are sufficient."""
+    """Return whether data can decide a case: its examples and maps are sufficient."""
     case, never = find_case(rates.cell.case), rates.share("not applicable") == 1
     recorded = Prospect.model_validate(_as_data(rates))
-    return not (never or examples_needed(case, recorded) or needs_annotated_maps(case, recorded))
+    examples = examples_needed(case, recorded)
+    too_few = examples is not None and case.task in TASKS and examples > TASKS[case.task].dev_rows
+    return not (never or too_few or needs_annotated_maps(case, recorded))
 
 
 def summary(counted: Sequence[Rates]) -> str:

@@ -7,9 +7,8 @@ import pytest
 from measurements import judged, made_up, measured, needed, scored
 from scipy import stats
 
-from bertsecrets.claims.error_rates import SMALLEST_P_VALUE, interval_at, smallest_rate
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.estimate import Estimate, Spread
+from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate, Spread
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import ANY_VALUE, REGISTERED_QUANTITIES
 from bertsecrets.settings import JudgeParams
@@ -66,7 +65,7 @@ def test_a_p_value_is_that_of_a_t_test_where_there_is_one(of_estimands):
     rows = np.random.default_rng(3).normal(-0.2, 1.0, (400, 1))
     case = made_up(kind="above", figure={}, unit="attention")
     verdict = of_estimands(case, [Estimand((rows,), lambda mean: mean[..., 0])])
-    exact = stats.ttest_1samp(rows[:, 0], 0).pvalue  # too small for 500 draws to resolve
+    exact = stats.ttest_1samp(rows[:, 0], 0).pvalue / 2  # one-sided; too small for 500 draws to resolve
     assert exact / 5 < verdict.p_against < 5 * exact < 0.006
     assert verdict.p_for > 0.95
 
@@ -78,12 +77,21 @@ def test_a_figures_p_value_is_that_of_its_prediction_interval():
     assert verdict.p_against == pytest.approx(2 * stats.t.sf(gap, 4), rel=0.06)
 
 
-def test_a_tail_without_draws_falls_as_students_does():
-    draws = stats.t.ppf((np.arange(2000) + 0.5) / 2000, 4)
-    observed = Estimate(0.0, np.zeros(1), draws[:, None], None, 1, 100, Spread(1.0, 4))
+def test_a_tail_without_draws_falls_as_the_normal_distribution_does():
+    draws = stats.norm.ppf((np.arange(2000) + 0.5) / 2000)
+    observed = Estimate(0.0, np.zeros(1), draws[:, None], None, 1, 100)
     for rate in (0.05, 0.005, 0.001, 1e-5):
-        low, high = interval_at(observed, rate, 0.05)
-        assert (low, high) == pytest.approx((stats.t.ppf(rate / 2, 4), stats.t.isf(rate / 2, 4)), rel=0.03)
+        low, high = observed.interval(1 - rate)
+        assert (low, high) == pytest.approx((stats.norm.ppf(rate / 2), stats.norm.isf(rate / 2)), rel=0.03)
+
+
+def test_p_values_of_seeds_alone_are_those_of_a_t_test():
+    values = np.array([0.4, 1.0, 1.3, 0.9])
+    error = float(values.std(ddof=1) / 2)
+    mean, draws = np.array([values.mean()]), np.full((500, 1), values.mean())
+    observed = Estimate(values.mean(), mean, draws, None, 4, 100, Spread(2 * error, 3), seed_errors=np.array([error]))
+    assert observed.p_above(0.0, 0.9) == pytest.approx(stats.ttest_1samp(values, 0, alternative="greater").pvalue)
+    assert observed.p_below(0.0, 0.9) == pytest.approx(stats.ttest_1samp(values, 0, alternative="less").pvalue)
 
 
 def test_unjudged_claims_have_no_p_value():
@@ -100,8 +108,3 @@ def test_claims_refuted_by_every_resample_have_the_smallest_p_value():
     assert (verdict.outcome, verdict.p_against, verdict.p_for) == ("deviates", SMALLEST_P_VALUE, 1.0)
     assert "so the interval is not used" in verdict.reason
     assert "constant answer" in verdict.reason
-
-
-def test_nothing_is_decided_at_no_rate():
-    assert smallest_rate(lambda rate: False, 0.05) == 1
-    assert smallest_rate(lambda rate: True, 0.05) == SMALLEST_P_VALUE

@@ -35,12 +35,12 @@ def test_an_equality_has_the_smallest_effect_of_interest_around_it():
         ((-0.4, 0.6), "inconclusive"),
         ((-3.0, 3.0), "inconclusive"),
         ((0.6, 0.9), "deviates"),
-        ((-0.9, -0.5), "deviates"),
+        ((-0.9, -0.51), "deviates"),
     ],
 )
 def test_an_equality_holds_where_the_whole_interval_is_of_no_interest(interval, outcome):
     case = made_up("score-difference", kind="equal", figure={})
-    decision, cause = case.claim.expect.decide(SimpleNamespace(case=case), 0.95, interval)
+    decision, cause = case.claim.expect.decide(SimpleNamespace(case=case, interval=interval, level=0.9))
     assert decision == outcome
     assert "half a point" in str(cause)
 
@@ -103,8 +103,8 @@ def test_a_prediction_interval_that_holds_half_of_all_values_decides_nothing():
     figure = {"published": 60.0, "doubt": 20.0, "doubt_degrees": 7, "doubt_source": "two sources"}
     right = [1] * 800 + [0] * 200
     verdict = judged(made_up(figure=figure, sampling="score"), scored(right, [1] * 500 + [1] * 500))
-    assert verdict.outcome == "not applicable"
-    assert "covers more than half of all possible values" in verdict.reason
+    assert (verdict.outcome, verdict.observed) == ("inconclusive", 80)
+    assert "as almost any value would" in verdict.reason
 
 
 def test_incomparable_published_figures_are_marked():
@@ -165,26 +165,14 @@ def by_answers(*answers: int) -> Verdict:
     return judge(case, [{"scores": frozen(answer, seed)} for seed, answer in enumerate(answers, start=1)], SETTINGS)
 
 
-def test_a_constant_answer_is_reproduced_by_the_same_one_alone():
+def test_a_constant_answer_is_reproduced_if_a_seed_gives_it():
     """The published constant answer scores 52.7 points, and the other one 47.3."""
-    assert by_answers(1, 1, 1).outcome == "reproduced"
-    assert by_answers(1, 1, 1).band == pytest.approx((52.65, 52.75))
-    for answers in ((0, 0, 0), (1, 0, 1), (1, 0, 1, 0, 1)):
-        verdict = by_answers(*answers)
-        assert (verdict.outcome, verdict.open) == ("inconclusive", answers == (0, 0, 0))
+    for answers in ((1, 1, 1), (1, 0, 1), (0, 0, 0, 0, 1)):
+        assert by_answers(*answers).outcome == "reproduced"
+    assert by_answers(1, 0, 1).reason.startswith("2 of 3 seeds give the published constant answer")
+    other = by_answers(0, 0, 0)
+    assert (other.outcome, other.open, other.p_against) == ("inconclusive", True, 1.0)
     assert by_answers(1, 1).outcome == "inconclusive"  # two seeds are not enough
-
-
-def test_another_constant_answer_deviates_once_chance_cannot_explain_it():
-    """The p-value is the largest q (1 - q)^N over all q.
-
-    This is the probability that the published run gives its constant answer but N others do not, if each run gives it
-    with probability q.
-    """
-    largest = [max(q * (1 - q) ** seeds for q in np.linspace(0, 1, 1001)) for seeds in (5, 7)]
-    verdicts = [by_answers(*[0] * seeds) for seeds in (5, 7)]
-    assert [verdict.p_against for verdict in verdicts] == pytest.approx(largest, rel=1e-3)
-    assert [verdict.outcome for verdict in verdicts] == ["inconclusive", "deviates"]
 
 
 def test_table_1_truncates_the_constant_answer_of_random_weights_on_mrpc():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from measurements import of_id
+from scipy import stats
 from scipy.special import ndtr
 
 from bertsecrets.claims.multiplicity import at_least, multiple_testing, over_tasks
@@ -57,11 +58,10 @@ def test_runs_of_true_claims_hardly_ever_have_a_survivor():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
-def test_on_more_tasks_is_never_surer_than_on_fewer(p_values):
-    adjusted = at_least(p_values)
-    assert (np.diff(adjusted) >= 0).all()
-    assert adjusted[-1] == pytest.approx(max(adjusted.max(), max(p_values)))
-    assert adjusted[0] == pytest.approx(min(1, len(p_values) * min(p_values)))
+def test_all_tasks_are_as_sure_as_the_least_sure_one_and_one_is_as_sure_as_simes_says(p_values):
+    assert at_least(p_values, len(p_values)) == pytest.approx(max(p_values))
+    assert at_least(p_values, 1) == pytest.approx(min(1, stats.false_discovery_control(p_values).min()))
+    assert at_least(p_values, len(p_values) + 1) == 1
 
 
 def test_counts_of_tasks_are_too_high_in_at_most_one_run_of_twenty():
@@ -70,7 +70,8 @@ def test_counts_of_tasks_are_too_high_in_at_most_one_run_of_twenty():
     for _ in range(runs):
         common, own = rng.normal(), rng.normal(size=7)
         z = 0.6 * common + 0.8 * own + np.array([6, 6, 6, 0, 0, 0, 0])
-        wrong += int((at_least([float(p) for p in 2 * ndtr(-np.abs(z))]) <= 0.05).sum() > 3)
+        verdicts = [judged(f"E1-{name}", 1, float(p)) for name, p in zip(TASKS, ndtr(-z), strict=True)]
+        wrong += over_tasks(verdicts, 0.95)[0].holds_on_at_least > 3
     assert wrong / runs == pytest.approx(0.05, abs=0.015)  # three standard errors of 2000 runs
 
 

@@ -10,11 +10,10 @@ from verdicts import run_of
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.reasons import Grounds
-from bertsecrets.claims.sequential import judge_interim
 from bertsecrets.formats import VerdictData
 from bertsecrets.report.terminal import task_grid, verdict_table
 from bertsecrets.report.text import count_line
-from bertsecrets.types import Subject
+from bertsecrets.types import Provenance, Subject
 
 ROWS = 1000
 CITED = {"seed_std": 1.0, "seed_source": "five seeds"}
@@ -42,7 +41,7 @@ def verdicts():
     """Yield verdicts for nearly all reasons."""
     above = made_up(kind="above", value=50.0, figure={})
     zero = {"kind": "above", "against": "untrained", "figure": {}}
-    half = [scored([1] * right + [0] * (ROWS - right), [1] * ROWS) for right in (500, 502, 600, 700)]
+    half = [scored([1] * right + [0] * (ROWS - right), [1] * ROWS) for right in (500, 504, 600, 700)]
     same, own = made_up(sampling="score"), made_up()
     constant = made_up(sampling="score", figure={"published": 52.7, "rounding": 0.05, "constant_answer": True, **CITED})
     rte = {"rows": 277, "classes": (146 / 277, 131 / 277)}
@@ -75,7 +74,7 @@ def verdicts():
         (of_id("A4-rte-half"), three_seeds(special=60, stripes=10)),
     ]:
         yield judge(case, by_seed, SETTINGS)
-    yield judge_interim(same, seeds(2400, 2410, 2390, rows=4000), SETTINGS)
+    yield judge(same, seeds(2490, 2500, 2510, rows=4000), SETTINGS)
     cosine = {"cosine": np.full((40, 3, 2), 0.99)}
     yield judged(of_id("C2-rte"), measured("attention-change", cosine, cosine))
     yield judge(own, seeds(600), SETTINGS, checkpoint=True)
@@ -84,6 +83,13 @@ def verdicts():
     yield judged(made_up("score-difference", existence=True, **zero), half[0], half[2])
     few = {**zero, "smallest_effect": {"size": 5.0, "reason": "for a reason"}}
     yield judged(made_up("score-difference", **few), half[1], half[0])
+    limited = replace(half[1], provenance=Provenance(limit=ROWS))
+    yield judged(made_up("score-difference", **few), limited, half[0])
+    yield judged(
+        made_up("score-difference", **{**few, "smallest_effect": {**few["smallest_effect"], "size": 9.5}}),
+        half[2],
+        half[0],
+    )
     for other in half[:3]:
         yield judged(made_up("score-difference", **{**zero, "kind": "equal"}), half[0], other)
 
@@ -107,7 +113,7 @@ def test_rewording_every_reason_changes_nothing_else(monkeypatch):
 
 
 def test_codes_are_unique_and_nearly_all_are_reworded_above():
-    rest = {"refuted", "between-bands", "not-computable", "other-model", "not-applicable"}
+    rest = {"refuted", "not-computable", "other-model", "not-applicable"}
     assert {verdict.reason_code for verdict in verdicts()} == {grounds.code for grounds in Grounds} - rest
     assert len({grounds.code for grounds in Grounds}) == len(list(Grounds))
 

@@ -8,16 +8,9 @@ import pytest
 from measurements import SETTINGS, gridded, measured, needed, of_id, scored
 from scipy.stats import multivariate_normal, norm
 
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, judge_in_sequence
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.sequential import (
-    ANALYSES,
-    MOST_SEEDS,
-    interim_confidence,
-    judge_in_sequence,
-    judge_interim,
-    overall_p_value,
-)
+from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED, interim_confidence, overall_p_value
 
 QUICK = SETTINGS.model_copy(update={"resamples": 200})
 GROWS = of_id("C3-rte")
@@ -94,14 +87,14 @@ def test_a_clear_claim_is_decided_by_three_seeds_and_says_at_which_level():
     by_seed = growth(3.0, ratio=0.1)
     verdict = judge_in_sequence(GROWS, by_seed, QUICK)
     assert (verdict.outcome, seeds_of(verdict)) == ("reproduced", 3)
-    assert verdict.remarks[0] == "analysis after 3 of at most 5 seeds (97.4 % interval)"
+    assert verdict.remarks[0] == "after 3 seeds (94.5 % interval)"
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_three_seeds_are_inconclusive_and_request_more(count):
-    verdict = judge_interim(GROWS, growth(3.0, count, ratio=0.1), QUICK)
+    verdict = judge(GROWS, growth(3.0, count, ratio=0.1), QUICK)
     assert (verdict.outcome, verdict.open) == ("inconclusive", True)
-    assert not any("analysis" in remark for remark in verdict.remarks)
+    assert not any("% interval" in remark for remark in verdict.remarks)
 
 
 def test_a_decision_is_never_taken_back_by_further_seeds():
@@ -113,7 +106,7 @@ def test_a_decision_is_never_taken_back_by_further_seeds():
 
 def test_a_verdict_does_not_depend_on_how_many_seeds_there_were_at_its_analysis():
     by_seed = growth(0.6, ratio=1.0)
-    one_by_one = [judge_interim(GROWS, by_seed[:count], QUICK) for count in range(1, LAST + 1)]
+    one_by_one = [judge(GROWS, by_seed[:count], QUICK) for count in range(1, LAST + 1)]
     ended = next((verdict for verdict in one_by_one if not verdict.open), one_by_one[-1])
     at_once = judge_in_sequence(GROWS, by_seed, QUICK)
     assert (at_once.outcome, at_once.interval, seeds_of(at_once)) == (ended.outcome, ended.interval, seeds_of(ended))
@@ -127,8 +120,15 @@ def test_p_values_are_those_of_all_analyses_together():
         assert (verdict.p_against <= 0.05) == (verdict.outcome == "deviates")
         assert (verdict.p_for <= 0.05) == (verdict.outcome == "reproduced")
     assert outcomes >= {"deviates", "reproduced"}
-    assert 0.01 < overall_p_value(0.01, 0.95) < 0.03  # three analyses, each at 1 %
-    assert overall_p_value(None, 0.95) is None
+    assert 0.01 < overall_p_value(0.01) < 0.03  # three analyses, each at 1 %
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.7, 3.0])
+def test_three_seeds_get_one_verdict_whatever_the_command(effect):
+    """That of three fixed seeds is that of `auto` whose budget ends after three."""
+    by_seed = growth(effect, 3, ratio=0.2)
+    fixed, ended = judge(GROWS, by_seed, QUICK), judge_in_sequence(GROWS, by_seed, QUICK)
+    assert (fixed.outcome, fixed.interval, fixed.p_for) == (ended.outcome, ended.interval, ended.p_for)
 
 
 def test_seeds_after_the_last_analysis_are_left_out():
@@ -140,16 +140,16 @@ def test_a_claim_without_seeds_is_analysed_once_at_the_full_level():
     case = of_id("B3-all-gap")
     verdict = judge_in_sequence(case, [needed(case.claim.quantity, frames)], QUICK)
     assert verdict.interval == judge(case, [needed(case.claim.quantity, frames)], QUICK).interval
-    assert not any("analysis" in remark for remark in verdict.remarks)
+    assert not any("% interval" in remark for remark in verdict.remarks)
 
 
-def test_a_figure_is_reproduced_only_at_the_last_analysis():
+def test_a_figure_that_was_not_rejected_stays_open_until_the_last_analysis():
     by_seed = scores(LAST, std=1.0, rng=np.random.default_rng(2))
-    seen = [judge_interim(figure(64.0), by_seed[:count], QUICK) for count in range(1, LAST + 1)]
-    assert [verdict.outcome for verdict in seen] == ["inconclusive"] * 4 + ["reproduced"]
+    seen = [judge(figure(64.0), by_seed[:count], QUICK) for count in range(1, LAST + 1)]
+    assert [verdict.outcome for verdict in seen] == ["inconclusive"] * 2 + ["reproduced"] * 3
     assert [verdict.open for verdict in seen] == [True] * 4 + [False]
-    assert seen[-1].remarks[0] == "analysis after 5 of at most 5 seeds (95 % interval)"
-    assert "so far" in seen[3].reason
+    assert seen[-1].remarks[0] == "after 5 seeds (95 % interval)"
+    assert judge_in_sequence(figure(64.0), by_seed, QUICK).seeds == (1, 2, 3, 4, 5)
 
 
 def test_a_figure_may_deviate_before_the_last_analysis():
@@ -158,7 +158,7 @@ def test_a_figure_may_deviate_before_the_last_analysis():
     assert (verdict.outcome, verdict.open) == ("deviates", False)
     assert 3 <= seeds_of(verdict) < LAST
     assert verdict.p_against <= 0.05
-    assert verdict.remarks[0] == f"analysis after {seeds_of(verdict)} of at most 5 seeds (99.5 % interval)"
+    assert verdict.remarks[0] == f"after {seeds_of(verdict)} seeds (95 % interval)"
 
 
 # ---------------------------------------------------------------------- open claims
@@ -197,7 +197,7 @@ def test_too_few_examples_are_not_open():
 
 def test_seeds_that_learned_nothing_are_replaced():
     rng = np.random.default_rng(4)
-    dead, alive = scores(1, std=1.0, rng=rng, collapse=1.0), scores(MOST_SEEDS, std=1.0, rng=rng)
+    dead, alive = scores(1, std=1.0, rng=rng, collapse=1.0), scores(LAST + MOST_REPLACED, std=1.0, rng=rng)
     by_seed = [*alive[:1], *dead, *alive[2:]]
     verdict = judge_in_sequence(figure(64.0), by_seed, QUICK)
     assert (verdict.outcome, verdict.seeds, len(verdict.by_seed)) == ("reproduced", (1, 3, 4, 5, 6), LAST)
@@ -207,7 +207,7 @@ def test_a_training_of_which_three_seeds_learn_nothing_ends():
     dead = scores(4, std=1.0, rng=np.random.default_rng(4), collapse=1.0)
     dead = [needed("score", replace(of_seed["scores"], subject=replace(of_seed["scores"].subject, seed=seed)))
             for seed, of_seed in enumerate(dead, start=1)]  # fmt: skip
-    seen = [judge_interim(figure(64.0), dead[:count], QUICK) for count in (1, 2, 3)]
+    seen = [judge(figure(64.0), dead[:count], QUICK) for count in (1, 2, 3)]
     assert [of_seed.outcome for of_seed in seen] == ["degenerate"] * 3
     assert [of_seed.open for of_seed in seen] == [True, True, False]
 
@@ -230,7 +230,9 @@ def test_stopping_at_the_first_decision_rarely_decides_an_order_that_is_none():
 def test_stopping_at_the_first_decision_rarely_calls_one_more_run_a_deviation(collapse):
     worlds, rng, outcomes = 150, np.random.default_rng(8), Counter()
     for _ in range(worlds):
-        (paper,), runs = (scores(n, std=3.0, rng=rng, collapse=p) for n, p in ((1, 0.0), (MOST_SEEDS, collapse)))
+        (paper,), runs = (
+            scores(n, std=3.0, rng=rng, collapse=p) for n, p in ((1, 0.0), (LAST + MOST_REPLACED, collapse))
+        )
         predicted, target = (paper["scores"].sample(name) for name in ("predicted", "target"))
         case = figure(100 * float((predicted == target).mean()))
         outcomes[judge_in_sequence(case, runs, QUICK).outcome] += 1

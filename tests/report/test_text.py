@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from measurements import SETTINGS, made_up, of_id, scored
 
-from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict, against
@@ -154,10 +153,9 @@ def test_a_band_with_nearly_all_values_is_not_shown():
 def test_a_claim_that_no_data_can_decide_says_so():
     """Student's t is 2.776 for 4 degrees of freedom, so a standard error of 10 points gives +- 27.8 points."""
     doubtful = made_up(figure={"published": 50.0, "doubt": 10.0, "doubt_source": "two readers"})
-    assert (
-        undecidable(doubtful) == "cannot be decided on RTE: 50.0 +- 27.8 covers more than half of all possible values"
-    )
-    assert undecidable(made_up(figure={"published": 50.0, "doubt": 8.0, "doubt_source": "two readers"})) == ""
+    assert band_text(doubtful, 0.95).startswith("not decidable: [22.2, 77.8] covers more than half of all")
+    less = made_up(figure={"published": 50.0, "doubt": 8.0, "doubt_source": "two readers"})
+    assert "not decidable" not in band_text(less, 0.95)
 
 
 def test_the_status_of_a_claim_lists_its_known_outcomes():

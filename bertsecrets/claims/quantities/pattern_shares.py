@@ -83,8 +83,8 @@ def prediction_factor(count: int) -> float:
     return float(stdtrit(count - 1, 0.975) / ndtri(0.975) * np.sqrt((count + 1) / (count - 1)))
 
 
-def new_encoder(patterns: Measurement, reading: str) -> tuple[Float[np.ndarray, "rows classes"], float] | None:
-    """Return a block whose mean, 0, varies as the classifier's error on one more encoder, and `prediction_factor`.
+def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows classes"] | None:
+    """Return a block whose mean, 0, varies as the classifier's error on one more encoder.
 
     A resample draws `FEWEST_EXAMPLES` rows, enough for a normal distribution. None if maps of this model were
     annotated, since the held-out errors then include its own heads.
@@ -92,9 +92,9 @@ def new_encoder(patterns: Measurement, reading: str) -> tuple[Float[np.ndarray, 
     models, errors = patterns.settings.get("annotated_models"), left_out_errors(reading)
     if not models or annotated(patterns.subject.model, models) or len(errors) < 2:
         return None
-    factor = prediction_factor(len(errors))
-    off = np.sqrt(FEWEST_EXAMPLES) * factor * (errors - patterns.sample(f"{reading}_errors").mean(0))
-    return np.tile(np.concatenate([off, -off]), (FEWEST_EXAMPLES, 1)), factor
+    scale = np.sqrt(FEWEST_EXAMPLES) * prediction_factor(len(errors))
+    off = scale * (errors - patterns.sample(f"{reading}_errors").mean(0))
+    return np.tile(np.concatenate([off, -off]), (FEWEST_EXAMPLES, 1))
 
 
 def _of_shares(
@@ -109,10 +109,9 @@ def _of_shares(
     blocks = [block for pair in pairs for block in pair]
     drawn = [count for patterns in by_task for count in _drawn(patterns, reading)]
     clusters = [clusters for patterns in by_task for clusters in _clusters(patterns)]
-    widened = 1.0
     if (encoder := new_encoder(by_task[0], reading)) is not None:
-        blocks, drawn, clusters = [*blocks, encoder[0]], [*drawn, FEWEST_EXAMPLES], [*clusters, None]
-        notes, widened = (*notes, NEW_ENCODER_NOTE), encoder[1]
+        blocks, drawn, clusters = [*blocks, encoder], [*drawn, FEWEST_EXAMPLES], [*clusters, None]
+        notes = (*notes, NEW_ENCODER_NOTE)
 
     def of_means(*means: np.ndarray) -> Number:
         both = 2 * len(pairs)
@@ -120,10 +119,10 @@ def _of_shares(
         shares = (corrected(expected, sum(means[both:], errors)) for expected, errors in by_pair)
         return statistic(100 * np.stack(np.broadcast_arrays(*shares), axis=-2))
 
-    return Estimand(tuple(blocks), of_means, notes, drawn=tuple(drawn), clusters=tuple(clusters), widened=widened)
+    return Estimand(tuple(blocks), of_means, notes, drawn=tuple(drawn), clusters=tuple(clusters))
 
 
-@quantity("class-share", unit="percent", within=(0, 100), patterns=PATTERNS)
+@quantity("class-share", unit="percent", inherits=True, within=(0, 100), patterns=PATTERNS)
 def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Reading = "special") -> Estimand:
     """Return the percentage of all maps that belong to any of the classes (K19 figure 2)."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
@@ -132,13 +131,19 @@ def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Rea
     return _of_shares([patterns], reading, lambda shares: shares[..., 0, chosen].sum(-1), note)
 
 
-@quantity("rarest-class", unit="percent", within=(0, 100), patterns=PATTERNS)
+@quantity("rarest-class", unit="percent", inherits=True, within=(0, 100), patterns=PATTERNS)
 def rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of maps in the rarest class."""
     return replace(_of_shares([patterns], reading, lambda shares: shares[..., 0, :]), extreme="least")
 
 
-@quantity("class-share-gap", unit="percent", first=Need("patterns", task="qqp"), second=Need("patterns", task="mrpc"))
+@quantity(
+    "class-share-gap",
+    unit="percent",
+    inherits=True,
+    first=Need("patterns", task="qqp"),
+    second=Need("patterns", task="mrpc"),
+)
 def share_gap(first: Measurement, second: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of heterogeneous maps on the first task minus that on the second.
 
@@ -163,7 +168,7 @@ def share_gap(first: Measurement, second: Measurement, reading: Reading = "speci
 PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 
 
-@quantity("figure-2-rank-correlation", unit="r", within=(-2, 1), by_task=PATTERNS_BY_TASK)
+@quantity("figure-2-rank-correlation", unit="r", inherits=True, within=(-2, 1), by_task=PATTERNS_BY_TASK)
 def figure_2_order(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -184,7 +189,7 @@ def figure_2_order(
     return replace(estimand, notes=(note, *estimand.notes))
 
 
-@quantity("figure-2-difference", unit="percent", within=(0, 100), by_task=PATTERNS_BY_TASK)
+@quantity("figure-2-difference", unit="percent", inherits=True, within=(0, 100), by_task=PATTERNS_BY_TASK)
 def figure_2_difference(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -207,7 +212,7 @@ def _over_tasks(
 SHARE_CHANGE = {"after": PATTERNS, "before": Need("patterns", "against")}
 
 
-@quantity("class-share-change", unit="percent", within=(-100, 100), **SHARE_CHANGE)
+@quantity("class-share-change", unit="percent", inherits=True, within=(-100, 100), **SHARE_CHANGE)
 def share_change(
     after: Measurement, before: Measurement, classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -216,7 +221,7 @@ def share_change(
     return _change(after, before, reading, lambda change: change[..., chosen].sum(-1))
 
 
-@quantity("largest-share-change", unit="percent", within=(0, 100), **SHARE_CHANGE)
+@quantity("largest-share-change", unit="percent", inherits=True, within=(0, 100), **SHARE_CHANGE)
 def largest_change(after: Measurement, before: Measurement, reading: Reading = "special") -> Estimand:
     """Return the largest absolute change in the percentage of a class from that of the pretrained model."""
     estimand = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
@@ -259,7 +264,7 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
     return mean.reshape(*mean.shape[:-1], -1, CLASS_COUNT)
 
 
-@quantity("class-steadiness", unit="percent", within=(0, 100), patterns=PATTERNS)
+@quantity("class-steadiness", unit="percent", inherits=True, within=(0, 100), patterns=PATTERNS)
 def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of a head's maps that belong to its most frequent class, averaged over heads.
 
@@ -276,7 +281,11 @@ def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
 
 
 @quantity(
-    "same-class-across-tasks", unit="percent", within=(0, 100), by_task=Need("patterns", tasks=SEVEN_TASKS, least=2)
+    "same-class-across-tasks",
+    unit="percent",
+    inherits=True,
+    within=(0, 100),
+    by_task=Need("patterns", tasks=SEVEN_TASKS, least=2),
 )
 def same_across_tasks(by_task: tuple[Measurement, ...], reading: Reading = "special") -> Estimand:
     """Return the percentage of heads with the same most frequent class on two tasks, averaged over pairs of tasks."""
@@ -289,7 +298,7 @@ def same_across_tasks(by_task: tuple[Measurement, ...], reading: Reading = "spec
     return Estimand(blocks, same, clusters=tuple(map(clusters_of, by_task)))
 
 
-@quantity("pattern-macro-f1", unit="macro-F1", within=(0, 1), quality=Need("pattern-quality"))
+@quantity("pattern-macro-f1", unit="macro-F1", inherits=False, within=(0, 1), quality=Need("pattern-quality"))
 def macro_f1_of_classifier(quality: Measurement, agreed: bool = False, reading: Reading = "special") -> Estimand:
     """Return the macro-F1 of the classifier on annotated maps of held-out heads (K19 section 4.1).
 
