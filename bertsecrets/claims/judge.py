@@ -149,7 +149,7 @@ def _evidence(
     if observed.spread is not None:
         level, early = interim_confidence(level), early_rate(observed.seeds) if figure else 1.0
     error = figure.published_error(observed, measurements) if figure else 0.0
-    return Evidence(case, estimands, observed, error, confidence if figure else level, confidence, early)
+    return Evidence(case, estimands, observed, error, one_sided(confidence) if figure else level, confidence, early)
 
 
 def _level(evidence: Evidence) -> str:

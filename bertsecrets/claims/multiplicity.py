@@ -15,7 +15,7 @@ from bertsecrets.texts.tasks import TASKS
 
 
 def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> TogetherData:
-    """Control the false discovery rate of the deviations of a run (Benjamini and Hochberg 1995).
+    """Control the false discovery rate of a run's deviations of a model (Benjamini and Hochberg 1995).
 
     The procedure is valid under independence or positive dependence. The claims of a run share model, seeds and
     examples, so their errors tend to be positively dependent. A correction for arbitrary dependence (Benjamini and
@@ -24,7 +24,8 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
     from scipy.stats import false_discovery_control
 
     rate = 1 - confidence
-    judged = [(verdict, verdict.p_against) for verdict in verdicts if verdict.p_against is not None]
+    own = [verdict for verdict in verdicts if verdict.about_model]
+    judged = [(verdict, verdict.p_against) for verdict in own if verdict.p_against is not None]
     adjusted = false_discovery_control([p for _, p in judged]) if judged else np.zeros(0)
     failed = [
         (str(verdict.case), bool(p <= rate))

@@ -8,6 +8,7 @@ from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.reasons import Cause
+from bertsecrets.claims.requirements import reads_model
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
@@ -119,6 +120,11 @@ class Verdict:
     def models(self) -> list[str]:
         """The models of the subjects that were measured."""
         return sorted({measurement.subject.model for measurement in self.measurements})
+
+    @property
+    def about_model(self) -> bool:
+        """Whether a model is measured. Other claims, such as those about published figures alone, are not counted."""
+        return reads_model(self.case)
 
     @property
     def known_deviation(self) -> bool:

@@ -11,9 +11,9 @@ from itertools import accumulate
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import excerpt
 from bertsecrets.formats import FAILURES, VerdictsFile
-from bertsecrets.report.outcomes import outcome_counts
 from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
+    counts_text,
     grid_legend,
     grid_rows,
     outcome_phrase,
@@ -66,9 +66,8 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
     unexpected = sorted(failed, key=lambda verdict: (verdict.known_deviation, verdict.outcome == "degenerate"))
     together = run_lines(verdicts, run.settings["judge"]["confidence"])
-    known = sum(verdict.known_deviation for verdict in verdicts)
     parts = [
-        f"## K19 claims: {outcome_counts([verdict.status for verdict in verdicts], known)}",
+        f"## K19 claims: {counts_text(verdicts)}",
         _about(run),
         f"> [!WARNING]\n> incomplete: {prose(run.incomplete)}" if run.incomplete else "",
         "\n".join(f"- {prose(line)}" for line in together),

@@ -13,7 +13,6 @@ from rich.style import Style
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.measures.registry import get_measure
 from bertsecrets.progress import counted
 from bertsecrets.report.outcomes import OUTCOMES, outcome_label
 from bertsecrets.report.tables import GAP_SPACES, fold, sectioned, table
@@ -206,15 +205,11 @@ def _own(verdict: Verdict) -> list[str]:
 
 def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:
     """Return the remarks shared by all claims measured on a model, and a letter for each other note."""
-    measured = [verdict.remarks for verdict in verdicts if _on_model(verdict)]
+    measured = [verdict.remarks for verdict in verdicts if verdict.about_model and verdict.measurements]
     first = measured[0] if len(measured) > 1 else []
     shared = [remark for remark in first if all(remark in remarks for remarks in measured)]
     notes = dict.fromkeys(note for verdict in verdicts for note in _own(verdict) if note not in shared)
     return shared, dict(zip(notes, NOTE_LETTERS, strict=False))
-
-
-def _on_model(verdict: Verdict) -> bool:
-    return any(get_measure(measurement.measure).reads_model for measurement in verdict.measurements)
 
 
 def _legend(shared: Sequence[str], notes: Mapping[str, str], screen: Screen) -> Iterator[str]:

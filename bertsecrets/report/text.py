@@ -215,8 +215,20 @@ def grid_legend(rows: Sequence[Sequence[str]]) -> str:
 
 def count_line(verdicts: Sequence[Verdict]) -> str:
     """Return one line with the number of claims per outcome."""
-    number, known = len(verdicts), sum(verdict.known_deviation for verdict in verdicts)
-    return f"{counted(number, 'claim')}: {outcome_counts([verdict.status for verdict in verdicts], known)}"
+    number = sum(verdict.about_model for verdict in verdicts)
+    return f"{counted(number, 'claim')}: {counts_text(verdicts)}"
+
+
+def counts_text(verdicts: Sequence[Verdict]) -> str:
+    """Return the number of claims per outcome. Claims that measure no model are counted separately."""
+    own = [verdict for verdict in verdicts if verdict.about_model]
+    others = [verdict.status for verdict in verdicts if not verdict.about_model]
+    parts = []
+    if own:
+        parts.append(outcome_counts([verdict.status for verdict in own], sum(each.known_deviation for each in own)))
+    if others:
+        parts.append(f"not about a model: {outcome_counts(others)}")
+    return "; ".join(parts)
 
 
 def seeds_text(seeds: Iterable[int]) -> str:

@@ -148,7 +148,7 @@ def test_a_figure_that_was_not_rejected_stays_open_until_the_last_analysis():
     seen = [judge(figure(64.0), by_seed[:count], QUICK) for count in range(1, LAST + 1)]
     assert [verdict.outcome for verdict in seen] == ["inconclusive"] * 2 + ["reproduced"] * 3
     assert [verdict.open for verdict in seen] == [True] * 4 + [False]
-    assert seen[-1].remarks[0] == "after 5 seeds (95 % interval)"
+    assert seen[-1].remarks[0] == "after 5 seeds (90 % interval)"
     assert judge_in_sequence(figure(64.0), by_seed, QUICK).seeds == (1, 2, 3, 4, 5)
 
 
@@ -158,7 +158,7 @@ def test_a_figure_may_deviate_before_the_last_analysis():
     assert (verdict.outcome, verdict.open) == ("deviates", False)
     assert 3 <= seeds_of(verdict) < LAST
     assert verdict.p_against <= 0.05
-    assert verdict.remarks[0] == f"after {seeds_of(verdict)} seeds (95 % interval)"
+    assert verdict.remarks[0] == f"after {seeds_of(verdict)} seeds (90 % interval)"
 
 
 # ---------------------------------------------------------------------- open claims

@@ -17,6 +17,7 @@ from bertsecrets.report.text import (
     NEXT_STEP,
     SYNTHETIC_NOTE,
     band_text,
+    count_line,
     run_lines,
     status,
     verdict_row,
@@ -170,3 +171,9 @@ def test_the_status_of_a_claim_lists_its_known_outcomes():
     assert Case(known, "mrpc").known_deviation("m") is not None
     assert Case(known, "rte").known_deviation("m") is None  # a known reproduction is not a known deviation
     assert "reproduces: m on RTE" in " ".join(claim_table([known]).split())
+
+
+def test_claims_without_a_model_are_counted_separately():
+    verdicts = [Verdict(of_id("C1-rte"), "reproduced", ""), Verdict(of_id("D7-rte"), "deviates", "")]
+    assert count_line(verdicts) == "1 claim: 1 reproduced, 0 deviate; not about a model: 0 reproduced, 1 deviates"
+    assert count_line(verdicts[:1]) == "1 claim: 1 reproduced, 0 deviate"

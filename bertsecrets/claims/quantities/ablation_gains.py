@@ -211,7 +211,8 @@ def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], 
 
     size = "smallest" if extreme == "least" else "largest"
     over_kinds.__doc__ = f"Return the {size} value of `{name}` over the kinds of ablation."
-    quantity(f"{name}-of-kinds", unit="points", within=ANY_VALUE, **_of_kinds(need.measure))(over_kinds)
+    needs = _of_kinds(need.measure)
+    quantity(f"{name}-of-kinds", unit="points", within=ANY_VALUE, inherits=False, **needs)(over_kinds)
 
 
 _over_kinds("best-head-gain", HEAD_ABLATION, lambda ablation: _cross_fitted(ablation, np.argmax), "least")
