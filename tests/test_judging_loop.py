@@ -8,7 +8,7 @@ from measurements import of_id
 from verdicts import GivenVerdicts
 
 import bertsecrets.judging as judging
-from bertsecrets.claims import sequential
+import bertsecrets.session as sessions
 from bertsecrets.claims.eligibility import Eligible, NotApplicable, Skipped
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
@@ -135,13 +135,13 @@ def test_a_run_keeps_verdicts_made_before_it_ended():
 
 @pytest.mark.usefixtures("quick", "same_threads")
 def test_a_case_is_judged_once_per_interim_analysis(monkeypatch, tmp_path, tiny_bert, runs):
-    calls, judge = [], sequential.judge
+    calls, judge = [], sessions.judge
 
     def counting(case, by_seed, *more, **options):
         calls.append((str(case), len(by_seed)))
         return judge(case, by_seed, *more, **options)
 
-    monkeypatch.setattr(sequential, "judge", counting)
+    monkeypatch.setattr(sessions, "judge", counting)
     glue = write_corpus(tmp_path / "glue", 64, 40)
     given = {"model": str(tiny_bert), "glue": str(glue), "store": str(runs), "device": "cpu", "seeds": "auto"}
     seeds = Session(**given, offline=True, allow_unofficial_data=True).judge("E1", task="rte").seeds

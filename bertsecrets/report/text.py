@@ -216,7 +216,7 @@ def grid_legend(rows: Sequence[Sequence[str]]) -> str:
 def count_line(verdicts: Sequence[Verdict]) -> str:
     """Return one line with the number of claims per outcome."""
     number = sum(verdict.about_model for verdict in verdicts)
-    return f"{counted(number, 'claim')}: {counts_text(verdicts)}"
+    return f"{counted(number, 'claim')}: {counts_text(verdicts)}" if number else counts_text(verdicts)
 
 
 def counts_text(verdicts: Sequence[Verdict]) -> str:
@@ -224,10 +224,10 @@ def counts_text(verdicts: Sequence[Verdict]) -> str:
     own = [verdict for verdict in verdicts if verdict.about_model]
     others = [verdict.status for verdict in verdicts if not verdict.about_model]
     parts = []
-    if own:
+    if own or not others:
         parts.append(outcome_counts([verdict.status for verdict in own], sum(each.known_deviation for each in own)))
     if others:
-        parts.append(f"not about a model: {outcome_counts(others)}")
+        parts.append(f"{counted(len(others), 'claim')} not about a model: {outcome_counts(others)}")
     return "; ".join(parts)
 
 

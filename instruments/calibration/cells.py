@@ -15,7 +15,7 @@ import numpy as np
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
-from bertsecrets.claims.expectations import MIN_EFFECT_SHARE, Figure, Order
+from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.judge import judge, judge_in_sequence, under_readings
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
@@ -212,18 +212,14 @@ def holds(case: Case, value: float | None) -> bool | None:
     expect = case.claim.expect
     if value is None or not isinstance(expect, Order):
         return None if value is None else True
-    return expect.sign * (value - expect.value) > EXACT
+    return expect.sign * value - expect.threshold(case) > EXACT
 
 
 def least(case: Case) -> float:
     """Return the smallest value for which an order holds: the smallest effect of interest, or half the published."""
-    expect, published = case.claim.expect, case.figure.published
+    expect = case.claim.expect
     assert isinstance(expect, Order)
-    asked, size = expect.sign * expect.value, case.smallest_effect[0]
-    effects = [asked, size if 0 <= asked <= size else asked]
-    if published is not None and expect.comparable and expect.value == 0:
-        effects.append(MIN_EFFECT_SHARE * expect.sign * published)
-    return expect.sign * max(effects)
+    return expect.sign * max(expect.threshold(case), expect.half_of_published(case))
 
 
 @cache

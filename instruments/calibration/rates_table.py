@@ -75,6 +75,8 @@ def false_outcomes(rates: Rates) -> list[str]:
         # deviating is correct for an effect below the smallest of interest
         reproduced = [] if rates.holds else ["reproduced"]  # fractions of heads are discrete and can skip the threshold
         return reproduced if least(find_case(rates.cell.case)) != expect.value else ["deviates", *reproduced]
+    if world.truth == "least":
+        return ["deviates"]
     return ["deviates"] if rates.holds else ["reproduced"] if rates.holds is False else []
 
 

@@ -201,10 +201,10 @@ def test_a_score_is_judged_from_end_to_end():
     """Three seeds at 60.3 points, with a standard deviation of 3 rows (1.083 points). The quantile of t(2) is 4.303."""
     verdict = of_seeds(164, 167, 170)
     assert verdict.outcome == "reproduced"
-    assert verdict.interval == pytest.approx((60.29 - 2.69, 60.29 + 2.69), abs=0.1)  # 4.303 * 1.083 / sqrt(3)
+    assert verdict.interval == pytest.approx((60.29 - 1.83, 60.29 + 1.83), abs=0.05)  # 2.920 * 1.083 / sqrt(3)
     assert verdict.band == pytest.approx((60 - 5.38, 60 + 5.38), abs=0.05)  # 4.303 * 1.083 * sqrt(1 + 1 / 3)
     assert_holds(verdict)
-    uncertain = of_seeds(159, 167, 175)
+    uncertain = of_seeds(155, 167, 179)
     assert uncertain.outcome == "inconclusive"
     assert "learned nothing" in uncertain.reason
     early = of_seeds(164, 167, 170, published=70.0)  # 14.09 * 1.083 * sqrt(1 + 1 / 3) = 17.6: more seeds may follow
