@@ -246,9 +246,9 @@ class Figure(Section):
         The published figure comes from one more run of the same procedure, or has the uncertainty on record (`doubt`).
         The seed variance is estimated from the observed seeds, or cited if there are fewer than three. Seeds may have
         similar scores by chance although their answers differ, so the spread of a score is at least what these
-        differences cause (`Estimate.interaction`). Thousands of answers show it, so it needs no Student's t. If both
-        values were measured on the same examples, these add no sampling error. A deviation must also be surely larger
-        than the claim's tolerance.
+        differences cause (`Estimate.interaction`). Thousands of answers show it, so it needs no Student's t. The spread
+        of the published run is at least the cited one. If both values were measured on the same examples, these add no
+        sampling error. A deviation must also be surely larger than the claim's tolerance.
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
@@ -266,6 +266,9 @@ class Figure(Section):
             of_difference = [*of_examples, *of_figure, (std * float(np.sqrt(one_more + own)), degrees)]
             of_mean = [*of_examples, (std * float(np.sqrt(own)), degrees)]
             bounds += [(rounding, *combined(of_difference)), (rounding + case.tolerance, *combined(of_mean))]
+            if doubt is None and figure.cited_spread is not None:
+                of_paper = (figure.cited_spread.std, figure.cited_spread.degrees)
+                bounds.append((rounding, *combined([*of_mean, *of_figure, of_paper])))
         return bounds
 
     def decide(self, evidence: Evidence) -> Decision:

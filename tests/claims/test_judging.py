@@ -231,6 +231,14 @@ def test_a_cited_spread_decides_nothing():
     assert limits == pytest.approx((75 - 2.776 * 10 * math.sqrt(4 / 3), 100), abs=0.1)
 
 
+def test_the_published_run_varies_as_much_as_its_source_says():
+    """Seeds that differ by chance by a tenth as much would otherwise make one more run of the paper deviate."""
+    band = made_up(figure=FIVE_SEEDS).band(0.95, seen(spread=0.3, seeds=5))
+    error, doubt = 3**2 + 0.3**2 / 5, 3**4 / 4 + (0.3**2 / 5) ** 2 / 4  # Welch-Satterthwaite
+    half = stats.t(error**2 / doubt).ppf(0.975) * math.sqrt(error)
+    assert band == pytest.approx((60 - half, 60 + half), abs=1e-6)
+
+
 def random_weights(predicted, target, **values):
     """Return the scores of a model trained from random weights, for which a constant answer is valid."""
     scores = scored(predicted, target, **values)
