@@ -301,14 +301,14 @@ class Session:
         """Return the verdict on a case after the analysis of these seeds, making measurements that are not stored.
 
         If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, the
-        case is open as long as seeds that learned nothing can be replaced.
+        case is open as long as seeds that learned nothing can be replaced, unless all did.
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
         if (wanted := self._fixed_number) is None:
             return verdict
-        missing = verdict.open if verdict.outcome == "degenerate" else 0 < len(verdict.by_seed) < wanted
-        return replace(verdict, open=missing and not case.seedless and len(measured) < wanted + MOST_REPLACED)
+        missing = 0 < len(verdict.by_seed) < wanted and len(measured) < wanted + MOST_REPLACED
+        return replace(verdict, open=missing and not case.seedless)
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what is missing for a measure on a task (data, frames, spaCy), or None."""

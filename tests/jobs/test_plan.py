@@ -197,7 +197,7 @@ def test_a_shell_script_does_every_job_and_then_nothing_more(capsys, shared, tmp
     lines = [line.removesuffix(" || failed=$?") for line in text.splitlines() if " -m bertsecrets " in line]
     assert [job["command"] for job in plan["jobs"]] == lines
     called = commands(text)
-    assert [words[0] for words in called] == ["finetune", "measure"]
+    assert [words[0] for words in called] == ["finetune", "measure", "measure"]
     for words in called:
         run(capsys, *words)
     assert states(capsys, shared, store) == {"stored"}
