@@ -222,13 +222,16 @@ def count_line(verdicts: Sequence[Verdict]) -> str:
 def counts_text(verdicts: Sequence[Verdict]) -> str:
     """Return the number of claims per outcome. Claims that measure no model are counted separately."""
     own = [verdict for verdict in verdicts if verdict.about_model]
-    others = [verdict.status for verdict in verdicts if not verdict.about_model]
-    parts = []
-    if own or not others:
-        parts.append(outcome_counts([verdict.status for verdict in own], sum(each.known_deviation for each in own)))
+    others = [verdict for verdict in verdicts if not verdict.about_model]
+    parts = [_counts(own)] if own or not others else []
     if others:
-        parts.append(f"{counted(len(others), 'claim')} not about a model: {outcome_counts(others)}")
+        parts.append(f"{counted(len(others), 'claim')} not about a model: {_counts(others)}")
     return "; ".join(parts)
+
+
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    known = sum(verdict.known_deviation for verdict in verdicts)
+    return outcome_counts([verdict.status for verdict in verdicts], known)
 
 
 def seeds_text(seeds: Iterable[int]) -> str:

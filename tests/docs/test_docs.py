@@ -149,7 +149,7 @@ def test_the_python_of_a_page_runs(page, as_documented, capsys):
     for block in blocks(page):
         if block.language == "python":
             exec(compile(as_documented(block.text), str(block), "exec"), names)
-    assert names["verdict"].outcome in ("reproduced", "deviates", "inconclusive")
+    assert names["verdict"].outcome in ("reproduced", "deviates", "inconclusive", "degenerate")
     assert {measurement.subject.seed for measurement in names["verdict"].measurements} == {1, 2, 3}
     assert capsys.readouterr().out
 

@@ -113,10 +113,11 @@ def test_a_clear_effect_is_reproduced_and_none_is_not():
     assert [*wrong(published), *wrong(none)] == []
 
 
-def test_figure_2_is_decided_on_most_tasks_although_the_classifier_is_new_to_the_model():
+def test_figure_2_does_not_deviate_because_the_classifier_is_new_to_the_model():
+    """One more encoder may err by so much that the band includes most shares."""
     claim = next(case.claim for case in SIMULATED if case.claim.name == "A2")
     rates = [count(cell(str(case), worlds=1), 0.95) for case in claim.cases]
-    assert sum(of_task.share("reproduced") for of_task in rates) >= 5
+    assert sum(of_task.share("deviates") for of_task in rates) == 0
     for case in claim.cases:  # readers' uncertainty about the figure is only part of the band
         (low, high), doubt = judged_band(case), 2.5706 * case.figure.doubt
         assert high - low > 2.2 * doubt
