@@ -58,8 +58,8 @@ class VerdictData(BaseModel):
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`; an open end is null.")
     observed: Number = Field(description="The measured quantity, in `unit`; null if nothing was measured.")
     interval: Ends | None = Field(
-        description="Confidence interval of `observed`, in `unit`: at settings.judge.confidence, or at the level that "
-        "`remarks` name if there were interim analyses."
+        description="Confidence interval of `observed`, in `unit`, at the level that `remarks` name; otherwise, each "
+        "end has the error rate 1 - settings.judge.confidence."
     )
     verdict: Outcome | None = Field(
         description="reproduced: the claim holds; deviates: the data contradict it, or the effect is too small to "
