@@ -19,7 +19,7 @@ from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.judge import judge, judge_in_sequence, under_readings
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
-from bertsecrets.claims.quantity import Needed
+from bertsecrets.claims.quantity import STATE, Needed
 from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import Case, cases, find_case, find_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED, interim_confidence, one_sided
@@ -171,6 +171,8 @@ class OnDemand(Sequence[Mapping[str, Needed]]):
     def __getitem__(self, place: Any) -> Any:
         seeds = range(1, len(self) + 1)[place]
         measured = measure_case(self.model, self.case, MODEL, seeds if isinstance(place, slice) else [seeds])
+        if not self.model.world.collapsed:  # a truth without an effect says nothing about the scores
+            measured = [{name: needed for name, needed in by_need.items() if name != STATE} for by_need in measured]
         return measured if isinstance(place, slice) else measured[0]
 
 
