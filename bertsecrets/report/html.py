@@ -8,6 +8,7 @@ from typing import Any
 from bertsecrets import __version__
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import from_extra
+from bertsecrets.progress import counted
 from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import FOLDED_OUTCOME, RERUN_COMMAND, Row, cards_of, columns, matrix
 from bertsecrets.report.charts import CHART_CONFIG, strip_spec, svg
@@ -82,6 +83,8 @@ def page(
         ),
         seeds=seeds_text(seed for verdict in verdicts for seed in verdict.seeds),
         made_up=any(measurement.provenance.made_up_data for measurement in measurements),
+        collapsed=[verdict for verdict in verdicts if verdict.outcome == "degenerate"],
+        counted=counted,
         unofficial=[measurement for measurement in measurements if not measurement.provenance.official_data],
         limits=sorted({limit for verdict in verdicts for limit in verdict.data.limits.items()}),
         sentences={model: count_line(of_model) for model, of_model in runs.items()},
