@@ -15,7 +15,7 @@ from bertsecrets.claims.schema import cases
 from bertsecrets.formats import VerdictsFile
 from bertsecrets.texts.corpus import write_corpus
 
-CHOSEN = "rte and (C2 or D2 or E1) and not (C2p or frozen or crossing)"
+CHOSEN = "rte and (C2 or D2 or E1 or D1-rte-untrained) and not (C2p or frozen or crossing)"
 KNOWN = """
 - id: {id}
   source: test
@@ -206,7 +206,7 @@ def test_a_crash_is_not_a_deviation_and_does_not_affect_other_claims(
     assert ended == code, output
     assert "BugError: a bug in bertsecrets or a damaged file (TypeError: out of the blue)" in output
     assert "TypeError: out of the blue\n" in output  # with pytest's own traceback
-    assert re.search(r"2 claims: .*, 1 error", " ".join(output.split()))
+    assert re.search(r"3 claims: .*, 1 error", " ".join(output.split()))
 
 
 @pytest.mark.parametrize(
@@ -246,8 +246,8 @@ def test_a_run_ends_with_the_verdicts(first, tiny_bert):
     header = next(line for line in output.splitlines() if line.startswith("id "))
     assert header.split() == ["id", "task", "published", "observed", "verdict"]
     unfolded = " ".join(output.split())
-    assert re.search(r"3 claims: \d+ reproduced, \d+ deviates?\b.*", unfolded)
-    failing = re.search(r"3 claims: [^.]*?[1-9]\d* (deviates?|degenerate)", unfolded)
+    assert re.search(r"4 claims: \d+ reproduced, \d+ deviates?\b.*", unfolded)
+    failing = re.search(r"4 claims: [^.]*?[1-9]\d* (deviates?|degenerate)", unfolded)
     assert (code == 1) == (failing is not None)
     assert f"model {tiny_bert}" in output
     assert "allow_unofficial_data True" in output
@@ -256,10 +256,10 @@ def test_a_run_ends_with_the_verdicts(first, tiny_bert):
 def test_each_benchmark_has_its_verdict_in_the_json(first):
     room, _, _ = first
     by_id = {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / "b.json").read_text())["benchmarks"]}
-    assert set(by_id) == {"C2-rte", "D2-rte", "E1-rte"}
+    assert set(by_id) == {"C2-rte", "D1-rte-untrained", "D2-rte", "E1-rte"}
     for info in by_id.values():
         assert set(info) >= {"published", "band", "observed", "verdict", "remarks", "seconds", "reused"}
-        assert not info["reused"] or info["id"] == "E1-rte"  # already measured in C2's pass
+        assert not info["reused"] or info["id"] in ("D2-rte", "E1-rte")  # already measured for earlier claims
         assert "unofficial data" in info["remarks"]
     assert by_id["D2-rte"]["published"] == 11.9
 
@@ -294,12 +294,12 @@ def test_junit_has_each_verdict_as_properties(first, tiny_bert):
             ends = [float(end) for end in properties["band"].split()]
             assert [None if abs(end) == float("inf") else end for end in ends] == info["band"]
         assert became == {"reproduced": [], "inconclusive": ["skipped"]}.get(info["verdict"], ["failure"])
-    assert {"observed", "interval", "band", "published"} <= set(by_id["E1-rte"][0])
+    assert any({"observed", "interval", "band", "published"} <= set(properties) for properties, _ in by_id.values())
 
 
 def test_every_claim_that_was_measured_has_a_line_while_others_run(first):
     _, _, output = first
-    assert re.search(r"^bertsecrets: 1 of 3 claims: \S+: . \w+", output, re.M), output
+    assert re.search(r"^bertsecrets: 1 of 4 claims: \S+: . \w+", output, re.M), output
 
 
 @pytest.fixture(scope="module")
@@ -336,18 +336,18 @@ def test_the_json_has_a_summary_of_all_claims(first):
     room, _, _ = first
     summary = json.loads((room / "b.json").read_text())["bertsecrets"]
     assert VerdictsFile.model_validate_json(json.dumps(summary), strict=True).together.judged <= 3
-    assert {verdict["id"] for verdict in summary["verdicts"]} == {"C2-rte", "D2-rte", "E1-rte"}
+    assert {verdict["id"] for verdict in summary["verdicts"]} == {"C2-rte", "D1-rte-untrained", "D2-rte", "E1-rte"}
 
 
 def test_undecided_claims_fail_with_strict_verdicts(bench, first, tiny_glue, tiny_bert, quick_params):
     room, _, _ = first
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", "--strict-verdicts",
+        room / "runs", tiny_glue, tiny_bert, "-k", "D1-rte-untrained", "--allow-unofficial-data", "--strict-verdicts",
         BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code == 1, output
     assert "1 inconclusive" in output
-    assert re.search(r"FAILED .*E1-rte.* - Failed: inconclusive: ", output)
+    assert re.search(r"FAILED .*D1-rte-untrained.* - Failed: inco", output)
 
 
 def test_a_second_run_reuses_all_stored_results_and_says_so(bench, first, tiny_glue, tiny_bert, quick_params):
@@ -576,7 +576,7 @@ def test_seeds_are_added_until_a_claim_is_decided(bench, tmp_path, tiny_bert, qu
     [entry] = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
     seeds = entry["extra_info"]["seeds"]
     assert len(seeds) >= 3, output
-    assert entry["extra_info"]["remarks"][0].startswith(f"analysis after {len(seeds)} of at most 5 seeds"), output
+    assert entry["extra_info"]["remarks"][0].startswith(f"after {len(seeds)} seeds ("), output
     assert seeds == list(range(1, 1 + len(seeds)))
     # each seed count is judged once; the table and the JSON reuse the verdicts
     assert (tmp_path / "judged").read_text().split() == [f"E1-rte:{count}" for count in range(1, len(seeds) + 1)]

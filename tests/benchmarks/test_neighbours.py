@@ -124,7 +124,7 @@ def test_a_claim_that_is_executed_again_counts_once(run, tmp_path):
     assert sorted(names) == sorted({*names}) == sorted(verdict["id"] for verdict in first["verdicts"])
     assert first["together"] == second["together"]
     for output in (once, twice):
-        assert "\n2 claims: " in output, output
+        assert "\n2 claims not about a model: " in output, output
 
 
 @pytest.mark.parametrize("words", [("-n", 2), ("--dist", "load", "--tx", "2*popen"), ("--tx", "popen")])

@@ -239,6 +239,21 @@ def test_the_published_run_varies_as_much_as_its_source_says():
     assert band == pytest.approx((60 - half, 60 + half), abs=1e-6)
 
 
+def test_half_a_point_on_many_rows_is_no_deviation():
+    """The band of one more run would be 60 +- .15, but the claim tolerates .5, plus the error of the observed mean."""
+    case = made_up(figure={"published": 60.0})
+    error = 2.776 * 0.05 / math.sqrt(5)
+    assert case.band(0.95, seen(spread=0.05, seeds=5)) == pytest.approx((59.5 - error, 60.5 + error), abs=1e-3)
+    own = made_up(figure={"published": 60.0}, tolerance={"size": 2.0, "reason": "for a reason"})
+    assert own.band(0.95, seen(spread=0.0, seeds=5)) == (58.0, 62.0)
+
+
+def test_a_seed_far_from_the_others_is_named():
+    verdict = of_seeds(201, 204, 207, 210, 180)
+    assert "m-rte-pretrained-s5 is 6.6 standard deviations from the other seeds" in verdict.reason
+    assert "standard deviations" not in of_seeds(201, 204, 207, 210, 213).reason
+
+
 def random_weights(predicted, target, **values):
     """Return the scores of a model trained from random weights, for which a constant answer is valid."""
     scores = scored(predicted, target, **values)

@@ -1,10 +1,13 @@
 """`--seeds auto`: seeds are added while they can decide a claim and another one like the last fits the budget."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 from calls import run, told
+from measurements import scored
 from sessions import local_session
 
 from bertsecrets.claims import requirements
@@ -79,6 +82,21 @@ def test_a_seed_is_stored_if_everything_that_the_claims_need_is_stored(session):
     assert runner.is_stored([find_case("E1", "rte")], 6)
     assert not runner.is_stored([find_case("E1", "rte"), find_case("I6", "rte")], 6)
     assert not runner.is_stored([find_case("E1", "rte")], 7)
+
+
+def test_a_fixed_number_of_seeds_replaces_one_that_learned_nothing(session, monkeypatch):
+    """Seed 2 gives every example the same answer, so three seeds to judge take a fourth one."""
+    target, by_seed = np.arange(277) % 2, {}
+    for seed in range(1, 7):
+        right = np.random.default_rng(seed).random(277) < 0.65
+        answers = np.ones_like(target) if seed == 2 else np.where(right, target, 1 - target)
+        scores = scored(answers, target, constant=seed == 2)
+        by_seed[seed] = {"scores": replace(scores, subject=replace(scores.subject, seed=seed))}
+    asked = lambda bench, case, model, seeds: [by_seed[seed] for seed in seeds]  # noqa: E731
+    monkeypatch.setattr(requirements, "measure_case", asked)
+    verdict = session(seeds=3).judge("D1-pretrained", "rte")
+    assert verdict.seeds == (1, 3, 4)
+    assert "1 left out: m-rte-pretrained-s2" in verdict.reason
 
 
 def test_a_plan_lists_every_seed_that_auto_may_add(capsys, shared):
