@@ -66,13 +66,13 @@ def pytest_collection_finish():
 PLUGINS["counting"] = """
 def pytest_collection_finish():
     import os
-    from bertsecrets.claims import sequential
-    judge = sequential.judge
+    import bertsecrets.session as module
+    judge = module.judge
     def counting(case, by_seed, *more, **options):
         with open(os.environ["JUDGED"], "a") as file:
             print(f"{case}:{len(by_seed)}", file=file)
         return judge(case, by_seed, *more, **options)
-    sequential.judge = counting
+    module.judge = counting
 """
 PLUGINS["without_altair"] = "import sys; sys.modules['altair'] = None"
 PLUGINS["failing_collection"] = """
