@@ -348,13 +348,19 @@ class JudgedRun:
         outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
         return [name for name in map(str, self.asked) if outcomes.get(name, "inconclusive") == "inconclusive"]
 
-    def fails(self, verdict: Verdict) -> bool:
-        """Return whether a verdict fails the run: it is worse than accepted or, if none was, an unexpected failure."""
+    def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
+        """Return whether a verdict fails the run: it is worse than accepted or, if none was, an unexpected failure.
+
+        Args:
+            strict: Whether claims beyond K19 can fail the run even if none of their verdicts was accepted.
+        """
         if verdict.outcome not in FAILURES:
             return False
         accepted = None if self.baseline is None else self.baseline.accepts(verdict.data)
         if accepted is not None:
             return not accepted
+        if verdict.case.claim.apart and not strict:
+            return False
         return verdict.outcome == "degenerate" or verdict.limited or verdict.case.known_deviation(self.model) is None
 
     def exit_code(self, *, strict: bool = False) -> int:
@@ -364,7 +370,7 @@ class JudgedRun:
         depend on which other claims were requested.
 
         Args:
-            strict: Also return 1 if a requested claim is undecided.
+            strict: Also return 1 if a requested claim is undecided, or one beyond K19 fails.
         """
         errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
         bugs = [verdict.error for verdict in errors if not isinstance(verdict.error, UserError)]
@@ -375,4 +381,5 @@ class JudgedRun:
             more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
             of = f"{len(errors)} of {len(self.possible())} claims"
             raise UserError(f"{of} could not be measured ({names}{more}): {errors[0].reason}")
-        return int(any(map(self.fails, self.verdicts)) or (strict and bool(self.undecided)))
+        failed = any(self.fails(verdict, strict=strict) for verdict in self.verdicts)
+        return int(failed or (strict and bool(self.undecided)))

@@ -24,7 +24,7 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
     from scipy.stats import false_discovery_control
 
     rate = 1 - confidence
-    own = [verdict for verdict in verdicts if verdict.about_model]
+    own = [verdict for verdict in verdicts if verdict.counted]
     judged = [(verdict, verdict.p_against) for verdict in own if verdict.p_against is not None]
     adjusted = false_discovery_control([p for _, p in judged]) if judged else np.zeros(0)
     failed = [

@@ -32,6 +32,8 @@ CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights
     "scores", "head-ablation", "layer-ablation", "head-pruning", "weight-pruning", "attention-gradients",
 )  # fmt: skip
 DEFINING_FIELDS = {"measure", "quantity", "options", "arguments", "initialisation", "against", "expect", "existence"}
+LATER_FAMILIES = "HIJ"  # of later work and open questions
+OWN_SOURCES = ("ours", "hypothesis")  # of hypotheses of this suite
 ANY_MODEL = "any"  # for deviations that do not depend on the model, such as those of our pattern classifier
 
 
@@ -153,6 +155,19 @@ class Claim(References):
     def family(self) -> str:
         """The first letter of the id, shared by the claims of a section of the paper."""
         return self.id[0]
+
+    @property
+    def apart(self) -> bool:
+        """Whether the claim is not part of the replication: it is of later work, or a hypothesis of this suite.
+
+        Such a claim is judged only if it is named, and fails a run only if this is asked for.
+        """
+        return self.family in LATER_FAMILIES or self.first_source.split()[0] in OWN_SOURCES
+
+    @property
+    def by_default(self) -> bool:
+        """Whether the claim is judged by a command that names no claims: it is neither apart nor expensive."""
+        return not (self.apart or self.on_request)
 
     @property
     def first_source(self) -> str:
@@ -364,7 +379,7 @@ def find_cases(wanted: str) -> list[Case]:
 
 
 def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
-    """Return the cases of some claims and tasks; by default, all except those judged on request.
+    """Return the cases of some claims and tasks; by default, those of the replication except expensive ones.
 
     Args:
         claims: Names that `find_cases` accepts.
@@ -376,7 +391,7 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
     return [
         case
         for case in cases()
-        if (not of_tasks or case.belongs_to(of_tasks)) and (str(case) in named if named else not case.claim.on_request)
+        if (not of_tasks or case.belongs_to(of_tasks)) and (str(case) in named if named else case.claim.by_default)
     ]
 
 

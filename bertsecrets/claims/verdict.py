@@ -123,9 +123,14 @@ class Verdict:
 
     @property
     def about_model(self) -> bool:
-        """Whether a model is measured. Other claims, such as those about published figures alone, are not counted."""
+        """Whether a model is measured. Other claims are about published figures alone, such as D7."""
         needs = QUANTITIES[self.case.claim.quantity].needs.values()
         return any(get_measure(need.measure).reads_model for need in needs)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the verdict counts among those on the model: it measures one, and its claim is not apart."""
+        return self.about_model and not self.case.claim.apart
 
     @property
     def known_deviation(self) -> bool:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
     from bertsecrets.judging import JudgedRun
 
-FAMILIES_BEYOND_PAPER = "IJ"  # their measures read the attention maps four more times
 PROJECT_OPTIONS = ("threads", "precision")  # set by the project here, and by options of `run`
 
 
@@ -92,14 +91,14 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
     """Skip and report the claims that take most of the time if --limit is given without --grid-limit."""
     from bertsecrets.claims.requirements import is_slow
 
-    slow = [case for case in run.possible() if is_slow(case) or case.claim.id[0] in FAMILIES_BEYOND_PAPER]
+    slow = [case for case in run.possible() if is_slow(case)]
     if not slow or options.limit is None or options.grid_limit is not None:
         return
     ids = ", ".join(dict.fromkeys(case.claim.id for case in slow))
     run.asked = [case for case in run.asked if case not in slow]
     print(
-        f"{len(slow)} claims left out to save time ({ids}), because they disable heads and layers, prune, or go beyond "
-        f"the paper: use --grid-limit {options.limit} to include them, or --claim G to judge those of family G"
+        f"{len(slow)} claims left out to save time ({ids}), because they disable heads and layers, or prune: "
+        f"use --grid-limit {options.limit} to include them, or --claim G to judge those of family G"
     )
 
 

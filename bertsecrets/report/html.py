@@ -88,7 +88,7 @@ def page(
         unofficial=[measurement for measurement in measurements if not measurement.provenance.official_data],
         limits=sorted({limit for verdict in verdicts for limit in verdict.data.limits.items()}),
         sentences={model: count_line(of_model) for model, of_model in runs.items()},
-        tally=tally([verdict.status for verdict in verdicts if verdict.about_model]),
+        tally=tally([verdict.status for verdict in verdicts if verdict.counted]),
         columns=columns(cards),
         sections=_by_section(matrix(cards)),
         aside=[card for card in cards if card.verdict.outcome == FOLDED_OUTCOME],

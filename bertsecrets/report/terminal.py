@@ -22,6 +22,7 @@ from bertsecrets.report.text import (
     describe,
     grid_legend,
     grid_rows,
+    in_sections,
     observed_lines,
     run_lines,
     section_title,
@@ -77,7 +78,7 @@ def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, 
         verbose: Start with everything known about each verdict.
     """
     screen = screen or Screen()
-    verdicts = sorted(verdicts, key=lambda verdict: verdict.case.claim.family)
+    verdicts = sorted(verdicts, key=lambda verdict: in_sections(verdict.case.claim))
     everywhere, notes = _notes(verdicts)
     parts = [fold(describe(verdict), screen.width, 12) for verdict in verdicts] if verbose else []
     parts += [_table(verdicts, notes, screen), "\n".join(_legend(everywhere, notes, screen))]
@@ -104,7 +105,7 @@ def claim_table(
         model: Show known outcomes of this model only.
         verbose: Add the source and the measure of each claim, and list all tasks.
     """
-    screen = screen or Screen()
+    screen, claims = screen or Screen(), sorted(claims, key=in_sections)
     cells = [_claim_cells(claim, model, verbose=verbose) for claim in claims]
     names = max(len(name) for name, *_ in cells)
     tasks = min(TASKS_WIDTH, max(len(titles) for _, titles, *_ in cells))

@@ -8,7 +8,7 @@ import numpy as np
 from bertsecrets.claims.band import Ends, format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Order
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
-from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
+from bertsecrets.claims.schema import ANY_MODEL, LATER_FAMILIES, Case, Claim
 from bertsecrets.claims.sequential import one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import ends
@@ -29,6 +29,7 @@ SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
     "I": "Beyond attention: A Primer in BERTology",
     "J": "Open questions beyond the paper",
 }
+OWN_SECTION = "Hypotheses of this suite"
 SYNTHETIC_NOTE = "the texts are synthetic: these verdicts show that the suite works and say nothing about the paper"
 NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
@@ -178,8 +179,14 @@ def shows(verdict: Verdict) -> bool:
 
 
 def section_title(claim: Claim) -> str:
-    """Return the number and title of the paper's section that a claim belongs to."""
-    return SECTIONS.get(claim.family, claim.family)
+    """Return the number and title of the paper's section that a claim belongs to, or what it goes beyond K19 with."""
+    of_this_suite = claim.apart and claim.family not in LATER_FAMILIES
+    return OWN_SECTION if of_this_suite else SECTIONS.get(claim.family, claim.family)
+
+
+def in_sections(claim: Claim) -> tuple[bool, bool, str]:
+    """Return the place of a claim's section: K19's own come first, then this suite's, then those of later work."""
+    return claim.apart, claim.family in LATER_FAMILIES, claim.family
 
 
 def task_title(name: str) -> str:
@@ -215,18 +222,19 @@ def grid_legend(rows: Sequence[Sequence[str]]) -> str:
 
 def count_line(verdicts: Sequence[Verdict]) -> str:
     """Return one line with the number of claims per outcome."""
-    number = sum(verdict.about_model for verdict in verdicts)
+    number = sum(verdict.counted for verdict in verdicts)
     return f"{counted(number, 'claim')}: {counts_text(verdicts)}" if number else counts_text(verdicts)
 
 
 def counts_text(verdicts: Sequence[Verdict]) -> str:
-    """Return the number of claims per outcome. Claims that measure no model are counted separately."""
-    own = [verdict for verdict in verdicts if verdict.about_model]
-    others = [verdict for verdict in verdicts if not verdict.about_model]
-    parts = [_counts(own)] if own or not others else []
-    if others:
-        parts.append(f"{counted(len(others), 'claim')} not about a model: {_counts(others)}")
-    return "; ".join(parts)
+    """Return the number of claims per outcome. Those that measure no model or are not K19's are counted separately."""
+    own = [verdict for verdict in verdicts if verdict.counted]
+    groups = {
+        "not about a model": [verdict for verdict in verdicts if not verdict.about_model],
+        "beyond K19": [verdict for verdict in verdicts if verdict.about_model and not verdict.counted],
+    }
+    apart = [f"{counted(len(group), 'claim')} {what}: {_counts(group)}" for what, group in groups.items() if group]
+    return "; ".join([_counts(own), *apart] if own or not apart else apart)
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

@@ -502,16 +502,16 @@ def test_k_selects_by_task_claim_and_family(tmp_path):
         _, listed = pytest_benchmarks("--collect-only", "-q", "-k", chosen, output=tmp_path)
         selected.append({*re.findall(r"\[([^\]]+)\]$", listed, re.M)})
     of_rte, mixed, on_request = selected
-    names = {str(case): case.claim.on_request for case in cases()}
-    of_encoder = {str(case) for case in cases() if not case.on_tasks}
-    assert {"A1-all", "B1-all", "B5-all-l7h6", "B6-all", "H4-all"} <= of_encoder
-    own = {name for name, requested in names.items() if "-rte" in name and not requested}
-    assert of_rte == own - {"J4-rte-own"} | of_encoder  # J4-own disables heads on STS-B as well
+    names = {str(case): case.claim.by_default for case in cases()}
+    of_encoder = {str(case) for case in cases() if case.claim.by_default and not case.on_tasks}
+    assert {"A1-all", "B1-all", "B5-all-l7h6", "B6-all"} <= of_encoder
+    own = {name for name, by_default in names.items() if "-rte" in name and by_default}
+    assert of_rte == own | of_encoder
     assert on_request == {name for name in names if name.split("-")[0] == ON_REQUEST} != set()
     assert {name.split("-")[0] for name in mixed if name[0] == "C"} == {"C1", "C1p"}
     # C1 selects all seven tasks, so D's claims over all tasks are selected, too
     assert {name.split("-")[1] for name in mixed if name[0] == "D"} == {"sst2", "all"}
-    with_d = {"A1-all-agreed", "E6-sst2-pretrained"}  # claims of other families with a d in their names
+    with_d = {"E6-sst2-pretrained"}  # claims of other families with a d in their names
     assert {name[0] for name in mixed - with_d} == {"C", "D"}
 
 

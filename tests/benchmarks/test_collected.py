@@ -26,7 +26,7 @@ def test_every_claim_is_collected_on_each_of_its_tasks(where, tmp_path):
     done = run(words, tmp_path, cwd=PROJECT if where == ["benchmarks"] else tmp_path)
     assert done.code == 0, done.out + done.err
     collected = re.findall(r"::test_claim\[([^\]]+)\]$", done.out, re.M)
-    assert sorted(collected) == sorted(str(case) for case in cases() if not case.claim.on_request)
+    assert sorted(collected) == sorted(str(case) for case in cases() if case.claim.by_default)
     assert len(collected) == len(set(collected)) > 200
     assert "left out" not in done.out
 

@@ -5,9 +5,9 @@ import io
 import pytest
 from verdicts import LIMITED, beats, run_of, verdict
 
-from bertsecrets.claims.schema import load_claims
+from bertsecrets.claims.schema import cases, load_claims
 from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_table
-from bertsecrets.report.text import SECTIONS
+from bertsecrets.report.text import OWN_SECTION, SECTIONS, in_sections
 
 
 class Terminal(io.StringIO):
@@ -44,9 +44,11 @@ def test_the_table_of_all_claims_fits_eighty_columns():
     claims = load_claims()
     lines = claim_table(claims).splitlines()
     assert max(map(len, lines)) <= 80
-    assert [line for line in lines if line in SECTIONS.values()] == list(SECTIONS.values())
-    names = [line.split()[0] for line in lines if line[:1].isalpha() and line not in SECTIONS.values()]
-    assert names == ["id", *(claim.name for claim in claims)]
+    titles = [*SECTIONS.values()]
+    titles.insert(titles.index(SECTIONS["H"]), OWN_SECTION)
+    assert [line for line in lines if line in titles] == titles
+    names = [line.split()[0] for line in lines if line[:1].isalpha() and line not in titles]
+    assert names == ["id", *(claim.name for claim in sorted(claims, key=in_sections))]
 
 
 def test_verbose_tables_of_claims_add_source_and_tasks():
@@ -65,7 +67,20 @@ def test_a_known_deviation_is_marked_unless_the_run_is_limited():
     assert "✗ deviates (known)" in verdict_table([whole])
     assert "1 deviates (1 known)" in verdict_table([whole])
     assert "known" not in verdict_table([limited])
-    assert [run_of(judgement).exit_code() for judgement in (whole, limited)] == [0, 1]
+    on_record = [case for case in cases() if case.claim.by_default and case.known_deviation("minilm")]
+    whole, limited = (
+        verdict(str(on_record[0]), "deviates", 0.72, (0.0, 0.9), provenance=provenance) for provenance in ({}, LIMITED)
+    )
+    assert [run_of(judgement, model="minilm").exit_code() for judgement in (whole, limited)] == [0, 1]
+
+
+def test_a_claim_beyond_k19_stands_apart_and_fails_only_a_strict_run():
+    own, later, k19 = (verdict(name, "deviates", 0.1, (0, 0.2)) for name in ("D6-rte-loses", "I7-rte", "C1-rte"))
+    shown = verdict_table([own, later, k19])
+    assert shown.index("C1") < shown.index(OWN_SECTION) < shown.index("D6-loses") < shown.index("I7")
+    assert "1 claim: 0 reproduced, 1 deviates; 2 claims beyond K19: 0 reproduced, 2 deviate" in shown
+    assert [run_of(own, later).exit_code(strict=strict) for strict in (False, True)] == [0, 1]
+    assert run_of(k19).exit_code() == 1
 
 
 def test_a_grid_of_claims_by_tasks_needs_two_tasks():
