@@ -72,23 +72,28 @@ class Evidence:
         return outside and all(estimand.refuted for estimand in self.estimands)
 
     @cached_property
-    def constant(self) -> bool:
-        """Whether the published figure is that of a constant answer and every seed also gives a constant answer."""
-        return self.case.figure.constant_answer and all(estimand.constant for estimand in self.estimands)
+    def constants(self) -> list[float]:
+        """The scores of the seeds that give a constant answer; empty if the published figure is not that of one."""
+        if not self.case.figure.constant_answer:
+            return []
+        return [estimand.value for estimand in self.estimands if estimand.constant]
 
     @property
     def same_constant(self) -> int:
-        """How many seeds give the published constant answer, if every seed gives one."""
+        """How many seeds give the published constant answer."""
         published = self.case.figure.published or 0.0
         tolerance = self.case.figure.rounding + SCORE_TOLERANCE
-        return sum(abs(estimand.value - published) <= tolerance for estimand in self.estimands)
+        return sum(abs(value - published) <= tolerance for value in self.constants)
+
+    @property
+    def other_constants(self) -> bool:
+        """Whether every seed gives a constant answer, but none of them the published one."""
+        return len(self.constants) == len(self.estimands) and not self.same_constant
 
     @property
     def seeds_matter(self) -> bool:
-        """Whether more seeds could decide the claim. They cannot if only the published model is constant."""
-        if self.observed.seedless or not self.observed.computable or self.observed.fewest < FEWEST_EXAMPLES:
-            return False
-        return not self.case.figure.constant_answer or self.constant
+        """Whether more seeds could decide the claim."""
+        return not self.observed.seedless and self.observed.computable and self.observed.fewest >= FEWEST_EXAMPLES
 
 
 class _Expectation(Section):
@@ -272,16 +277,21 @@ class Figure(Section):
         return bounds
 
     def decide(self, evidence: Evidence) -> Decision:
-        """Return outcome and reason. Early deviations need a wider band; between both bands, it is open."""
+        """Return outcome and reason. Early deviations need a wider band; between both bands, it is open.
+
+        The score of a constant answer is judged as one more run, too. Training may collapse to either class, so it is
+        also reproduced if a seed gives that constant answer, and seeds that all give another one leave it open. The
+        model must not have learned anything: the interval must not lie above the score of the most frequent class.
+        """
         case, value, limits = evidence.case, evidence.observed.value, evidence.limits
         outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))
         assert limits is not None
         assert outer is not None
-        if evidence.constant:
-            facts = {"same": evidence.same_constant, "seeds": len(evidence.estimands)}
-            if not facts["same"]:
-                return "inconclusive", Grounds.OTHER_CONSTANT()
-            return "reproduced", Grounds.SAME_CONSTANT(**facts)
+        has_learned, same = self._learned(evidence), evidence.same_constant
+        if evidence.other_constants:
+            return "inconclusive", Grounds.OTHER_CONSTANT()
+        if same and not has_learned:
+            return "reproduced", Grounds.SAME_CONSTANT(same=same, seeds=len(evidence.estimands))
         if not outer[0] <= value <= outer[1]:
             return "deviates", Grounds.OUTSIDE(observed=value)
         if not limits[0] <= value <= limits[1]:
@@ -289,13 +299,21 @@ class Figure(Section):
         if not self.decidable(limits, case.unit):
             return "inconclusive", Grounds.BAND_TOO_WIDE(observed=value)
         if case.figure.constant_answer:
-            return "inconclusive", Grounds.SEVERAL_ANSWERS_INSIDE(observed=value)
+            return has_learned or ("reproduced", Grounds.INSIDE_WITHOUT_LEARNING(observed=value))
         for nothing in self.doubtful(evidence):
             if evidence.interval[0] <= nothing <= evidence.interval[1]:
                 meaning = evidence.estimands[0].nothing_is
                 learned = Grounds.INCLUDES_NOTHING_LEARNED
                 return "inconclusive", learned(interval=evidence.interval, nothing=nothing, meaning=meaning)
         return "reproduced", Grounds.INSIDE(observed=value)
+
+    def _learned(self, evidence: Evidence) -> Decision | None:
+        """Return why a constant answer says nothing about a model that has surely learned something; else None."""
+        case = evidence.case
+        most = max((nothing + case.tolerance for nothing in self.doubtful(evidence)), default=np.inf)
+        if not case.figure.constant_answer or evidence.interval[0] <= most:
+            return None
+        return "inconclusive", Grounds.LEARNED_SOMETHING(interval=evidence.interval, nothing=most - case.tolerance)
 
     def p_values(self, evidence: Evidence) -> PValues:
         """Return the p-value against the claim: that of the distance from the figure, beyond its margins.
@@ -306,7 +324,7 @@ class Figure(Section):
 
         case, published = evidence.case, evidence.case.figure.published
         assert published is not None
-        if evidence.constant:
+        if evidence.other_constants or evidence.same_constant:
             return 1.0, None
         distance, p_value = abs(evidence.observed.value - published), SMALLEST_P_VALUE
         for margin, error, degrees in self._bounds(case, evidence.observed, evidence.published_error):

@@ -172,8 +172,6 @@ def _shortage(evidence: Evidence) -> Cause | None:
     if not observed.computable:
         return Grounds.NOT_COMPUTABLE()
     if observed.spread is None and not observed.seedless:
-        if evidence.case.figure.constant_answer and not evidence.constant:
-            return Grounds.SEVERAL_ANSWERS()
         reason = Grounds.ONE_SEED if observed.seeds == 1 else Grounds.FEW_SEEDS
         return reason(seeds=observed.seeds, needed=FEWEST_SEEDS)
     if unmet := next((estimand.unmet for estimand in evidence.estimands if estimand.unmet), ""):
@@ -182,7 +180,7 @@ def _shortage(evidence: Evidence) -> Cause | None:
         return None
     if observed.fewest < FEWEST_EXAMPLES:
         return Grounds.FEW_EXAMPLES(needed=FEWEST_EXAMPLES)
-    if evidence.constant and observed.examples_error > 0:
+    if evidence.constants and observed.examples_error > 0:
         return Grounds.CONSTANT_ON_SAMPLE()
     return Grounds.UNKNOWN_SPREAD() if evidence.limits is None else None
 

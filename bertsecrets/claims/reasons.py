@@ -8,7 +8,6 @@ from typing import Any
 from bertsecrets.claims.band import format_interval, format_number
 
 _INSIDE = "{observed} lies inside the prediction interval around the published figure"
-_SEVERAL = "the published figure is that of a constant answer, and this model gives several"
 
 
 class Grounds(Enum):
@@ -61,8 +60,14 @@ class Grounds(Enum):
         "every seed gives a constant answer other than the published one, as one more run may do by chance",
         "every seed gives another constant answer",
     )
-    SEVERAL_ANSWERS = (f"{_SEVERAL}, which cannot reproduce it", "this model gives several answers")
-    SEVERAL_ANSWERS_INSIDE = f"{_INSIDE}; {_SEVERAL}", "this model gives several answers"
+    INSIDE_WITHOUT_LEARNING = (
+        f"{_INSIDE}, that of a constant answer, and the model does no better than the most frequent class"
+    )
+    LEARNED_SOMETHING = (
+        "the published figure is that of a constant answer, but {interval} lies above {nothing}, the score of the most "
+        "frequent class",
+        "interval lies above the most frequent class",
+    )
     CONSTANT_ON_SAMPLE = (
         "constant answers can be compared on the whole validation set only",
         "constant answers need the whole validation set",

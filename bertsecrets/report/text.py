@@ -87,6 +87,11 @@ def show_published(case: Case, unit: str) -> str:
 
 def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band with the formula of its width and the source of each term."""
+    text = _band_text(case, confidence)
+    return f"{text}; or a seed with the same constant answer" if case.figure.constant_answer else text
+
+
+def _band_text(case: Case, confidence: float) -> str:
     expect, figure = case.claim.expect, case.figure
     limits = case.band(confidence)
     if limits is None:
@@ -95,9 +100,6 @@ def band_text(case: Case, confidence: float) -> str:
         return f"{format_interval(limits)}, an equality: the {one_sided(confidence):.0%} interval must lie inside"
     if isinstance(expect, Order):
         return f"{format_interval(limits)}, an order: the {one_sided(confidence):.0%} interval must lie on one side"
-    if figure.constant_answer:
-        constant = f"{format_number(figure.published)} +- {figure.rounding} rounding: the same constant answer"
-        return f"{constant}; if the model gives several answers, a prediction interval that reproduces nothing"
     if not expect.decidable(limits, case.unit):
         return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread

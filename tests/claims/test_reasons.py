@@ -65,7 +65,7 @@ def verdicts():
         (made_up(figure={"published": 50.0, "doubt": 20.0, "doubt_source": "two readers"}), seeds(600)),
         (constant, seeds(None, None, None, **rte)),
         (constant, seeds(150, 146, 140, **rte)),
-        (constant, seeds(150, **rte)),
+        (constant, seeds(160, 162, 161, **rte)),
         (constant, seeds(None, None, None, rows=100)),
         (constant, seeds(None, None, None, **opposite)),
         (constant, seeds(None, None, **rte) + seeds(None, None, None, **opposite)[2:]),
