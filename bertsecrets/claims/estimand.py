@@ -5,7 +5,7 @@ a matrix product.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -44,11 +44,13 @@ class Estimand:
         map: Mean map that is correlated with a published one across heads. The first part is then this correlation
             (see `likeness.with_ceiling`).
         of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
+        average: How to compute the parts from the map averaged over seeds, if that is judged (`likeness.averaged`).
         nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes it; by
             default, it belongs to a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.
         refuted: Why no resample could support the claim; empty if one could. If set, a value outside the band deviates.
         unmet: Why the value says nothing about the claim, such as that fine-tuning changed nothing; otherwise empty.
+        selection: How its columns were selected, so that all seeds can select the same ones (`with_same_selection`).
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -62,11 +64,13 @@ class Estimand:
     published: int = 0
     map: Float[np.ndarray, " heads"] | None = None
     of_ceiling: float = 0.5
+    average: "OfMap | None" = None
     nothing: float | None = None
     nothing_is: str = "that of a model that has learned nothing"
     constant: bool = False
     refuted: str = ""
     unmet: str = ""
+    selection: "ColumnSelection | None" = None
 
     @classmethod
     def from_block(
@@ -84,6 +88,64 @@ class Estimand:
     def value(self) -> float:
         """The point estimate, computed on the original examples."""
         return float(self.parts[decisive(self.parts, self.extreme)])
+
+
+@dataclass(frozen=True)
+class OfMap:
+    """Parts of an estimand as functions of a map.
+
+    Args:
+        to_map: Function from the mean of the block to the map.
+        parts: Function from a measured map, which gives the references, to the function from a map to the parts.
+    """
+
+    to_map: Callable[[np.ndarray], np.ndarray]
+    parts: Callable[[np.ndarray], Callable[[np.ndarray], np.ndarray]]
+
+
+@dataclass(frozen=True)
+class ColumnSelection:
+    """A selection of columns, such as heads, that are judged on other rows than those that selected them.
+
+    Args:
+        means: For each column to select, the means of all candidates, of which the largest is selected.
+        build: Function from the indices of the selected columns to the estimand.
+    """
+
+    means: tuple[Float[np.ndarray, " candidates"], ...]
+    build: Callable[[Sequence[int]], Estimand]
+
+    @property
+    def estimand(self) -> Estimand:
+        """The estimand of the columns that these means select."""
+        return replace(self.build([best_index(means) for means in self.means]), selection=self)
+
+    @classmethod
+    def joined(cls, estimands: Sequence[Estimand], join: Callable[[list[Estimand]], Estimand]) -> Estimand:
+        """Return an estimand made of several that have a selection, or that have none."""
+        parts = [estimand.selection for estimand in estimands]
+        selections = [part for part in parts if part is not None]
+        if len(selections) < len(parts):
+            return join(list(estimands))
+
+        def build(chosen: Sequence[int]) -> Estimand:
+            rest = iter(chosen)
+            return join([part.build([next(rest) for _ in part.means]) for part in selections])
+
+        return cls(tuple(means for part in selections for means in part.means), build).estimand
+
+
+def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
+    """Return the estimands of seeds for columns that are selected by the means over all seeds.
+
+    Estimands without a selection are returned unchanged.
+    """
+    selections = [estimand.selection for estimand in estimands if estimand.selection is not None]
+    if len(selections) < len(estimands):
+        return list(estimands)
+    means = [np.mean(of_seeds, axis=0) for of_seeds in zip(*(each.means for each in selections), strict=True)]
+    chosen = [best_index(of_column) for of_column in means]
+    return [selection.build(chosen) for selection in selections]
 
 
 def decisive(parts: Float[np.ndarray, " parts"], extreme: Extreme | None) -> int:
@@ -155,8 +217,23 @@ def cross_fitted(
     Args:
         first: Mask of the examples in the first half (`halves`).
     """
-    by_first, by_second = (best_index(column_means(sample[half])[0]) if half.any() else 0 for half in (first, ~first))
-    return np.where(first, sample[:, by_second], sample[:, by_first]), (by_first, by_second)
+    by_first, by_second = map(best_index, half_means(sample, first))
+    return of_other_half(sample, first, by_first, by_second), (by_first, by_second)
+
+
+def half_means(
+    sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """Return the column means of both halves; 0 for an empty one."""
+    halved = (column_means(sample[half])[0] if half.any() else np.zeros(sample.shape[1]) for half in (first, ~first))
+    return next(halved), next(halved)
+
+
+def of_other_half(
+    sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"], by_first: int, by_second: int
+) -> Float[np.ndarray, " examples"]:
+    """Return each example's value in the column that the other half selected."""
+    return np.where(first, sample[:, by_second], sample[:, by_first])
 
 
 def best_index(means: Float[np.ndarray, " k"]) -> int:

@@ -1,10 +1,10 @@
 """Published figures of claims: given in `expected/`, or taken by reference from P20 or a claim.
 
-A reference is the name of a claim (`D1-pretrained`), `P20`, `P20 mean` or `readers`.
+A reference is the name of a claim (`D1-pretrained`), `P20`, `P20 mean`, `readers`, or `K19` (gains in its figures).
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -18,6 +18,7 @@ from bertsecrets.patterns.readings import READERS_OF_A_MAP
 from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
 from bertsecrets.settings import Section
 from bertsecrets.texts.published import (
+    FRAME_HEADS,
     P20_SEEDS,
     SEVEN_TASKS,
     Setting,
@@ -27,11 +28,13 @@ from bertsecrets.texts.published import (
     p20_score,
     p20_share_changes,
     p20_shares,
+    published_gains,
 )
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 P20 = "P20"  # mean over five seeds and, as a spread, their standard deviation
 P20_MEAN = "P20 mean"  # as a spread: standard error of that mean
+K19 = "K19"  # gains of figures 8 and 9, over the published score with all heads
 READERS = "readers"  # as a spread: disagreement of readers on class proportions, for the paper's maps and ours
 F1_QUANTITIES = ("f1", "figure-8-score")
 WITHOUT_ATTENTION = "score-without-attention"
@@ -104,8 +107,8 @@ class TaskFigure(Section):
 class References(Section):
     """The numbers that a claim takes by reference for every task.
 
-    `published` is `P20`, `D1-pretrained`, or a difference of two; `seeds_of` and `doubt_of` are the sources of the
-    seed-to-seed spread and of the uncertainty of the published figure; `second` is a second source.
+    `published` is `P20`, `K19`, `D1-pretrained`, or a difference of two; `seeds_of` and `doubt_of` are the sources of
+    the seed-to-seed spread and of the uncertainty of the published figure; `second` is a second source.
     """
 
     published: str | None = None
@@ -127,6 +130,38 @@ def source_names(names: Sequence[str]) -> str:
     }
     counted = {full.get(name, name): list(names).count(name) for name in names}
     return ", and ".join(f"{name}, for either side" if count == 2 else name for name, count in counted.items())
+
+
+def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]] = FRAME_HEADS) -> float:
+    """Return the gain in K19's figures 8 and 9 that a quantity corresponds to, in points.
+
+    If the task is `all`, it is averaged over the seven tasks.
+
+    Args:
+        heads: Heads of `named-heads-gain`, as (layer, head) from 1; the smallest gain is returned.
+
+    Raises:
+        ValueError: The quantity is not such a gain.
+
+    >>> round(published_gain("best-head-gain", "mrpc"), 2)
+    1.19
+    """
+    name = quantity.removesuffix("-over-tasks").removesuffix("-in-sample")
+    if name not in GAINS:
+        raise ValueError(f"K19 has no {quantity}")
+    tasks = SEVEN_TASKS if task_name == ALL_TASKS else (task_name,)
+    by_task = [published_gains(task, "fig9_layer" if "layer" in name else "fig8_head") for task in tasks]
+    return float(np.mean([GAINS[name](gains, heads) for gains in by_task], axis=0).min())
+
+
+GAINS: dict[str, Callable[..., Any]] = {  # functions of all gains of a task, and of the named heads
+    "best-head-gain": lambda gains, heads: gains.max(),
+    "worst-head-gain": lambda gains, heads: gains.min(),
+    "mean-head-gain": lambda gains, heads: gains.mean(),
+    "named-heads-gain": lambda gains, heads: [gains[layer - 1, head - 1] for layer, head in heads],
+    "first-layer-gain": lambda gains, heads: gains[0],
+    "best-layer-gain": lambda gains, heads: gains.max(),
+}
 
 
 @dataclass(frozen=True)
@@ -214,6 +249,8 @@ class Cited:
     def _value(self, name: str, task_name: str) -> tuple[float, float]:
         if name == P20:
             return self.p20(task_name)[0], 0.0
+        if name == K19:
+            return published_gain(self.quantity, task_name, **self.arguments), 0.0
         figure = self._figure(name, task_name)
         if figure.published is None:
             raise ValueError(f"{name} has no published figure on {task_name}")
@@ -254,7 +291,7 @@ class Cited:
 
     def _figure(self, name: str, task_name: str) -> TaskFigure:
         if name not in self.figures:
-            known: Iterable[str] = (P20, P20_MEAN, READERS, *self.figures)
+            known: Iterable[str] = (P20, P20_MEAN, READERS, K19, *self.figures)
             raise ValueError(f"unknown reference {name!r}: {near_matches(name, list(known))}")
         with_f1 = self.figures.get(f"{name}-f1", {})
         figure = with_f1.get(task_name) if self._f1 else None

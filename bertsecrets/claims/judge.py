@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bertsecrets.claims.eligibility import ModelFacts, NotApplicable, applicability
 from bertsecrets.claims.error_rates import power
-from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand
+from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand, with_same_selection
 from bertsecrets.claims.estimate import FEWEST_SEEDS, SMALLEST_P_VALUE, estimate, far_seed
 from bertsecrets.claims.expectations import Decision, Evidence, Figure, PValues
 from bertsecrets.claims.quantities import QUANTITIES
@@ -95,7 +95,7 @@ def _judge(
     if counted.problem:
         still = counted.more and more
         return Verdict.because(case, "degenerate", counted.problem, measurements=every, open=still)
-    estimands, ceiling = with_ceiling(estimands)
+    estimands, ceiling = with_ceiling(with_same_selection(estimands))
     evidence = _evidence(case, estimands, _measurements(counted.by_seed), settings, checkpoint)
     observed = evidence.observed
     shortage = counted.few or _shortage(evidence)

@@ -9,7 +9,7 @@ from pydantic import field_validator
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
 from bertsecrets.measures.base import AblationMeasure, AblationOptions, MeasureContext
-from bertsecrets.measures.base.ablation_measure import kind_text
+from bertsecrets.measures.base.ablation_measure import kind_text, published_baseline_text
 from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, RankedHeads, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
@@ -89,7 +89,7 @@ class HeadAblation(AblationMeasure):
             return
         theirs = 100 * np.array(seeds.published("fig8_head"))
         low, high = (100 * end for end in seeds.published("fig8_colorbar"))
-        caption = "K19, figure 8: score with each head disabled (no baseline published)"
+        caption = f"K19, figure 8: score with each head disabled ({published_baseline_text(seeds.first.subject.task)})"
         yield HeadMap(caption, theirs, seeds.metric, low=low, high=high)
         caption = f"{{who}}: score with each head disabled (none disabled: {baseline:.1f})"
         yield HeadMap(caption, ours, seeds.metric, low=float(ours.min()), high=float(ours.max()))

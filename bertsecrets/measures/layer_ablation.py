@@ -7,9 +7,10 @@ import numpy as np
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, whole_layers
 from bertsecrets.measures.base import AblationMeasure, MeasureContext
-from bertsecrets.measures.base.ablation_measure import kind_text
+from bertsecrets.measures.base.ablation_measure import kind_text, published_baseline_text
 from bertsecrets.measures.base.figures import Figure, LayerBars, Lines, PaperFigure, Repeats
 from bertsecrets.measures.registry import measure
+from bertsecrets.texts.published import ABLATION_BASELINES
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
@@ -46,8 +47,9 @@ class LayerAblation(AblationMeasure):
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield the curves of scores."""
         theirs, baseline = 100 * np.array(seeds.published("fig9_layer")), 100 * float(seeds.mean("baseline"))
-        caption = "K19, figure 9: score with each layer disabled (no baseline published)"
-        yield Lines(caption, {"K19": theirs}, seeds.metric, from_zero=False)
+        task = seeds.first.subject.task
+        caption = f"K19, figure 9: score with each layer disabled ({published_baseline_text(task)})"
+        yield Lines(caption, {"K19": theirs}, seeds.metric, from_zero=False, baseline=ABLATION_BASELINES.get(task))
         caption = f"{{who}}: score with each layer disabled (dashed: none disabled, {baseline:.1f})"
         ours = {seeds.first.subject.model: 100 * seeds.mean("score")}
         yield Lines(caption, ours, seeds.metric, from_zero=False, baseline=baseline)

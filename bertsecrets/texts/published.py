@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Literal
 
+import numpy as np
+from jaxtyping import Float
+
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import TASKS
 
@@ -22,6 +25,7 @@ FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
 # The order of the bars in figure 2.
 FIGURE_2_ORDER = ("heterogeneous", "block", "vertical-diagonal", "diagonal", "vertical")
 HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6
+ABLATION_BASELINES = {"mrpc": 88.2, "stsb": 89.0, "rte": 58.5}  # points, with all heads; figures 8 and 9
 PAPERS_MODEL = "bert-base-uncased"
 
 
@@ -85,6 +89,19 @@ def figure_2_share(task_name: str, classes: Iterable[str]) -> float:
     figure = published_figures()["fig2"]
     shares = dict(zip(FIGURE_2_ORDER, figure[TASKS[task_name].folder], strict=True))
     return round(sum(shares[name] for name in classes), 1)
+
+
+def published_gains(task_name: str, figure: Literal["fig8_head", "fig9_layer"]) -> Float[np.ndarray, "layers ..."]:
+    """Return the gains from disabling each head or layer in K19's figures 8 and 9, in points.
+
+    They are relative to the published score with all heads, or to the median of figure 8 if that is not published.
+
+    >>> float(published_gains("rte", "fig9_layer")[0].round(1))
+    3.2
+    """
+    folder = TASKS[task_name].folder
+    heads, scores = (100 * np.array(published_figures()[name][folder]) for name in ("fig8_head", figure))
+    return scores - ABLATION_BASELINES.get(task_name, float(np.median(heads)))
 
 
 def p20_share_changes(task_name: str) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimand import Estimand, with_same_selection
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.judge import judge, judge_in_sequence, under_readings
@@ -135,7 +135,7 @@ def examples_interval(
     """
     estimands = [without_annotated(_read(case, needed)) for needed in by_seed]
     within = QUANTITIES[case.claim.quantity].within(case.task)
-    observed = estimate(with_ceiling(estimands)[0], settings, seedless=True, within=within)
+    observed = estimate(with_ceiling(with_same_selection(estimands))[0], settings, seedless=True, within=within)
     level = one_sided(settings.confidence)
     return observed.interval(level if case.claim.seedless else interim_confidence(level))
 

@@ -5,6 +5,7 @@ between them, so that the truth of a claim can be set to the published figure, t
 """
 
 from functools import cache
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +17,7 @@ from bertsecrets.texts.published import (
     p20_score,
     p20_shares,
     published_figures,
+    published_gains,
 )
 from bertsecrets.texts.tasks import TASKS
 
@@ -163,20 +165,17 @@ def _figure_7(task: str) -> dict[str, list[float]]:
     return published_figures()["fig7_CLS_last_layer"][TASKS[task].folder]
 
 
-BASELINES = {"mrpc": 0.882, "stsb": 0.890, "rte": 0.585}
-
-
 def baseline(task: str) -> float:
     """Return the score with all heads, in points of the metric of figure 8."""
-    return 100 * BASELINES.get(task, float(np.median(_panel("fig8_head", task))))
+    return float((100 * _panel("fig8_head", task) - published_gains(task, "fig8_head")).mean())
 
 
 def gains(task: str, measure: str, against: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the gain of disabling each head (figure 8) or layer (figure 9), in points, published and counterpart."""
-    figure = "fig8_head" if measure == "head-ablation" else "fig9_layer"
-    own = 100 * _panel(figure, task) - baseline(task)
+    figure: Literal["fig8_head", "fig9_layer"] = "fig8_head" if measure == "head-ablation" else "fig9_layer"
+    own = published_gains(task, figure)
     if against == "another task's":
-        other = 100 * _panel(figure, _other(task)) - baseline(_other(task))
+        other = published_gains(_other(task), figure)
         return own, own.mean() + own.std() * (other - other.mean()) / other.std()
     return own, np.full(own.shape, -2.0 if against == "lowered" else 0.0)
 

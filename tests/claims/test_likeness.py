@@ -12,6 +12,7 @@ from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantities.likeness import (
+    averaged,
     between_seeds,
     likeness,
     panels,
@@ -143,6 +144,30 @@ def test_the_published_panel_brings_the_spread_of_one_more_run():
     assert both / alone == pytest.approx(np.sqrt(1 / 3 + 1) / np.sqrt(1 / 3), rel=1e-6)
     # more seeds do not reduce the variance of the one published run
     assert power(estimate(with_panel, FEW), (0.15, np.inf), 0.95).startswith("more than 1000 seeds")
+
+
+def test_maps_are_averaged_over_seeds_before_they_are_correlated():
+    """Each seed is its panel plus noise of its own, which the mean of four seeds halves."""
+    panel, rng = np.arange(12.0).reshape(1, 12), np.random.default_rng(2)
+    other = rng.permuted(panel, axis=-1)
+    maps = [panel.ravel() + 4 * rng.normal(size=12) for _ in range(4)]
+    seeds = [likeness(np.tile(map, (40, 1)), {"own": panel, "other": other}, "own", average=True) for map in maps]
+    mean = np.mean(maps, axis=0)
+    r = lambda map: np.corrcoef(map, panel.ravel())[0, 1]  # noqa: E731
+    together = averaged(seeds, np.stack(maps))
+    values = [each.parts[0] for each in together]
+    assert np.mean(values) == pytest.approx(r(mean))
+    assert r(mean) > np.mean([r(map) for map in maps])
+    without = [r((4 * mean - map) / 3) for map in maps]  # the jackknife's standard error
+    assert np.std(values, ddof=1) / 2 == pytest.approx(np.sqrt(3 / 4 * np.sum((without - np.mean(without)) ** 2)))
+    assert np.mean([each.parts[2] for each in together]) == pytest.approx(
+        r(mean) - np.corrcoef(mean, other.ravel())[0, 1]
+    )
+    (lowered, *_), notes = with_ceiling(seeds)
+    ceiling = between_seeds(np.stack(maps))
+    assert lowered.parts[0] == pytest.approx(values[0] - ceiling / 2)
+    assert notes == [f"correlation between seeds {ceiling:.3f}", f"of their mean map with the panel {r(mean):.3f}"]
+    assert seeds[0].published == 0
 
 
 def test_seeds_that_are_more_like_each_other_than_like_the_figure_do_not_reproduce_it():

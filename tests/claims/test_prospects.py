@@ -55,7 +55,7 @@ def needs(examples):
             prospect(0.1, truth=-0.7, interval=(-2.1, 0.7), contradicted=True),
             needs("380"),
         ),  # but this one can
-        ("B4-rte", prospect(0.1, truth=0.0, interval=(-1.0, 1.0)), needs("1,100")),  # the limit is -.5
+        ("B4-rte-by-task", prospect(0.1, truth=0.0, interval=(-1.0, 1.0)), needs("1,100")),  # the limit is -.5
         ("G1-mnli", prospect(0.1), "as published, more than 5 seeds would decide it; MNLI-m has enough examples"),
     ],
 )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from measurements import estimand, gridded, measured, read, verdict
 
+from bertsecrets.claims.estimand import with_same_selection
 from bertsecrets.claims.quantities.words import FIGURE_7_KINDS, LINGUISTIC_FEATURES
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
@@ -87,6 +88,20 @@ def test_the_head_that_grows_most_is_chosen_on_one_half_and_judged_on_the_other_
     growth = estimand("best-feature-growth", one_text, features(noun=before), kinds=["noun"])
     # they select head 1 (.75 on average), which grows by .25 on row 2; row 2 selects head 2, which grows by .5
     assert growth.value == pytest.approx((0.25 + 3 * 0.5) / 4)
+
+
+def test_all_seeds_judge_the_growth_of_the_same_head():
+    """Over both seeds, head 3 grows most on either half; alone, each seed selects its own head on even inputs."""
+    zero = np.zeros((4, 1, 3))
+
+    def seed(own):
+        after = zero.copy()
+        after[::2, 0, own], after[:, 0, 2] = 0.8, 0.5
+        return estimand("best-feature-growth", features(noun=after), features(noun=zero), kinds=["noun"])
+
+    alone = [seed(own) for own in (0, 1)]
+    assert [each.parts[0] for each in alone] == pytest.approx([(0 + 0.5) / 2] * 2)
+    assert [each.parts[0] for each in with_same_selection(alone)] == pytest.approx([0.5, 0.5])
 
 
 def test_growth_leaves_out_inputs_without_the_feature():

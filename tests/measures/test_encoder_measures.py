@@ -79,8 +79,8 @@ def test_missing_inputs_of_a_claim_are_named(tmp_path, tiny_glue):
         return answer.reason if isinstance(answer, Skipped) else None
 
     assert lacking("B1-all").startswith("frame-heads needs the option frames")
-    assert lacking("B4-rte-own").startswith("frame-heads needs the option frames")
-    assert lacking("B4-rte") is None
+    assert lacking("B4-rte-own-by-task").startswith("frame-heads needs the option frames")
+    assert lacking("B4-rte-by-task") is None
     assert lacking("B5-all-l7h6") is None
     assert "no_such" in lacking("E4-rte")
     assert "RTE" not in lacking("E4-mrpc")

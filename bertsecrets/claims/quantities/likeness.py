@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.claims.estimand import Clusters, Estimand
+from bertsecrets.claims.estimand import Clusters, Estimand, OfMap
 from bertsecrets.texts.metrics import Number
 from bertsecrets.texts.published import published_figures
 
@@ -101,6 +101,7 @@ def likeness(
     *,
     to_map: Callable[[np.ndarray], np.ndarray] = lambda means: means,
     within_rows: bool = False,
+    average: bool = False,
     clusters: Clusters = None,
 ) -> Estimand:
     """Return how much the correlation of a map with its panel of a figure exceeds chance and panels of other tasks.
@@ -115,6 +116,8 @@ def likeness(
         to_map: Function from column means of the block to the map.
         within_rows: Whether to remove row means for the first part. This makes it sensitive to permuted heads within a
             layer, since most of r comes from differences between layers.
+        average: Whether to average maps over seeds before they are correlated, and to take the panel as it is printed.
+            Otherwise, the panel counts as one more run.
         clusters: Cluster index of each row (`Estimand`).
     """
     order = [own, *(name for name in figures if name != own)]
@@ -122,22 +125,23 @@ def likeness(
     rows = len(figures[own])
     own_within = _without_rows(flat[0], rows)
 
-    measured = column_means(block)[0]
-    reach = reach_of_shuffles(to_map(measured), figures[own])
+    measured = to_map(column_means(block)[0])
 
-    def references(mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        measured_map = to_map(mean)
-        middle, spread = shuffled_correlations(measured_map, figures[own])
-        return correlations(measured_map, flat), np.asarray(middle + reach * spread)
+    def parts_for(measured: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        reach = reach_of_shuffles(measured, figures[own])
 
-    def parts(mean: np.ndarray) -> np.ndarray:
-        by_panel, chance = references(mean)
-        own_panel = by_panel[..., :1]
-        first = correlations(_without_rows(to_map(mean), rows), own_within[None]) if within_rows else own_panel
-        return np.concatenate([first, own_panel - chance[..., None], own_panel - by_panel[..., 1:]], axis=-1)
+        def parts(map: np.ndarray) -> np.ndarray:
+            by_panel, (middle, spread) = correlations(map, flat), shuffled_correlations(map, figures[own])
+            own_panel, chance = by_panel[..., :1], middle + reach * spread
+            first = correlations(_without_rows(map, rows), own_within[None]) if within_rows else own_panel
+            return np.concatenate([first, own_panel - chance[..., None], own_panel - by_panel[..., 1:]], axis=-1)
 
-    by_panel, chance = references(measured)
-    spearman = float(correlation(to_map(measured), flat[0], ranks=True))
+        return parts
+
+    parts = parts_for(measured)
+    by_panel = correlations(measured, flat)
+    chance = by_panel[0] - parts(measured)[1]
+    spearman = float(correlation(measured, flat[0], ranks=True))
     notes = [
         f"Pearson correlation {by_panel[0]:.3f}",
         f"Spearman {spearman:.3f}",
@@ -147,11 +151,14 @@ def likeness(
         best = 1 + int(by_panel[1:].argmax())
         notes.append(f"{by_panel[best]:.3f} with {order[best]}'s panel")
     estimand = replace(
-        Estimand.from_block(block, parts, ", ".join(notes), clusters=clusters), extreme="least", published=1
+        Estimand.from_block(block, lambda mean: parts(to_map(mean)), ", ".join(notes), clusters=clusters),
+        extreme="least",
+        published=0 if average else 1,
+        average=OfMap(to_map, parts_for) if average else None,
     )
     if not within_rows:
-        return replace(estimand, map=to_map(measured))
-    within = _without_rows(to_map(measured), rows)
+        return replace(estimand, map=measured)
+    within = _without_rows(measured, rows)
     notes.append(f"{float(correlation(within, own_within)):.3f} within layers")
     return replace(estimand, map=within, of_ceiling=WITHIN_ROWS_CEILING_SHARE, notes=(", ".join(notes),))
 
@@ -166,19 +173,49 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
     """Return estimands that require a fraction of the correlation between the maps of seeds, and a note of it.
 
     The published panel is one more run, so similar seeds should correlate with it about as much as with each other.
-    Other estimands, and that of a single seed, are returned unchanged.
+    Maps are averaged over seeds first if the estimands say so. Other estimands, and that of a single seed, are returned
+    unchanged.
     """
     maps = [estimand.map for estimand in estimands if estimand.map is not None]
     if len(maps) < 2:
         return list(estimands), []
     ceiling = between_seeds(np.stack(maps))
+    notes = [f"correlation between seeds {ceiling:.3f}"]
+    if all(estimand.average for estimand in estimands):
+        estimands = averaged(estimands, np.stack(maps))
+        notes.append(f"of their mean map with the panel {np.mean([each.parts[0] for each in estimands]):.3f}")
 
     def lowered(estimand: Estimand) -> Estimand:
         return replace(
             estimand, statistic=lambda *means: _less(estimand.statistic(*means), estimand.of_ceiling * ceiling)
         )
 
-    return [lowered(estimand) for estimand in estimands], [f"correlation between seeds {ceiling:.3f}"]
+    return [lowered(estimand) for estimand in estimands], notes
+
+
+def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
+    """Return estimands whose mean over seeds is the value for the map averaged over seeds.
+
+    Each is the jackknife's pseudo-value of a seed, so their spread over seeds is the uncertainty due to seeds. They are
+    shifted such that their mean has no correction for bias.
+    """
+    count, total = len(maps), maps.sum(0)
+    of_average = estimands[0].average
+    assert of_average is not None
+    parts = of_average.parts(total / count)
+    without = np.stack([parts((total - own) / (count - 1)) for own in maps])
+    shift = (count - 1) * (parts(total / count) - without.mean(0))
+
+    def pseudo_value(estimand: Estimand, own: np.ndarray, less: np.ndarray) -> Estimand:
+        assert estimand.average is not None
+        to_map = estimand.average.to_map
+
+        def statistic(mean: np.ndarray) -> np.ndarray:
+            return count * parts((total - own + to_map(mean)) / count) - (count - 1) * less - shift
+
+        return replace(estimand, statistic=statistic)
+
+    return [pseudo_value(*each) for each in zip(estimands, maps, without, strict=True)]
 
 
 def _less(parts: Number, share: float) -> Number:

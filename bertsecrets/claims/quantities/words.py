@@ -4,18 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import (
     FEWEST_EXAMPLES,
+    Clusters,
+    ColumnSelection,
     Estimand,
     best_index,
     both,
     clusters_of,
     cross_fitted,
     flat,
+    half_means,
     halves,
+    of_other_half,
 )
 from bertsecrets.claims.quantities.ablation_gains import STSB_AND_RTE, TOP_HEADS
 from bertsecrets.claims.quantities.head_ranking import name_of, place
@@ -71,34 +75,47 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
     increase minus that for other kinds in the same head, since a head may attend more to all words; and the increase
     minus the largest decrease over heads, since random changes go both ways. The claim is about the smallest part.
     The largest increase of many heads would be positive by chance, so the head for each half of the inputs with the
-    kind is selected on the other half.
+    kind is selected on the other half, of all seeds.
     """
-    columns, notes, clusters = [], [], clusters_of(after)
+    clusters = clusters_of(after)
     others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC_FEATURES if kind not in kinds]
     of_others = _mean_of_present(np.stack(others))
-    for kind in kinds:
-        growth = flat(after, kind) - flat(before, kind)
-        present = ~np.isnan(growth).any(1)
-        first = np.zeros(len(growth), dtype=bool)
-        first[present] = halves(int(present.sum()), None if clusters is None else clusters[present])
-        numbers, (by_first, by_second) = cross_fitted(growth, first)
-        contrast = np.where(first, of_others[:, by_second], of_others[:, by_first])
-        decrease, _ = cross_fitted(-growth, first)
-        columns += [numbers, np.where(present, contrast, np.nan), decrease]
-        naive = float(_present(_means(growth)).max())
-        heads = both([name_of(after, head, kind) for head in (by_first, by_second)])
-        grown, elsewhere, lost = _means(np.stack(columns[-3:], axis=1))
-        notes.append(
-            f"{kind} {heads}: {grown:+.4f}, other words there {elsewhere:+.4f}, largest decrease {lost:.4f}, "
-            f"naive best {naive:+.4f}, {present.sum()} inputs"
-        )
+    growths = [flat(after, kind) - flat(before, kind) for kind in kinds]
+    firsts = [_first_half(~np.isnan(growth).any(1), clusters) for growth in growths]
+    halved = zip(growths, firsts, strict=True)
+    means = [half_means(sign * growth, first) for growth, first in halved for sign in (1, -1)]
 
     def leads(mean: np.ndarray) -> np.ndarray:
         by_kind = mean.reshape(*mean.shape[:-1], len(kinds), 3)
         increase = by_kind[..., :1]
         return np.concatenate([increase, increase - by_kind[..., 1:]], axis=-1).reshape(*mean.shape[:-1], -1)
 
-    return replace(Estimand.from_block(np.stack(columns, axis=1), leads, *notes, clusters=clusters), extreme="least")
+    def build(chosen: Sequence[int]) -> Estimand:
+        columns, notes = [], []
+        by_kind = zip(kinds, growths, firsts, chosen[::4], chosen[1::4], chosen[2::4], chosen[3::4], strict=True)
+        for kind, growth, first, *heads_by_half in by_kind:
+            grown_by, lost_by = heads_by_half[:2], heads_by_half[2:]
+            present = ~np.isnan(growth).any(1)
+            contrast = np.where(present, of_other_half(of_others, first, *grown_by), np.nan)
+            columns += [of_other_half(growth, first, *grown_by), contrast, of_other_half(-growth, first, *lost_by)]
+            naive = float(_present(_means(growth)).max())
+            heads = both([name_of(after, head, kind) for head in grown_by])
+            grown, elsewhere, lost = _means(np.stack(columns[-3:], axis=1))
+            notes.append(
+                f"{kind} {heads}: {grown:+.4f}, other words there {elsewhere:+.4f}, largest decrease {lost:.4f}, "
+                f"naive best {naive:+.4f}, {present.sum()} inputs"
+            )
+        estimand = Estimand.from_block(np.stack(columns, axis=1), leads, *notes, clusters=clusters)
+        return replace(estimand, extreme="least")
+
+    return ColumnSelection(tuple(mean for of_sign in means for mean in of_sign), build).estimand
+
+
+def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> Bool[np.ndarray, " examples"]:
+    """Return the mask of the first half of the present examples."""
+    first = np.zeros(len(present), dtype=bool)
+    first[present] = halves(int(present.sum()), None if clusters is None else clusters[present])
+    return first
 
 
 def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[np.ndarray, "examples heads"]:

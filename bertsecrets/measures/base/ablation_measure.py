@@ -31,6 +31,7 @@ from bertsecrets.progress import progress
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import decide, is_constant, order_problem, score
+from bertsecrets.texts.published import ABLATION_BASELINES
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
@@ -148,6 +149,12 @@ def scored(
     unpruned, *steps = (answers.astype(np.float32 if task.regression else np.int8) for answers in predicted)
     samples = {"predicted": np.stack(steps), "baseline_predicted": unpruned, "target": target}
     return {"baseline": baseline, "score": np.array(scores)}, samples
+
+
+def published_baseline_text(task_name: str) -> str:
+    """Return K19's score with all heads as text, if it is published."""
+    baseline = ABLATION_BASELINES.get(task_name)
+    return "no baseline published" if baseline is None else f"none disabled: {baseline:.1f}"
 
 
 def kind_text(measurement: Measurement) -> str:
