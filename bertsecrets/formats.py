@@ -29,18 +29,6 @@ Number = Annotated[float | None, BeforeValidator(_finite)]
 Ends = tuple[Number, Number]
 
 
-class ReadingData(BaseModel):
-    """A verdict under one reading of the paper's text."""
-
-    verdict: Outcome = Field(description="The outcome under this reading.")
-    observed: Number = Field(description="The measured quantity, in the verdict's `unit`.")
-    interval: Ends | None = Field(description="Lower and upper end of its confidence interval, in `unit`.")
-    band: Ends | None = Field(description="Range in which the claim holds, in `unit`.")
-    reason: str = Field(description="The reason for the verdict, as text.")
-    reason_code: str | None = Field(default=None, description="The code of the reason. Since 2.1.")
-    by_seed: list[list[Number]] = Field(description="The quantity by seed, in `unit`.")
-
-
 class VerdictData(BaseModel):
     """One verdict: the outcome of a claim on a task."""
 
@@ -89,11 +77,6 @@ class VerdictData(BaseModel):
     seeds: list[int] = Field(description="The seeds that were measured.")
     by_seed: list[list[Number]] = Field(
         description="The quantity by seed, in `unit`: one number, or its parts if it is the extreme of several."
-    )
-    readings: dict[str, ReadingData] = Field(
-        default_factory=dict,
-        description="Results under each reading of the paper's text, by name, if the claim depends on it; the "
-        "verdict's own observed, interval, band and by_seed are those of the first, `special`.",
     )
     extreme: Literal["least", "most"] | None = Field(
         description="Which part of by_seed is the quantity; null if it has a single part."

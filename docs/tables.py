@@ -25,7 +25,7 @@ from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import Case, Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
-from bertsecrets.formats import MAJOR_VERSION, ReadingData, VerdictData, VerdictsFile, json_schema
+from bertsecrets.formats import MAJOR_VERSION, VerdictData, VerdictsFile, json_schema
 from bertsecrets.measures.base import AttentionMeasure
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
@@ -239,13 +239,11 @@ def _runs() -> Iterable[VerdictsFile]:
 def _verdict(verdict: VerdictData) -> str:
     seeds = f"{len(verdict.seeds)} seed{'' if len(verdict.seeds) == 1 else 's'}" if verdict.seeds else ""
     limits = [remark for remark in verdict.remarks if "limit" in remark]
-    values = [f"{name} {_value(reading)}" for name, reading in verdict.readings.items()]
-    if not values and verdict.observed is not None:
-        values = [_value(verdict)]
-    return "; ".join(filter(None, (verdict.verdict, " / ".join(values), ", ".join([seeds, *limits]))))
+    value = "" if verdict.observed is None else _value(verdict)
+    return "; ".join(filter(None, (verdict.verdict, value, ", ".join([seeds, *limits]))))
 
 
-def _value(verdict: VerdictData | ReadingData) -> str:
+def _value(verdict: VerdictData) -> str:
     shown = format_number(verdict.observed)
     if verdict.interval is None:
         return shown

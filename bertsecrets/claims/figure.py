@@ -20,6 +20,7 @@ from bertsecrets.settings import Section
 from bertsecrets.texts.published import (
     FRAME_HEADS,
     P20_SEEDS,
+    PAPERS_HEADS,
     SEVEN_TASKS,
     Setting,
     figure_2_share,
@@ -213,8 +214,10 @@ class Cited:
             return round(sum(changes[name] for name in self.arguments["classes"]), 1), None
         if self.quantity == "largest-share-change":
             return max(map(abs, p20_share_changes(task_name).values())), None
-        if self.quantity == "rarest-class":
-            return min(p20_shares(task_name).values()), None
+        if self.quantity == "heads-of-rarest-class":
+            return round(PAPERS_HEADS * min(p20_shares(task_name).values()) / 100, 1), None
+        if self.quantity == "heads-of-class":
+            return round(PAPERS_HEADS * p20_shares(task_name)[self.arguments["class_name"]] / 100, 1), None
         if self.quantity == "class-share-gap":
             more, fewer = (p20_shares(name)["heterogeneous"] for name in ("qqp", "mrpc"))
             return round(more - fewer, 1), None

@@ -1,11 +1,9 @@
 """The judge: decides whether measurements agree with a claim, as its expectation says (`expectations`).
 
-At least three seeds are needed for a decision. Claims that depend on what K19 calls vertical are judged under each
-reading (`patterns.readings`), since section 4.1 and the authors' blog define the word differently. If the readings
-disagree, the claim is inconclusive.
+At least three seeds are needed for a decision.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bertsecrets.claims.eligibility import ModelFacts, NotApplicable, applicability
@@ -30,8 +28,9 @@ from bertsecrets.claims.sequential import (
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome
-from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.readings import AUTHORS
 from bertsecrets.settings import JudgeParams
+from bertsecrets.texts.published import is_papers_model
 from bertsecrets.types import Measurement
 
 READING = "reading"  # argument of the quantities that depend on a reading
@@ -55,14 +54,7 @@ def judge(
             only for the sampling of examples.
         details: Whether to compute p-values and slow notes, which take most of the time and do not affect the outcome.
     """
-    readings = under_readings(case)
-    if readings:
-        verdicts = {
-            name: _judge(read_case, by_seed, settings, checkpoint, details) for name, read_case in readings.items()
-        }
-        verdict = _combined(case, verdicts)
-    else:
-        verdict = _judge(case, by_seed, settings, checkpoint, details)
+    verdict = _judge(by_authors_labels(case, _measurements(by_seed)), by_seed, settings, checkpoint, details)
     return replace(verdict, interim="this checkpoint") if checkpoint and not case.claim.seedless else verdict
 
 
@@ -80,7 +72,6 @@ def judge_in_sequence(
 def _judge(
     case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool, details: bool
 ) -> Verdict:
-    """Judge a claim, under the reading given by its arguments if it depends on one."""
     claim = case.claim
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
     if isinstance(answer := applicability(case, ModelFacts.of_measurement(every[0], claim.measure)), NotApplicable):
@@ -240,53 +231,17 @@ def _notes(estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
     return [f"seed {place}: {note}" for place, note in enumerate(by_seed, start=1) if note]
 
 
-# ---------------------------------------------------------------------- both readings
+def by_authors_labels(case: Case, measurements: Iterable[Measurement]) -> Case:
+    """Return a case that is judged by the labels of K19's authors, if a classifier of maps was trained on them.
 
-
-def under_readings(case: Case) -> dict[str, Case]:
-    """Return a case under each reading, by name; empty if the quantity takes no reading or the claim sets one."""
-    claim = case.claim
-    if READING in claim.arguments or READING not in QUANTITIES[claim.quantity].arguments.parameters:
-        return {}
-    return {reading: under(case, reading) for reading in READINGS}
-
-
-def under(case: Case, reading: str) -> Case:
-    """Return a case that is judged under only one reading."""
-    arguments = {**case.claim.arguments, READING: reading}
-    return replace(case, claim=case.claim.model_copy(update={"arguments": arguments}))
-
-
-def _combined(case: Case, verdicts: Mapping[str, Verdict]) -> Verdict:
-    """Combine the verdicts on a case under each reading.
-
-    Observed value, interval, band and values by seed are those of the first reading, that of the paper;
-    `Verdict.readings` contains all verdicts. The p-values are the largest over all readings.
+    They are labels of BERT-base's maps, so they apply to no other model. Readers' disagreement then adds no uncertainty
+    to the published figures.
     """
-    each = list(verdicts.values())
-    unjudged = next((verdict for verdict in each if verdict.observed is None), None)
-    if unjudged is not None:
-        return replace(unjudged, case=case)
-    agree = len({verdict.outcome for verdict in each}) == 1
-    if agree:
-        briefs = dict.fromkeys(verdict.cause.brief for verdict in each if verdict.cause)
-        reasons = "; ".join(f"{name}: {verdict.reason}" for name, verdict in verdicts.items())
-        cause = Grounds.READINGS_AGREE(readings=reasons, briefs=", ".join(briefs))
-    else:
-        shown = (f"{name} {verdict.status} ({verdict.observed_text})" for name, verdict in verdicts.items())
-        cause = Grounds.READINGS_DISAGREE(readings=", ".join(shown))
-    powers = (f"{name}: {verdict.power}" for name, verdict in verdicts.items() if verdict.power)
-    against = [verdict.p_against for verdict in each if verdict.p_against is not None]
-    in_favour = [verdict.p_for for verdict in each if verdict.p_for is not None]
-    return replace(
-        each[0],
-        case=case,
-        outcome=each[0].outcome if agree else "inconclusive",
-        reason=str(cause),
-        cause=cause,
-        power="; ".join(powers) if agree else "",
-        open=any(verdict.open for verdict in each),
-        p_against=max(against) if len(against) == len(each) else None,
-        p_for=max(in_favour) if len(in_favour) == len(each) else None,
-        readings=dict(verdicts),
-    )
+    patterns = [measurement for measurement in measurements if measurement.measure == "patterns"]
+    theirs = [f"{AUTHORS}_predicted" in each.samples and is_papers_model(each.subject.model) for each in patterns]
+    claim = case.claim
+    if READING not in QUANTITIES[claim.quantity].arguments.parameters or not any(theirs) or not all(theirs):
+        return case
+    tasks = {**claim.tasks, case.task: case.figure.model_copy(update={"doubt": None})}
+    arguments = {**claim.arguments, READING: AUTHORS}
+    return replace(case, claim=claim.model_copy(update={"arguments": arguments, "tasks": tasks}))

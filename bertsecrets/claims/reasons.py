@@ -83,8 +83,6 @@ class Grounds(Enum):
         "the variation between runs is unknown: judge several seeds",
         "variation between seeds is unknown",
     )
-    READINGS_AGREE = "under both readings; {readings}", "{briefs}"
-    READINGS_DISAGREE = "the readings disagree: {readings}", "the readings disagree"
     SEED_FAILED = "{problems}"
     SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds learned nothing"
     OTHER_EXAMPLES = "{first} and {second} have {examples} and {others} examples"

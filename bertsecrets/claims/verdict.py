@@ -1,7 +1,7 @@
 """A verdict: the outcome of a claim on a task, as an object and as data."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
@@ -10,7 +10,7 @@ from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.reasons import Cause
 from bertsecrets.claims.schema import Case
-from bertsecrets.formats import ERROR, Outcome, ReadingData, VerdictData
+from bertsecrets.formats import ERROR, Outcome, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 from bertsecrets.texts.published import PAPERS_MODEL, is_papers_model
@@ -46,7 +46,6 @@ class Verdict:
         p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
             lying inside its prediction interval does not contradict other values.
         open: Whether more seeds could change the outcome, and the schedule of analyses has some.
-        readings: Verdicts by name of the reading, if the claim depends on one.
         interim: The number of seeds of the analysis with its level (`sequential`), or a note that it is about single
             checkpoints.
         cause: The reason as data; None if the claim was not judged.
@@ -67,7 +66,6 @@ class Verdict:
     p_for: float | None = None
     open: bool = False
     interim: str = ""
-    readings: Mapping[str, "Verdict"] = field(default_factory=dict)
     cause: Cause | None = None
     error: Exception | None = None
 
@@ -217,7 +215,6 @@ class Verdict:
             known_deviation=self.known_deviation,
             models=self.models,
             seeds=list(self.seeds),
-            readings={name: ReadingData(**verdict._result) for name, verdict in self.readings.items()},
             extreme=self.extreme,
             limits={
                 name: min(given)
@@ -230,21 +227,14 @@ class Verdict:
             definition=self.case.definition,
             seconds=round(sum(provenance.seconds for provenance in provenances), 2),
             reused=self.reused,
-            **self._result,
+            verdict=self.outcome,
+            observed=self.observed,
+            interval=self.interval,
+            band=self.band,
+            reason=self.reason,
+            reason_code=self.reason_code,
+            by_seed=[list(parts) for parts in self.by_seed],
         )
-
-    @property
-    def _result(self) -> dict[str, Any]:
-        """The fields that the data of verdicts and of readings share."""
-        return {
-            "verdict": self.outcome,
-            "observed": self.observed,
-            "interval": self.interval,
-            "band": self.band,
-            "reason": self.reason,
-            "reason_code": self.reason_code,
-            "by_seed": [list(parts) for parts in self.by_seed],
-        }
 
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as a JSON-compatible dictionary."""

@@ -96,14 +96,10 @@ def _reach(verdict: VerdictData, direction: float) -> float:
 
 
 def standing(verdict: VerdictData) -> str:
-    """Return the outcome of a verdict or, if it deviates only mildly, the kind of deviation.
-
-    Under several readings, this is the gravest kind.
-    """
+    """Return the outcome of a verdict or, if it deviates only mildly, the kind of deviation."""
     if verdict.verdict != "deviates":
         return verdict.verdict or ERROR
-    codes = [reading.reason_code for reading in verdict.readings.values()] or [verdict.reason_code]
-    return max((code if code in MILD_DEVIATIONS else "deviates" for code in codes), key=STANDINGS_FROM_BEST.index)
+    return verdict.reason_code if verdict.reason_code in MILD_DEVIATIONS else "deviates"
 
 
 def _harm(before: VerdictData, after: VerdictData) -> int:

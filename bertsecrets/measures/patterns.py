@@ -40,10 +40,10 @@ from bertsecrets.patterns.classifier import (
 )
 from bertsecrets.patterns.features.feature_table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
-from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.readings import AUTHORS, READING_TITLES, READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
 from bertsecrets.store.files import digest
-from bertsecrets.texts.published import FIGURE_2_ORDER
+from bertsecrets.texts.published import FIGURE_2_ORDER, is_papers_model
 from bertsecrets.types import Measurement
 
 
@@ -136,10 +136,6 @@ def key(name: str) -> str:
 
 
 UNCHECKED_REMARK = "the pattern classifier's errors were measured on other models, not on this one"
-READING_TITLES = {
-    "special": "section 4.1: vertical is mainly attention to [CLS] and [SEP]",
-    "stripes": "blog: vertical is attention to a single token",
-}
 
 
 @measure("patterns", title="classes of attention maps", source="K19 4.1", version=6)
@@ -183,6 +179,8 @@ class Patterns(AttentionMeasure):
         """Return a remark if the classifier was not trained or checked on maps of this model."""
         annotated = measurement.settings.get("annotated_models")
         model = measurement.subject.model
+        if is_papers_model(model) and AUTHORS in readings_in(measurement):
+            return []
         if annotated and PUBLISHED_NAMES.get(model, model) not in annotated:
             return [UNCHECKED_REMARK]
         return []

@@ -2,7 +2,9 @@
 
 According to K19's section 4.1, *vertical* mainly corresponds to attention to the special tokens [CLS] and [SEP]
 (reading `special`). According to the authors' blog, it is attention to a single token, usually a special one (reading
-`stripes`). Each reading is defined by the labels of independent readers who were given only that text.
+`stripes`). Each reading is defined by the labels of independent readers who were given only that text. A claim is
+judged in the words of its own source. If a classifier was trained on the labels of K19's authors, which P20's
+repository contains, these define a third reading (`k19`) of their model's maps, which replaces both others.
 
 This module does not import torch.
 """
@@ -10,8 +12,14 @@ This module does not import torch.
 from collections.abc import Sequence
 from typing import Literal
 
-Reading = Literal["special", "stripes"]
+Reading = Literal["special", "stripes", "k19"]
 READINGS: tuple[Reading, ...] = ("special", "stripes")
+AUTHORS: Reading = "k19"
+READING_TITLES: dict[str, str] = {
+    "special": "section 4.1: vertical is mainly attention to [CLS] and [SEP]",
+    "stripes": "blog: vertical is attention to a single token",
+    AUTHORS: "the labels of K19's authors",
+}
 READERS_OF_A_MAP = 2  # number of readers per map whose labels are used for training
 AGREED_SHARE = 0.8  # fraction of a map's labels that must be equal
 

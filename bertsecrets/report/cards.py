@@ -13,7 +13,7 @@ from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES
-from bertsecrets.report.text import seeds_text, show_band, task_title
+from bertsecrets.report.text import seeds_text, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
@@ -62,7 +62,7 @@ class Card:
 
     @property
     def number(self) -> str:
-        """The observed value, under the first reading if there are several."""
+        """The observed value."""
         observed = self.verdict.observed
         return "" if observed is None or not math.isfinite(observed) else format_number(observed)
 
@@ -72,21 +72,10 @@ class Card:
         return self.verdict.status.replace(" ", "-")
 
     @property
-    def by_seed(self) -> dict[str, list[tuple[int, str]]]:
-        """The observed value of each seed, by reading. A single reading has an empty name."""
-        return {
-            name: [(seed, format_number(value)) for seed, value in zip(verdict.seeds, _of_seeds(verdict), strict=False)]
-            for name, verdict in (self.verdict.readings or {"": self.verdict}).items()
-            if verdict.by_seed
-        }
-
-    @property
-    def readings(self) -> list[list[str]]:
-        """A row for each reading: its name, outcome, observed value with interval, and band."""
-        return [
-            [name, verdict.status, verdict.observed_text, show_band(verdict.case, verdict.band)]
-            for name, verdict in self.verdict.readings.items()
-        ]
+    def by_seed(self) -> list[tuple[int, str]]:
+        """The seeds, with the observed value of each."""
+        values = map(format_number, _of_seeds(self.verdict))
+        return list(zip(self.verdict.seeds, values, strict=False))
 
 
 @dataclass(frozen=True)
@@ -140,14 +129,12 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
 
 def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
     """Return a verdict's numbers as rows for `charts.strip_spec`, or no rows if nothing was observed."""
-    shown = verdict.readings or {"": verdict}
-    observed = [part for part in shown.values() if part.observed is not None and math.isfinite(part.observed)]
-    if not observed:
+    observed = verdict.observed
+    if observed is None or not math.isfinite(observed):
         return []
-    unit, published = verdict.unit, verdict.case.figure.published
-    ends = [end for part in observed for pair in (part.interval, part.band) if pair is not None for end in pair]
-    seeds = [value for part in observed for value in _of_seeds(part)]
-    numbers = [*ends, *seeds, *(part.observed for part in observed), *([] if published is None else [published])]
+    unit, published, seeds = verdict.unit, verdict.case.figure.published, _of_seeds(verdict)
+    ends = [end for pair in (verdict.interval, verdict.band) if pair is not None for end in pair]
+    numbers = [*ends, *seeds, observed, *([] if published is None else [published])]
     finite = [float(number) for number in numbers if number is not None and math.isfinite(number)]
     margin = 0.08 * (max(finite) - min(finite)) or 0.1 * abs(max(finite)) or 1.0
     low, high = min(finite) - margin, max(finite) + margin
@@ -163,22 +150,18 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
         }
 
     rows = [row("published", "published", published)] if published is not None else []
-    for name, part in shown.items():
-        if part.observed is None or not math.isfinite(part.observed):
-            continue
-        if part.interval is not None:
-            rows.append(row("interval", name or "observed", *part.interval, label=format_interval(part.interval)))
-        rows.append(row("observed", name or "observed", part.observed))
-        if len(part.by_seed) > 1:
-            seed_row = f"{name}, seeds" if name else "seeds"
-            rows += [
-                row("seed", seed_row, value, label=f"{format_number(value)} {unit}, seed {seed}")
-                for seed, value in zip(part.seeds, _of_seeds(part), strict=False)
-                if math.isfinite(value)
-            ]
+    if verdict.interval is not None:
+        rows.append(row("interval", "observed", *verdict.interval, label=format_interval(verdict.interval)))
+    rows.append(row("observed", "observed", observed))
+    if len(verdict.by_seed) > 1:
+        rows += [
+            row("seed", "seeds", value, label=f"{format_number(value)} {unit}, seed {seed}")
+            for seed, value in zip(verdict.seeds, seeds, strict=False)
+            if math.isfinite(value)
+        ]
     names = list(dict.fromkeys(row["row"] for row in rows))
     rows += [row("extent", name, end) for name in names for end in (low, high)]
-    limits = observed[0].band
+    limits = verdict.band
     if limits is not None:
         rows.append(row("band", "band", *limits, label=format_interval(limits)))
         rows += [row("limit", "band", limit) for limit in limits if math.isfinite(limit)]

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.expectations import Equality, Figure
-from bertsecrets.claims.judge import under_readings
+from bertsecrets.claims.judge import READING
 from bertsecrets.claims.prospects import advice, prospect_text
+from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Claim
+from bertsecrets.patterns.readings import READING_TITLES
 from bertsecrets.report.text import band_text, cite, status, task_title
 from bertsecrets.settings import project_path
 
@@ -29,7 +31,7 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
     arguments = ", ".join(f"{name} {_plain(value)}" for name, value in claim.arguments.items())
     facts = {"about": " and ".join(claim.architectures), "measured as": claim.how, "note": claim.note,
              "measure": claim.measure, "quantity": claim.quantity, "arguments": arguments,
-             "judged under": _readings(cases[0]), "status": status(claim)}  # fmt: skip
+             "vertical as in": _reading(claim), "status": status(claim)}  # fmt: skip
     for name, fact in facts.items():
         if fact:
             yield f"  {name}: {fact}"
@@ -72,10 +74,10 @@ def _statements(claim: Claim) -> list[dict[str, str]]:
     return []
 
 
-def _readings(case: Case) -> str:
-    """Return the readings of the paper's text under which a claim is judged, or "" if the text is unambiguous."""
-    names = " and ".join(under_readings(case))
-    return f'the readings {names} of "vertical"; inconclusive if they disagree' if names else ""
+def _reading(claim: Claim) -> str:
+    """Return the text that defines the classes of maps for a claim, or "" if it is not about them."""
+    parameter = QUANTITIES[claim.quantity].arguments.parameters.get(READING)
+    return READING_TITLES[claim.arguments.get(READING, parameter.default)] if parameter else ""
 
 
 def _smallest_effect_text(case: Case) -> list[str]:

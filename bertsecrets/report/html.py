@@ -20,7 +20,6 @@ from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
     cite,
     count_line,
-    observed_lines,
     outcome_phrase,
     outcome_text,
     run_lines,
@@ -240,7 +239,6 @@ def _environment() -> Environment:
         table=_table,
         task_title=task_title,
         cite=cite,
-        observed_lines=observed_lines,
         outcome_text=outcome_text,
         outcome_phrase=outcome_phrase,
         show_published=show_published,

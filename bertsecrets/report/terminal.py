@@ -23,7 +23,6 @@ from bertsecrets.report.text import (
     grid_legend,
     grid_rows,
     in_sections,
-    observed_lines,
     run_lines,
     section_title,
     shows,
@@ -131,7 +130,7 @@ def verdict_line(verdict: Verdict) -> str:
     """Return a one-line verdict."""
     parts = [f"{verdict.case}: {_outcome(verdict)}"]
     if verdict.observed is not None:
-        parts.append(f"{', '.join(observed_lines(verdict))} {UNIT_SYMBOLS.get(verdict.unit, verdict.unit)}")
+        parts.append(f"{verdict.observed_text} {UNIT_SYMBOLS.get(verdict.unit, verdict.unit)}")
         parts.append(counted(len(verdict.seeds), "seed"))
     return ", ".join(parts)
 
@@ -175,13 +174,13 @@ def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
     """Return a verdict as cells for the columns of `VERDICT_COLUMNS`."""
     case = verdict.case
     unit = UNIT_SYMBOLS.get(verdict.unit, verdict.unit)
-    observed = [f"{line} {unit}" if verdict.observed is not None else line for line in observed_lines(verdict)]
+    observed = f"{verdict.observed_text} {unit}" if verdict.observed is not None else verdict.observed_text
     letters = ",".join(letter for note, letter in notes.items() if note in _own(verdict))
     return [
         case.claim.name,
         task_title(case.task),
         "-" if case.figure.published is None else format_number(case.figure.published),
-        "\n".join(observed),
+        observed,
         " ".join(filter(None, [_outcome(verdict), verdict.within and f"within {verdict.within}", letters])),
     ]
 

@@ -65,7 +65,7 @@ def describe(verdict: Verdict) -> str:
         f"{case} {outcome_phrase(verdict)}: {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
         f"  band      {show_band(case, verdict.band)}",
-        f"  observed  {', '.join(observed_lines(verdict))}",
+        f"  observed  {verdict.observed_text}",
         f"  because   {verdict.reason}",
     ]
     if verdict.against:
@@ -137,7 +137,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
         case.claim.statement,
         show_published(case, verdict.unit),
         show_band(case, verdict.band),
-        ", ".join(observed_lines(verdict)),
+        verdict.observed_text,
         outcome,
     ]
 
@@ -153,12 +153,6 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
         if verdict.outcome in FAILURES and not verdict.known_deviation:
             reason = "; ".join(filter(None, (f"{verdict.status}: {verdict.reason}", verdict.against)))
             yield f"::error title={verdict.case}::{reason.replace('%', '%25')}"
-
-
-def observed_lines(verdict: Verdict) -> list[str]:
-    """Return the observed value with its interval, on a line for each reading if there are several."""
-    by_reading = [f"{name} {part.observed_text}" for name, part in verdict.readings.items()]
-    return by_reading or [verdict.observed_text]
 
 
 def outcome_text(outcome: str, against: str, within: str = "") -> str:

@@ -26,7 +26,7 @@ FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
 FIGURE_2_ORDER = ("heterogeneous", "block", "vertical-diagonal", "diagonal", "vertical")
 HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6
 ABLATION_BASELINES = {"mrpc": 88.2, "stsb": 89.0, "rte": 58.5}  # points, with all heads; figures 8 and 9
-PAPERS_MODEL = "bert-base-uncased"
+PAPERS_MODEL, PAPERS_HEADS = "bert-base-uncased", 144
 
 
 def is_papers_model(name: str) -> bool:

@@ -4,11 +4,15 @@ The format is that of their loader (`src/classify_attention_patterns.py`): `raw/
 `label = name, name`, and the folder next to it contains one `.npy` file of raw attention per map, of any size. Names
 without an underscore are zero-padded to 4 characters. Single, double and multiple vertical are merged into one class,
 as in K19 (Kovaleva et al. 2019). `mix` means vertical and diagonal, `other` means everything else.
+
+The reader was tested on generated archives in this format, not yet on P20's own.
 """
 
 import re
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -16,7 +20,7 @@ from bertsecrets.errors import UserError, excerpt
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.reading import decoded, lines_of, read_bytes, read_npy
 from instruments.annotation.map_set import LARGEST, MapSet, PatternMap
-from instruments.archives import MEMBER_LIMIT, read_members, unpacking
+from instruments.archives import MEMBER_LIMIT, TOTAL_LIMIT, read_members, unpacking
 
 LABELS = "labels.txt"
 THEIRS = {
@@ -27,8 +31,30 @@ THEIRS = {
     "other": "heterogeneous",
 }
 UNKNOWN = "unknown"
+TIMEOUT = 60  # seconds without an answer
 NAME_LIMIT = 200  # characters of a map's name
+ARCHIVE = "https://github.com/sai-prasanna/bert-experiments/raw/master/data/head_classification_data.tar.gz"
 ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or the folder in it"
+
+
+def fetch(address: str, folder: Path) -> Path:
+    """Download an archive to a folder and return its path.
+
+    Raises:
+        UserError: If the address is not one of https, cannot be read, or the file is too large.
+    """
+    if not address.startswith("https://"):
+        raise UserError(f"{excerpt(address)} is not an https address: {ADVICE}")
+    path = folder / "archive.tar.gz"
+    try:
+        with urlopen(address, timeout=TIMEOUT) as response, path.open("wb") as file:  # nosec B310: https only
+            while block := response.read(2**20):
+                if file.tell() > TOTAL_LIMIT:
+                    raise UserError(f"{excerpt(address)} is larger than {TOTAL_LIMIT} bytes: {ADVICE}")
+                file.write(block)
+    except (OSError, HTTPException, ValueError) as error:
+        raise UserError(f"{excerpt(address)} cannot be downloaded ({excerpt(error, 150)}): {ADVICE}") from error
+    return path
 
 
 def read_p20(source: Path) -> MapSet:

@@ -16,7 +16,7 @@ from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, with_same_selection
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.expectations import Figure, Order
-from bertsecrets.claims.judge import judge, judge_in_sequence, under_readings
+from bertsecrets.claims.judge import judge, judge_in_sequence
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import STATE, Needed
@@ -60,7 +60,7 @@ class Rates:
     """The verdicts of a cell.
 
     Args:
-        truth: Noise-free value of the claim's quantity under the paper's reading. None if it cannot be computed.
+        truth: Noise-free value of the claim's quantity. None if it cannot be computed.
         holds: Whether the claim is true for this value.
         outcomes: Number of worlds with each outcome, by procedure.
         seeds: Mean number of seeds, by procedure.
@@ -195,9 +195,7 @@ def _estimand(case: Case, model: SimulatedModel, seed: int = 1) -> Estimand:
 
 
 def _read(case: Case, needed: Mapping[str, Needed]) -> Estimand:
-    """Return a case's estimand, under the first reading if it has several."""
-    claim = next(iter(under_readings(case).values()), case).claim
-    return QUANTITIES[claim.quantity].read(needed, **claim.arguments)
+    return QUANTITIES[case.claim.quantity].read(needed, **case.claim.arguments)
 
 
 def true_value(case: Case, setting: Setting) -> float | None:

@@ -11,8 +11,10 @@ from pathlib import Path
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_run_options, path
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import AUTHORS
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
+from instruments.annotation.p20 import ARCHIVE
 from instruments.commands import add_instrument
 
 
@@ -65,11 +67,13 @@ def add_parsers(commands) -> None:
         commands,
         "import-patterns",
         "import annotated maps in the format of P20 (Prasanna et al. 2020)",
-        "import-patterns head_classification_data.tar.gz ./p20",
+        f"import-patterns {ARCHIVE} ./p20",
         import_patterns,
     )
     importer.add_argument(
-        "source", type=path, metavar="SOURCE", help="folder or .tar.gz with labels.txt and one .npy file per map"
+        "source",
+        metavar="SOURCE",
+        help="folder, .tar.gz or https address of a .tar.gz, with labels.txt and one .npy file per map",
     )
     importer.add_argument("folder", type=path, metavar="DIR", help="new folder for the set")
 
@@ -77,7 +81,7 @@ def add_parsers(commands) -> None:
         commands,
         "train-patterns",
         "cross-validate and train the pattern classifiers, one per reading",
-        "train-patterns --outside p20=./p20 --output ./classifiers",
+        "train-patterns --outside k19=./p20 --output ./classifiers",
         train,
     )
     training.add_argument(
@@ -89,7 +93,8 @@ def add_parsers(commands) -> None:
         metavar="NAME=DIR",
         action="append",
         default=[],
-        help="also train a classifier on third-party class labels, those of the maps in DIR",
+        help="also train a classifier on third-party class labels, those of the maps in DIR; named k19, those of "
+        "K19's authors, by which BERT-base is then judged",
     )
     training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
     training.add_argument(
@@ -192,18 +197,21 @@ def _check_new(folder: Path, instead: str = "") -> None:
 def import_patterns(options: argparse.Namespace) -> None:
     """Import annotated maps in P20's format, and print the agreement of the suite's classifiers with their labels."""
     from instruments.annotation.agreement import label_agreement
-    from instruments.annotation.p20 import read_p20
+    from instruments.annotation.p20 import fetch, read_p20
     from instruments.annotation.writing import save_set
     from instruments.classify import predicted_classes
 
     _check_new(options.folder)
-    maps = read_p20(options.source)
+    with tempfile.TemporaryDirectory() as folder:
+        fetched = "://" in options.source
+        maps = read_p20(fetch(options.source, Path(folder)) if fetched else path(options.source))
     save_set(maps, options.folder)
     print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
     labels = [label or "" for label in maps.labels]
     for reading, classes in predicted_classes(maps).items():
         print(f"agreement with the predicted classes, reading {reading}: {label_agreement(labels, classes)}")
-    print(f"to train a classifier on these labels: python -m instruments train-patterns --outside p20={options.folder}")
+    training = f"python -m instruments train-patterns --outside {AUTHORS}={options.folder} --output DIR"
+    print(f"to judge BERT-base by K19's labels: {training}, then set BERTSECRETS_PATTERNS=DIR")
 
 
 def sheets(options: argparse.Namespace) -> None:
@@ -244,15 +252,15 @@ def train(options: argparse.Namespace) -> None:
 def outside_reading(text: str) -> tuple[str, Path]:
     """Return the name and folder of an outside reading, given as NAME=DIR.
 
-    >>> outside_reading("p20=maps")[0]
-    'p20'
+    >>> outside_reading("k19=maps")[0]
+    'k19'
 
     Raises:
         ArgumentTypeError: If the text has a different form.
     """
     name, equals, folder = text.partition("=")
     if not name or not equals or not folder:
-        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=DIR, such as p20=./p20-maps")
+        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=DIR, such as k19=./p20")
     return name, path(folder)
 
 

@@ -10,8 +10,11 @@ from scipy.stats import t
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.quantities import pattern_shares as quantities
 from bertsecrets.claims.schema import load_claims
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
+from bertsecrets.texts.published import published_figures
+from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Subject
 
 
@@ -53,6 +56,49 @@ def test_stripes_are_counted_by_the_token_on_which_they_stand():
     bright[10:15] = 1
     assert verdict("E6-rte", gridded("special-tokens", brightest=bright), patterns).outcome == "reproduced"
     assert verdict("E6-rte", gridded("special-tokens", brightest=0 * bright), patterns).outcome == "deviates"
+
+
+def test_heads_are_counted_by_their_most_frequent_class():
+    """Of 12 heads, 5 are mostly diagonal, 4 vertical, 1 block, 2 vertical-diagonal, and none is heterogeneous."""
+    order = ["diagonal"] * 5 + ["vertical"] * 4 + ["block"] + ["vertical-diagonal"] * 2
+    predicted = np.tile(np.array([CLASSES.index(name) for name in order]), (40, 1)).reshape(40, 3, 4)
+    predicted[:15] = CLASSES.index("heterogeneous")  # of fewer than half of the examples
+    patterns = measured("patterns", {}, {"special_predicted": predicted})
+    assert [read("heads-of-class", patterns, class_name=name) for name in ("diagonal", "block")] == [5, 1]
+    rarest = estimand("heads-of-rarest-class", patterns)
+    assert (rarest.value, sorted(rarest.parts)) == (0, [0, 1, 2, 4, 5])
+    assert "block 1" in rarest.notes[0]
+    assert verdict("A3-rte", patterns).outcome == "deviates"
+    predicted[:, 0, :2] = CLASSES.index("heterogeneous")
+    predicted[:, 0, 2] = CLASSES.index("block")
+    assert verdict("A3-rte", patterns).outcome == "reproduced"  # two heads of each of the rarest classes
+    assert verdict("A3-sst2-no-block", patterns).outcome == "deviates"
+
+
+def test_heads_on_special_tokens_need_no_classifier():
+    """The heads give .6, .5, .4 and .7 of their attention to [CLS] and both [SEP]s."""
+    cls, sep_sum = np.full((40, 2, 2), 0.1), np.tile(np.array([[0.5, 0.4], [0.3, 0.6]]), (40, 1, 1))
+    special = gridded("special-tokens", cls=cls, sep=sep_sum / 2, sep_sum=sep_sum)
+    assert read("heads-on-special-tokens", special) == pytest.approx(50)  # .5 is not more than half
+    assert read("heads-on-special-tokens", special, share=0.45) == pytest.approx(75)
+    assert read("special-token-attention", special) == pytest.approx(0.55)
+    assert estimand("special-token-attention", special).notes == ("layers 1 on: 0.55, 0.55",)
+    without = gridded("special-tokens", cls=cls, sep=np.full((40, 2, 2), np.nan), sep_sum=np.full((40, 2, 2), np.nan))
+    assert read("special-token-attention", without) == pytest.approx(0.1)
+    nothing = gridded("special-tokens", **{kind: np.full((40, 2, 2), np.nan) for kind in ("cls", "sep", "sep_sum")})
+    with pytest.raises(NotApplicableError, match=r"no \[CLS\] and no \[SEP\]"):
+        read("heads-on-special-tokens", nothing)
+    assert verdict("A4-rte-special-tokens", special).outcome == "reproduced"
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_published_shares_on_special_tokens_are_estimated_from_figure_6(task):
+    cls, sep = (np.array(published_figures()[f"fig6_{kind}"][task.folder]) for kind in ("CLS", "SEP"))
+    both = cls + (1 if task.name == "sst2" else 2) * sep
+    assert of_id(f"A4-{task.name}-special-tokens").figure.published == pytest.approx(100 * (both > 0.5).mean(), abs=0.1)
+    shares = published_figures()["fig2"][task.folder]
+    if task.name != "sst2":
+        assert of_id(f"A3-{task.name}").figure.published == pytest.approx(1.44 * min(shares), abs=0.05)
 
 
 def of_tasks(**heterogeneous):

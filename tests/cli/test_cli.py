@@ -118,7 +118,9 @@ def test_explain_prints_all_fields_of_a_claim(capsys):
     assert "  RTE: published -0.251" in out
     assert "  judged: differs: within half a point" in run(capsys, "explain", "B4")
     assert run(capsys, "explain", "D1").count("source: K19 (Kovaleva et al. 2019) table 1") == 8
-    assert "judged under: the readings special and stripes" in run(capsys, "explain", "A4-rte-half")
+    assert "vertical as in: blog: vertical is attention to a single token" in run(capsys, "explain", "A4-rte-half")
+    assert "vertical as in: section 4.1: vertical is mainly" in run(capsys, "explain", "A2-rte")
+    assert "vertical as in" not in run(capsys, "explain", "A4-rte-special-tokens")
 
 
 def test_doctor_lists_what_is_available_and_what_is_missing(capsys, shared, tiny_glue, tiny_bert):

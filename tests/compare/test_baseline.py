@@ -13,7 +13,7 @@ from verdicts import filed, run_of
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.baseline import Baseline
-from bertsecrets.compare.changes import STANDINGS_FROM_BEST, Change, is_worse
+from bertsecrets.compare.changes import STANDINGS_FROM_BEST, Change
 from bertsecrets.errors import UserError
 from bertsecrets.formats import Outcome
 from bertsecrets.judging import failed
@@ -83,15 +83,6 @@ def test_a_definition_covers_what_decides_a_verdict_and_no_prose():
     figure = CASE.figure.model_copy(update={"published": 12.0})
     changes = {"quantity": "score", "arguments": {"x": 1}, "unit": "u", "tasks": {"rte": figure}, "existence": True}
     assert len({CASE.definition, *(with_claim(**{name: value}) for name, value in changes.items())}) == 6
-
-
-def test_the_gravest_of_several_readings_counts():
-    mild, grave = of_standing("below half"), of_standing("other deviation")
-    both = Verdict.because(
-        CASE, "deviates", Grounds.READINGS_AGREE(readings="", briefs=""), readings={"a": mild, "b": grave}
-    )
-    assert is_worse(mild.data, both.data)
-    assert not is_worse(grave.data, both.data)
 
 
 def test_an_accepted_verdict_takes_precedence_over_a_known_deviation():

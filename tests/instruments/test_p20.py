@@ -2,6 +2,7 @@
 
 import tarfile
 from pathlib import Path
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from patterned import pattern_set, values
 from bertsecrets.errors import UserError
 from instruments.__main__ import main
 from instruments.annotation.map_set import MapSet
-from instruments.annotation.p20 import read_p20
+from instruments.annotation.p20 import ARCHIVE, read_p20
 from instruments.annotation.writing import save_set
 
 LABELS = """\
@@ -128,3 +129,28 @@ def test_invalid_sources_are_refused(source, tmp_path):
     path.write_bytes(path.read_bytes()[:900])
     with pytest.raises(UserError, match="cannot be read"):
         read_p20(path)
+
+
+def test_an_archive_is_fetched_from_an_https_address(source, tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def opened(address, timeout):
+        asked.append(address)
+        return archive(source).open("rb")
+
+    monkeypatch.setattr("instruments.annotation.p20.urlopen", opened)
+    assert main(["import-patterns", ARCHIVE, str(tmp_path / "set")]) == 0
+    assert (asked, len(MapSet.load(tmp_path / "set"))) == ([ARCHIVE], 9)
+
+
+def test_an_address_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys):
+    def refused(address, timeout):
+        raise URLError("no such host")
+
+    monkeypatch.setattr("instruments.annotation.p20.urlopen", refused)
+    for address, message in (
+        (ARCHIVE, "cannot be downloaded (<urlopen error no such host>)"),
+        ("http://x", "not an https"),
+    ):
+        assert main(["import-patterns", address, str(tmp_path / "set")]) == 2
+        assert message in capsys.readouterr().err

@@ -2,12 +2,18 @@
 
 import contextlib
 import json
+import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from calls import told
-from patterned import pattern_map, pattern_set, save_read, shorten
+from measurements import judged, measured, of_id
+from patterned import pattern_map, pattern_set, save_read, shorten, values
 
+from bertsecrets.measures.patterns import PatternObserver
+from bertsecrets.models.encoding import Batch
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
     REPORT_FILE,
@@ -20,7 +26,7 @@ from bertsecrets.patterns.classifier import (
     weights_path,
 )
 from bertsecrets.patterns.features.feature_table import features
-from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.readings import AUTHORS, READINGS
 from bertsecrets.patterns.recorded_quality import recorded_quality
 from instruments.__main__ import main
 from instruments.annotation.map_set import UNSEEN, MapSet, own_maps
@@ -115,14 +121,14 @@ def test_the_shipped_weights_were_trained_on_the_shipped_labels():
 
 def test_the_recorded_quality_is_that_of_a_fresh_cross_validation():
     """Claim A1 is judged from the record in the shipped report."""
-    values, samples = recorded_quality(read_report(SHIPPED_FOLDER))
+    recorded, samples = recorded_quality(read_report(SHIPPED_FOLDER))
     unseen = open_read(own_maps(UNSEEN))
     for reading, read in open_read(own_maps()).items():
         fresh = held_out(TreesAndRegression(), read.maps, SEED)
         np.testing.assert_array_equal(samples[f"{reading}_confusion"], fresh.confusions())
         np.testing.assert_array_equal(samples[f"{reading}_agreed_confusion"], fresh.confusions(agreed=True))
         for name, score in readers_quality(read, fresh).items():
-            assert values[f"{reading}_{name}"] == score
+            assert recorded[f"{reading}_{name}"] == score
         classifier = PatternClassifier.load(SHIPPED_FOLDER, reading)
         of_unseen = report_of(read_report(SHIPPED_FOLDER), reading)["unseen_confusion"]
         assert of_unseen == unseen_confusion(classifier, unseen[reading])
@@ -143,14 +149,40 @@ def test_an_encoder_that_is_not_learnt_from_is_recorded_if_there_is_one(trained,
 
 
 @pytest.mark.slow
-def test_third_party_labels_define_an_outside_reading(trained, brief, tmp_path):
-    save_set(pattern_set(30), tmp_path / "theirs")
-    train_patterns(trained / "data", tmp_path / "made", None, outside={"p20": tmp_path / "theirs"})
+def test_the_authors_labels_of_an_archive_in_p20s_format_judge_bert_base(trained, brief, tmp_path, monkeypatch, capsys):
+    """A generated archive goes through import and training to the classes by which BERT-base is judged."""
+    raw = tmp_path / "head_classification_data" / "raw"
+    raw.mkdir(parents=True)
+    theirs = {"single_vertical": "vertical", "mix": "vertical-diagonal", "other": "heterogeneous"}
+    theirs |= {"diagonal": "diagonal", "block": "block"}
+    lines = []
+    for place, (label, kind) in enumerate(theirs.items()):
+        names = [f"{6 * place + number:04}" for number in range(6)]
+        lines.append(f"{label} = {', '.join(names)}")
+        for number, name in enumerate(names):
+            np.save(raw / f"{name}.npy", values(kind, 10 + number, seed=number).astype(np.float32))
+    (raw / "labels.txt").write_text("\n".join(lines))
+    with tarfile.open(tmp_path / "data.tar.gz", "w:gz") as archive:
+        archive.add(raw.parent, raw.parent.name)
+    assert main(["import-patterns", str(tmp_path / "data.tar.gz"), str(tmp_path / "p20")]) == 0
+    assert f"--outside k19={tmp_path / 'p20'}" in capsys.readouterr().out
+    train_patterns(trained / "data", tmp_path / "made", None, outside={AUTHORS: tmp_path / "p20"})
     report = read_report(tmp_path / "made")
-    assert readings_of(report) == (*READINGS, "p20")
-    assert report_of(report, "p20")["maps"] == 30
-    assert report_of(report, "p20")["readers"] == {}
-    PatternClassifier.load(tmp_path / "made", "p20")
+    assert readings_of(report) == (*READINGS, AUTHORS)
+    assert (report_of(report, AUTHORS)["maps"], report_of(report, AUTHORS)["readers"]) == (30, {})
+    classifier, errors = PatternClassifier.load(tmp_path / "made", AUTHORS), held_out_errors(report, AUTHORS)
+    observer = PatternObserver(40, 1, 5, classifiers={AUTHORS: classifier}, errors={AUTHORS: errors}, separator=None)
+    for row in range(40):  # each head of this model has one class
+        maps = torch.tensor(np.stack([values(kind, 12, seed=row) for kind in CLASSES]), dtype=torch.float32)[None]
+        ids, mask = torch.zeros(1, 12, dtype=torch.long), torch.ones(1, 12, dtype=torch.bool)
+        batch = Batch(np.array([row]), ids, None, mask)
+        observer.update(batch, 0, maps, None)
+    found, samples = observer.compute()
+    measurement = measured("patterns", found, samples)
+    subject = replace(measurement.subject, model="bert-base-uncased")
+    verdict = judged(of_id("A2-rte"), replace(measurement, subject=subject))
+    assert verdict.case.claim.arguments["reading"] == AUTHORS
+    assert verdict.observed == pytest.approx(20, abs=15)
 
 
 @pytest.mark.parametrize("name", ["special", "../p20", "P 20", ""])

@@ -36,13 +36,12 @@ def without_versions(judged: Verdict) -> Verdict:
 
 
 def example() -> list[Verdict]:
-    """Return verdicts of every outcome, with the longest names and numbers, readings, remarks and known deviations."""
+    """Return verdicts of every outcome, with the longest names and numbers, remarks and known deviations."""
     half = verdict("A4-rte-half", "inconclusive", 59.9, (57.5, 62.4), "[57.5, 62.4] includes the limit")
-    other = verdict("A4-rte-half", "reproduced", 10.0, (9.16, 10.9))
     over, tasks = (0.0, float("inf")), {"mrpc": ("deviates", 0.001, 1.0), "stsb": ("deviates", 0.04, 1.0)}
     return [
         *map(without_versions, verdicts()),
-        replace(half, readings={"special": half, "stripes": other}),
+        half,
         replace(verdict("B1-all", "not applicable", reason="the model has no layer 7: it has 6"), measurements=()),
         verdict("D1-mrpc-untrained-f1", "deviates", 52.7, (-104.6, 104.6), band=(60.0, 70.0)),
         verdict("D1-rte-untrained", "reproduced", 52.7, (45.2, 60.2), interim="interim analysis 2 of at most 5"),

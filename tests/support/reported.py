@@ -91,7 +91,7 @@ def example_maps(task: str = "rte") -> Measurement:
 
 
 def verdicts() -> list[Verdict]:
-    """Return verdicts of every outcome. One uses all measurements of two seeds; one was judged under two readings."""
+    """Return verdicts of every outcome. One uses all measurements of two seeds."""
     whole = Verdict(
         of_id("C1p-rte"),
         "reproduced",
@@ -105,6 +105,4 @@ def verdicts() -> list[Verdict]:
     first = Verdict(
         of_id("A2-rte"), "inconclusive", "in between", 40.0, (30.0, 50.0), (20.0, 60.0), power="3 more seeds"
     )
-    second = replace(first, outcome="deviates", observed=70.0, interval=(65.0, 75.0))
-    read = replace(first, readings={"special": first, "stripes": second}, by_seed=((39.0,), (41.0,)))
-    return [read, whole, *of_every_outcome()]
+    return [replace(first, by_seed=((39.0,), (41.0,))), whole, *of_every_outcome()]

@@ -1,8 +1,8 @@
 """Classes of attention maps: their proportions, corrected for classifier errors, and the consistency of heads.
 
-Each quantity takes a reading of K19's definitions (`patterns.readings`). Class proportions depend on two independent
-samples: the examples, and the annotated heads used to estimate classifier errors. For a model without annotated maps,
-they also depend on how the classifier's error varies from encoder to encoder.
+Each quantity takes a reading of K19's definitions (`patterns.readings`), by default that of section 4.1. Class
+proportions depend on two independent samples: the examples, and the annotated heads used to estimate classifier errors.
+For a model without annotated maps, they also depend on how the classifier's error varies from encoder to encoder.
 """
 
 import functools
@@ -24,13 +24,14 @@ from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
 from bertsecrets.texts.metrics import macro_f1
-from bertsecrets.texts.published import SEVEN_TASKS, figure_2_share
+from bertsecrets.texts.published import SEVEN_TASKS, figure_2_share, is_papers_model
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 CLASS_COUNT = len(CLASSES)
 PATTERNS = Need("patterns")
 NEW_ENCODER_NOTE = "the interval includes how the classifier errs on encoders that it was not trained on"
+AUTHORS_NOTE = "python -m instruments import-patterns and train-patterns --outside k19=DIR use the authors' own maps"
 
 
 def _blocks(patterns: Measurement, reading: str) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +112,8 @@ def _of_shares(
     clusters = [clusters for patterns in by_task for clusters in _clusters(patterns)]
     if (encoder := new_encoder(by_task[0], reading)) is not None:
         blocks, drawn, clusters = [*blocks, encoder], [*drawn, FEWEST_EXAMPLES], [*clusters, None]
-        notes = (*notes, NEW_ENCODER_NOTE)
+        theirs = [AUTHORS_NOTE] if is_papers_model(by_task[0].subject.model) else []
+        notes = (*notes, NEW_ENCODER_NOTE, *theirs)
 
     def of_means(*means: np.ndarray) -> Number:
         both = 2 * len(pairs)
@@ -131,10 +133,33 @@ def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Rea
     return _of_shares([patterns], reading, lambda shares: shares[..., 0, chosen].sum(-1), note)
 
 
-@quantity("rarest-class", unit="percent", inherits=True, within=(0, 100), patterns=PATTERNS)
-def rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
-    """Return the percentage of maps in the rarest class."""
-    return replace(_of_shares([patterns], reading, lambda shares: shares[..., 0, :]), extreme="least")
+@quantity("heads-of-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
+def heads_of_class(patterns: Measurement, class_name: str, reading: Reading = "special") -> Estimand:
+    """Return the number of heads whose most frequent class is the given one, as classified."""
+    place = CLASSES.index(check_class(class_name))
+    return _of_head_counts(patterns, reading, lambda counts: counts[..., place])
+
+
+@quantity("heads-of-rarest-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
+def heads_of_rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
+    """Return the smallest number of heads with the same most frequent class, over the classes, as classified."""
+    return replace(_of_head_counts(patterns, reading, lambda counts: counts), extreme="least")
+
+
+def _of_head_counts(patterns: Measurement, reading: str, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimand:
+    """Return a statistic of the number of heads [..., class] by most frequent class.
+
+    The counts are not corrected for the classifier's errors, so claims allow one head in error.
+    """
+
+    def counts(mean: np.ndarray) -> np.ndarray:
+        most_frequent = _by_head(mean).argmax(-1)
+        return statistic((most_frequent[..., None] == np.arange(CLASS_COUNT)).sum(-2).astype(np.float64))
+
+    estimand = Estimand.from_block(_one_hot(patterns, reading), counts, clusters=clusters_of(patterns))
+    numbers = _by_head(estimand.blocks[0].mean(0)).argmax(-1)
+    note = ", ".join(f"{name} {int((numbers == place).sum())}" for place, name in enumerate(CLASSES))
+    return replace(estimand, notes=(f"heads by class: {note}",))
 
 
 @quantity(

@@ -1,5 +1,6 @@
 """Attention to [CLS] and [SEP] (K19 section 4.4)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -59,6 +60,28 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
         return (to_sep @ depth) / to_sep.sum(-1) - (to_cls @ depth) / to_cls.sum(-1)
 
     return Estimand.from_block(np.hstack([cls, sep]), gap, clusters=clusters_of(special))
+
+
+@quantity("heads-on-special-tokens", unit="percent", inherits=True, within=(0, 100), special=SPECIAL_TOKENS)
+def heads_on_special(special: Measurement, share: float = 0.5) -> Estimand:
+    """Return the percentage of heads with more than this share of their attention on [CLS] and all [SEP]s together."""
+    return _of_special(special, lambda weights: 100 * (weights > share).mean(-1))
+
+
+@quantity("special-token-attention", unit="attention", inherits=True, within=(0, 1), special=SPECIAL_TOKENS)
+def special_attention(special: Measurement) -> Estimand:
+    """Return the attention to [CLS] and all [SEP]s together, averaged over heads."""
+    return _of_special(special, lambda weights: weights.mean(-1))
+
+
+def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number]) -> Estimand:
+    """Return a statistic of the attention [..., head] to [CLS] and [SEP] together; a missing kind of token counts 0."""
+    kinds = [flat(special, kind) for kind in ("cls", "sep_sum") if not np.isnan(special.value(kind)).all()]
+    if not kinds:
+        raise NotApplicableError("the model has no [CLS] and no [SEP]")
+    layers = np.sum(kinds, axis=0).reshape(len(kinds[0]), *np.shape(special.value("cls"))).mean(2)
+    note = "layers 1 on: " + ", ".join(f"{weight:.2f}" for weight in layers.mean(0))
+    return Estimand.from_block(np.sum(kinds, axis=0), statistic, note, clusters=clusters_of(special))
 
 
 @quantity("special-token-crossing", unit="attention", inherits=True, special=SPECIAL_TOKENS)
