@@ -19,7 +19,7 @@ from instruments.calibration.worlds import find_world
 MOST = 0.06  # maximum rate of false verdicts
 ENOUGH = 100  # minimum number of examples for which the bound holds
 STANDARD_ERRORS = 2.5  # tolerance for exceeding the bound by chance
-ENCODER_QUANTITIES = ("class-share", "rarest-class")  # of one task, with the error of the pattern classifier
+ENCODER_QUANTITIES = ("class-share",)  # of one task, with the error of the pattern classifier
 LETTERS = {"reproduced": "R", "deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
 HEADER = ("case", "world", "truth", "auto", "seeds", "--seeds 1", "--seeds 5", "out of bounds")
 

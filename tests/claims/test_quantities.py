@@ -197,6 +197,7 @@ def last_row():
         ("special-token-attention", [maps("cls", "sep_sum")], {}),
         ("sep-lead", [maps("sep", task_name="sst2"), (maps("sep"), maps("sep", task_name="mrpc"))], {}),
         ("best-feature-growth", [maps(*WORDS), maps(*WORDS)], {"kinds": ["noun", "object"]}),
+        ("feature-depth", [maps(*WORDS, measure="features")], {"kinds": ["noun", "verb"]}),
         ("feature-ratio", [maps(*WORDS, measure="features")], {}),
         ("cls-row-lead", [last_row()], {}),
         ("relation-heads-diagonal", [maps("verb_subject", "noun_pronoun"), classes()], {}),

@@ -173,6 +173,18 @@ def test_a_feature_that_no_input_has_decides_nothing():
 # ---------------------------------------------------------------------- features other than [CLS] and [SEP]
 
 
+def test_depth_of_a_feature_is_the_upper_half_of_the_layers_minus_the_lower():
+    """Attention to nouns is .1, .2, .4 and .7 in the layers, to verbs .3 everywhere; no input has a pronoun."""
+    noun = np.tile(np.array([0.1, 0.2, 0.4, 0.7])[:, None], (40, 1, 2))
+    pretrained = features(noun=noun, verb=np.full((40, 4, 2), 0.3), pronoun=np.full((40, 4, 2), NAN))
+    assert read("feature-depth", pretrained, kinds=["noun"]) == pytest.approx(0.4)
+    both = estimand("feature-depth", pretrained, kinds=["noun", "verb", "pronoun"])
+    assert (both.parts.tolist(), both.extreme) == (pytest.approx([0.4, 0]), "least")
+    assert "pronoun (in 0 inputs)" in both.notes[1]
+    with pytest.raises(NotApplicableError, match="no input has such words"):
+        read("feature-depth", pretrained, kinds=["pronoun"])
+
+
 def heads(**kinds):
     """Return attention by kind of word in 1 x 2 heads, equal in 40 examples; no example has a negation."""
     samples = {kind: np.tile(np.array(each, dtype=float), (40, 1, 1)) for kind, each in kinds.items()}

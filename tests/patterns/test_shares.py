@@ -107,7 +107,7 @@ def test_quantities_by_hand():
 
     assert value("class-share", classes=["vertical", "vertical-diagonal"]) == pytest.approx(50)
     assert value("class-share", classes=["heterogeneous"]) == pytest.approx(37.5)
-    assert value("rarest-class") == pytest.approx(0)
+    assert value("heads-of-rarest-class") == 0
     # majority classes are 0 and 4 in rows 1 and 3, and 0 and 3 in rows 2 and 4 (ties go to the lower class)
     assert value("class-steadiness") == pytest.approx(100 * np.mean([[1, 0], [1, 0], [0, 0], [1, 1]]))
     other = measurement(np.array([[[0, 1]], [[0, 1]]]), "mrpc")

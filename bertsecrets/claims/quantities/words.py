@@ -14,6 +14,7 @@ from bertsecrets.claims.estimand import (
     Estimand,
     best_index,
     both,
+    by_layer,
     clusters_of,
     cross_fitted,
     flat,
@@ -123,6 +124,23 @@ def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[
     there = ~np.isnan(stack)
     count = there.sum(0)
     return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+@quantity("feature-depth", unit="attention", inherits=True, features=FEATURE_WEIGHTS)
+def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
+    """Return attention to kinds of words in the upper half of the layers minus that in the lower half.
+
+    It is averaged over heads, and the smallest over the kinds. Kinds that occur in too few inputs are excluded.
+    """
+    frequent, notes = _frequent({kind: flat(features, kind) for kind in kinds})
+    layers = [by_layer(features, kind) for kind in frequent]
+    half = layers[0].shape[1] // 2 if layers else 0
+    if not half:
+        raise NotApplicableError("a model of one layer has no halves" if layers else "no input has such words")
+    block = np.stack([each[:, -half:].mean(1) - each[:, :half].mean(1) for each in layers], axis=1)
+    note = ", ".join(f"{kind} {value:+.4f}" for kind, value in zip(frequent, _means(block), strict=True))
+    estimand = Estimand.from_block(block, lambda mean: mean, note, *notes, clusters=clusters_of(features))
+    return replace(estimand, extreme="least")
 
 
 @quantity("feature-ratio", unit="ratio", inherits=True, features=FEATURE_WEIGHTS)
