@@ -94,6 +94,9 @@ class VerdictData(BaseModel):
         description="Digest (first 12 digits) of what the claim's entry says about its judging: quantity, expectation, "
         "published figure; null if unknown. Since 2.2.",
     )
+    claim_version: int | None = Field(
+        default=None, description="Version of the claim's definition; null if unknown, then 1. Since 3.0."
+    )
     seconds: float = Field(description="Time that its measurements took when they were made, in seconds.")
     reused: bool = Field(description="Whether all its measurements came from the store.")
 

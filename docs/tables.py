@@ -37,6 +37,7 @@ from instruments.__main__ import build_parser as build_instruments
 
 DOCS = Path(__file__).parent
 END = "<!-- end -->"
+VERSIONS = {str(case): case.claim.version for case in cases()}
 MARKER = r"<!-- table: (?P<name>\w+)(?P<arguments>(?: [\w-]+)*) -->"
 PLACE = re.compile(rf"^(?P<marker>{MARKER})(?:\n(?:(?!<!-- table: ).*\n)*?{END})?$", re.M)
 
@@ -230,6 +231,12 @@ def _on_record() -> dict[str, dict[str, str]]:
     return known
 
 
+def _version(verdict: VerdictData) -> str:
+    """Return the version of the claim if a verdict on record is of an earlier one."""
+    made, now = verdict.claim_version or 1, VERSIONS.get(verdict.id, 1)
+    return f"version {made}, now {now}" if made < now else ""
+
+
 def _runs() -> Iterable[VerdictsFile]:
     """Return the runs in `expected/evidence`, oldest first."""
     files = project_path("expected").glob("evidence/verdicts-*.json")
@@ -240,7 +247,7 @@ def _verdict(verdict: VerdictData) -> str:
     seeds = f"{len(verdict.seeds)} seed{'' if len(verdict.seeds) == 1 else 's'}" if verdict.seeds else ""
     limits = [remark for remark in verdict.remarks if "limit" in remark]
     value = "" if verdict.observed is None else _value(verdict)
-    return "; ".join(filter(None, (verdict.verdict, value, ", ".join([seeds, *limits]))))
+    return "; ".join(filter(None, (verdict.verdict, value, ", ".join([seeds, *limits]), _version(verdict))))
 
 
 def _value(verdict: VerdictData) -> str:

@@ -66,8 +66,9 @@ def session_of(config: pytest.Config) -> "Session":
 
 
 def expected_failure(known: Known, *, strict: bool) -> pytest.MarkDecorator:
-    """Return the xfail mark for a known deviation."""
-    return pytest.mark.xfail(raises=AssertionError, reason=f"known to deviate: {known.evidence}", strict=strict)
+    """Return the xfail mark for a known or expected deviation."""
+    word = "expected" if known.status == "expected" else "known"
+    return pytest.mark.xfail(raises=AssertionError, reason=f"{word} to deviate: {known.evidence}", strict=strict)
 
 
 @contextmanager

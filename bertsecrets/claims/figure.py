@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from bertsecrets.claims.estimate import Spread
 from bertsecrets.errors import near_matches
@@ -59,13 +59,16 @@ class SmallestEffect(Section):
 class Known(Section):
     """A known outcome for a model on a task, with the evidence for it.
 
-    A known deviation is an expected failure: the benchmark reports it if the claim does not deviate.
+    A deviation that was observed (`deviates`) is an expected failure, and the benchmark reports it if the claim does
+    not deviate. One that is only `expected`, such as from another study, may or may not appear. `version` is that of
+    the claim for which the outcome was observed; if it is not the current one, the outcome is only expected, too.
     """
 
     model: Annotated[str, AfterValidator(full_name)]
     task: str
     evidence: str = Field(min_length=10)
-    status: Literal["deviates", "reproduces"] = "deviates"
+    status: Literal["deviates", "reproduces", "expected"] = "deviates"
+    version: PositiveInt = 1
 
 
 class TaskFigure(Section):

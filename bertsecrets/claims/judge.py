@@ -28,9 +28,9 @@ from bertsecrets.claims.sequential import (
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome
+from bertsecrets.models.locations import is_papers_model
 from bertsecrets.patterns.readings import AUTHORS
 from bertsecrets.settings import JudgeParams
-from bertsecrets.texts.published import is_papers_model
 from bertsecrets.types import Measurement
 
 READING = "reading"  # argument of the quantities that depend on a reading

@@ -22,6 +22,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import MODEL_SHA256, full_name
+from bertsecrets.models.locations import recorded_name
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
 from bertsecrets.settings import first_problem, project_path
 from bertsecrets.store.files import digest, file_sha256, listed
@@ -31,7 +32,9 @@ from bertsecrets.types import InitialisationName
 CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights are random if it is untrained
     "scores", "head-ablation", "layer-ablation", "head-pruning", "weight-pruning", "attention-gradients",
 )  # fmt: skip
-DEFINING_FIELDS = {"measure", "quantity", "options", "arguments", "initialisation", "against", "expect", "existence"}
+DEFINING_FIELDS = {
+    *("measure", "quantity", "options", "arguments", "initialisation", "against", "expect", "existence", "version"),
+}
 LATER_FAMILIES = "HIJ"  # of later work and open questions
 OWN_SOURCES = ("ours", "hypothesis")  # of hypotheses of this suite
 ANY_MODEL = "any"  # for deviations that do not depend on the model, such as those of our pattern classifier
@@ -49,6 +52,7 @@ class Claim(References):
     then the fallback for measurements that do not record their weights.
     `existence` marks claims that some head or layer has a property. If the selected head fails on held-out examples,
     another one may still have the property, so such a claim can be reproduced but cannot deviate.
+    `version` increases with every change of the definition: what is measured, how it is judged, the published figures.
     `on_request` marks expensive claims, which are judged only if a command names them.
     `architectures` limits the claim to these architectures, named as in transformers (`gpt2`). Defaults to all.
     """
@@ -78,6 +82,7 @@ class Claim(References):
     on_request: bool = False
     known: tuple[Known, ...] = ()
     note: str = ""
+    version: PositiveInt = 1
 
     @model_validator(mode="after")
     def _sound(self) -> "Claim":
@@ -119,6 +124,8 @@ class Claim(References):
         for known in self.known:
             if known.task not in self.tasks:
                 raise ValueError(f"a known outcome on {known.task}, which is not among the claim's tasks")
+            if known.version > self.version:
+                raise ValueError(f"a known outcome of version {known.version}, but the claim's is {self.version}")
         return self
 
     def filled(self, figures: Mapping[str, Mapping[str, TaskFigure]]) -> "Claim":
@@ -260,10 +267,19 @@ class Case:
         """Return whether the claim applies to an architecture, named as in transformers."""
         return not self.claim.architectures or architecture in self.claim.architectures
 
+    def known(self, model: str) -> list[Known]:
+        """Return the outcomes on record for this model, which is recognised by its weights."""
+        names = (recorded_name(model), ANY_MODEL)
+        return [known for known in self.claim.known if known.task == self.task and known.model in names]
+
     def known_deviation(self, model: str) -> Known | None:
-        """Return the deviation on record for this model, if any."""
-        deviations = (known for known in self.claim.known if (known.task, known.status) == (self.task, "deviates"))
-        return next((known for known in deviations if known.model in (full_name(model), ANY_MODEL)), None)
+        """Return the deviation on record for this model, or the expected one, if any."""
+        return next((known for known in self.known(model) if known.status != "reproduces"), None)
+
+    def observed_deviation(self, model: str) -> bool:
+        """Return whether the deviation on record was observed for this version of the claim, not only expected."""
+        known = self.known_deviation(model)
+        return known is not None and (known.status, known.version) == ("deviates", self.claim.version)
 
 
 def claims_folder() -> Path:

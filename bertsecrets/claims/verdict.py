@@ -12,8 +12,9 @@ from bertsecrets.claims.reasons import Cause
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, Outcome, VerdictData
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.models.locations import is_papers_model
 from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
-from bertsecrets.texts.published import PAPERS_MODEL, is_papers_model
+from bertsecrets.texts.published import PAPERS_MODEL
 from bertsecrets.types import Measurement, Subject, as_chart, as_html
 
 PAPER_TEXT = "the paper's text"
@@ -225,6 +226,7 @@ class Verdict:
             data=sorted({each.data_fingerprint[:12] for each in provenances if each.data_fingerprint}),
             weights=sorted({each.weights[:12] for each in provenances if each.weights}),
             definition=self.case.definition,
+            claim_version=claim.version,
             seconds=round(sum(provenance.seconds for provenance in provenances), 2),
             reused=self.reused,
             verdict=self.outcome,

@@ -27,6 +27,7 @@ from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
+from bertsecrets.models.locations import is_papers_model
 from bertsecrets.models.packaged import PUBLISHED_NAMES
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
@@ -43,7 +44,7 @@ from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import AUTHORS, READING_TITLES, READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
 from bertsecrets.store.files import digest
-from bertsecrets.texts.published import FIGURE_2_ORDER, is_papers_model
+from bertsecrets.texts.published import FIGURE_2_ORDER
 from bertsecrets.types import Measurement
 
 

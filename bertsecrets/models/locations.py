@@ -15,11 +15,20 @@ from typing import Any
 
 from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
-from bertsecrets.models.families import ALIASES, MODEL_SHA256, PINNED_COMMITS, full_name, own_family
+from bertsecrets.models.families import (
+    ALIASES,
+    MINILM_SHA256,
+    MODEL_SHA256,
+    MPNET_SHA256,
+    PINNED_COMMITS,
+    full_name,
+    own_family,
+)
 from bertsecrets.models.packaged import PACKAGED_MODELS, packaged_folder
 from bertsecrets.reading import expanded
 from bertsecrets.store.entries import checked_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256, listed, read_json_object
+from bertsecrets.texts.published import PAPERS_MODEL
 
 # Files that determine the encoder, and files that transformers reads for its tokenizers.
 ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
@@ -30,6 +39,10 @@ TOKENIZER_FILES = (
 )
 HUB_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
+PUBLISHED_WEIGHTS = {  # names of models by the digest of their weights
+    files[WEIGHT_FILES[0]]: name
+    for name, files in {**MODEL_SHA256, "minilm": MINILM_SHA256, "mpnet": MPNET_SHA256}.items()
+}
 PICKLE_FILES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
@@ -158,6 +171,26 @@ def published_identities(name: str) -> set[str]:
     repository = full_name(name)
     files = {file: MODEL_SHA256[repository][file] for file in ("config.json", "model.safetensors")}
     return {f"{repository}@{PINNED_COMMITS[repository]}", digest(files)}
+
+
+def recorded_name(name: str) -> str:
+    """Return the name under which outcomes for a model are on record, whatever the path to its weights.
+
+    For a folder with the weights of a pinned or packaged model, this is the name of that model; otherwise `full_name`.
+    """
+    if name in PACKAGED_MODELS:
+        return name
+    weights = expanded(name) / WEIGHT_FILES[0]
+    return PUBLISHED_WEIGHTS.get(file_sha256(weights), name) if os.path.isfile(weights) else full_name(name)
+
+
+def is_papers_model(name: str) -> bool:
+    """Return whether a model is that of the paper, by its weights or as the name of its repository at any commit.
+
+    >>> is_papers_model("google-bert/bert-base-uncased@86b5e09"), is_papers_model("minilm")
+    (True, False)
+    """
+    return recorded_name(name).partition("@")[0] == full_name(PAPERS_MODEL)
 
 
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:

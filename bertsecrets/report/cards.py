@@ -13,7 +13,7 @@ from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES
-from bertsecrets.report.text import seeds_text, task_title
+from bertsecrets.report.text import known_version, seeds_text, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
@@ -197,9 +197,8 @@ def evidence_lines(verdict: Verdict) -> list[str]:
             f"torch {made_by['software']['torch']}" if (made_by.get("software") or {}).get("torch") else "",
         ]
         lines.append(f"{kind}: {', '.join(filter(None, facts))}")
-    known = [
-        known_outcome
-        for known_outcome in verdict.case.claim.known
-        if known_outcome.task == verdict.case.task and known_outcome.model in (*verdict.models, "any")
+    case = verdict.case
+    known = [outcome for outcome in case.claim.known if any(outcome in case.known(model) for model in verdict.models)]
+    return lines + [
+        f"on record for {each.model}, {each.status}{known_version(case.claim, each)}: {each.evidence}" for each in known
     ]
-    return lines + [f"on record for {each.model}, {each.status}: {each.evidence}" for each in known]

@@ -7,12 +7,14 @@ import numpy as np
 
 from bertsecrets.claims.band import Ends, format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Order
+from bertsecrets.claims.figure import Known
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.schema import ANY_MODEL, LATER_FAMILIES, Case, Claim
 from bertsecrets.claims.sequential import one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import ends
 from bertsecrets.formats import FAILURES, OverTasksData, TogetherData, VerdictData
+from bertsecrets.models.locations import recorded_name
 from bertsecrets.progress import counted
 from bertsecrets.report.outcomes import OUTCOMES, outcome_counts, outcome_label
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -293,12 +295,18 @@ def _percent(share: float) -> str:
 def status(claim: Claim, model: str | None = None) -> str:
     """Return the status of a claim: `unknown`, or the models and tasks with a known outcome."""
     parts = []
-    for word in ("reproduces", "deviates"):
+    for word, title in {"reproduces": "reproduces", "deviates": "deviates", "expected": "expected to deviate"}.items():
         of_word = [known for known in claim.known if known.status == word]
-        seen = [known for known in of_word if model is None or known.model in (model, ANY_MODEL)]
+        seen = [known for known in of_word if model is None or known.model in (recorded_name(model), ANY_MODEL)]
+        names = (f"{known.model} on {task_title(known.task)}{known_version(claim, known)}" for known in seen)
         if seen:
-            parts.append(f"{word}: {', '.join(f'{known.model} on {task_title(known.task)}' for known in seen)}")
+            parts.append(f"{title}: {', '.join(names)}")
     return "; ".join(parts) or "unknown"
+
+
+def known_version(claim: Claim, known: Known) -> str:
+    """Return the version of a claim for which an outcome is on record, as text; empty if it is the current one."""
+    return "" if known.version == claim.version else f" (version {known.version}, now {claim.version})"
 
 
 def observed_value(verdict: VerdictData) -> str:

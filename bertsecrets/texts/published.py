@@ -29,15 +29,6 @@ ABLATION_BASELINES = {"mrpc": 88.2, "stsb": 89.0, "rte": 58.5}  # points, with a
 PAPERS_MODEL, PAPERS_HEADS = "bert-base-uncased", 144
 
 
-def is_papers_model(name: str) -> bool:
-    """Return whether a name is that of the paper's model on the hub, at any commit.
-
-    >>> is_papers_model("google-bert/bert-base-uncased@86b5e09"), is_papers_model("minilm")
-    (True, False)
-    """
-    return name.partition("@")[0].removeprefix("google-bert/") == PAPERS_MODEL
-
-
 P20_SEEDS = 5
 Setting = Literal["scores", "scores_without_attention"]
 

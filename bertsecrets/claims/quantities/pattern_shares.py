@@ -19,12 +19,13 @@ import bertsecrets.patterns
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Clusters, Estimand, Number, clusters_of, halves
 from bertsecrets.claims.quantities.likeness import SHUFFLE_QUANTILE, correlation
 from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.models.locations import is_papers_model
 from bertsecrets.models.packaged import PUBLISHED_NAMES
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
 from bertsecrets.texts.metrics import macro_f1
-from bertsecrets.texts.published import SEVEN_TASKS, figure_2_share, is_papers_model
+from bertsecrets.texts.published import SEVEN_TASKS, figure_2_share
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
