@@ -2,21 +2,26 @@
 
 `report --json`, `--benchmark-json` and the store write this format; the schema is in `docs/schema/`. Within a major
 version, fields may be added but never removed, renamed or redefined, and readers ignore unknown fields. Fields added
-later need a default, because files of earlier minor versions lack them.
+later need a default, because files of earlier minor versions lack them. `upgraded` reads files of the
+major version before.
 """
 
 import math
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field
 
 FORMAT: Final = "bertsecrets-verdicts"
-FORMAT_VERSION = "2.2"
+FORMAT_VERSION = "3.0"
 MAJOR_VERSION = FORMAT_VERSION.partition(".")[0]
+EARLIER_VERSION = "2"  # major version that `upgraded` reads
 SCHEMA_ID = f"urn:bertsecrets:verdicts:{MAJOR_VERSION}"
 
-Outcome = Literal["reproduced", "deviates", "inconclusive", "degenerate", "not applicable"]
-FAILURES: tuple[Outcome, ...] = ("deviates", "degenerate")  # a claim's benchmark fails on these
+Outcome = Literal["reproduced", "compatible", "deviates", "inconclusive", "degenerate", "not applicable"]
+PASSES: tuple[Outcome, ...] = ("reproduced", "compatible")  # a claim's benchmark passes on these
+FAILURES: tuple[Outcome, ...] = ("deviates", "degenerate")  # and fails on these
+Deviation = Literal["too small", "differs", "opposite"]
+DEVIATIONS: tuple[Deviation, ...] = get_args(Deviation)  # how a claim deviates, mildest first
 ERROR = "error"  # shown in place of an outcome if a claim could not be measured
 
 
@@ -50,25 +55,37 @@ class VerdictData(BaseModel):
         "end has the error rate 1 - settings.judge.confidence."
     )
     verdict: Outcome | None = Field(
-        description="reproduced: the claim holds; deviates: the data contradict it, or the effect is too small to "
-        "matter; inconclusive: not enough evidence either way; degenerate: the model has collapsed; not applicable: "
-        "the claim is not about this model, or no data on the task can decide it; null: an error, see `error`."
+        description="reproduced: the data show the claimed order or equality; compatible: they do not contradict the "
+        "published figure, which is no evidence that it is equal; deviates: they contradict the claim, or the effect "
+        "is too small to matter; inconclusive: not enough evidence either way; degenerate: the model has "
+        "collapsed; not applicable: the model or the task does not have what the claim is about; null: an error, see "
+        "`error`. Before 3.0, figures were reproduced instead of compatible."
     )
     error: str | None = Field(
         default=None, description="Why the claim could not be measured; null if it was judged. Since 2.0."
     )
-    against: str = Field(description="What the result deviates from; empty for other outcomes.")
+    against: str = Field(description="What a deviation contradicts; empty for other outcomes.")
     reason: str = Field(description="The reason for the verdict, as text.")
     reason_code: str | None = Field(
         default=None,
         description="The code of the reason, such as includes-limit, whatever the text; null if it was not judged. "
         "Since 2.1.",
     )
+    brief: str = Field(
+        default="", description="The reason in a few words, as in tables; empty if it is reproduced. Since 3.0."
+    )
+    deviation: Deviation | None = Field(
+        default=None,
+        description="How the claim deviates: opposite (on the other side of the limit), too small (negligible, or less "
+        "than half of the published effect) or differs (from a figure or an equality); null if it does not. Since 3.0.",
+    )
     power: str = Field(
         description="The number of seeds or examples that would decide the claim, as text; empty if it is decided."
     )
     p_against: Number = Field(description="Smallest error rate (0 to 1) at which the claim would still fail, or null.")
-    p_for: Number = Field(description="Smallest error rate (0 to 1) at which the claim would still hold, or null.")
+    p_for: Number = Field(
+        description="Smallest error rate (0 to 1) at which the claim would still be reproduced; null for figures."
+    )
     remarks: list[str] = Field(description="Caveats, such as limits or unofficial data.")
     known_deviation: bool = Field(
         description="Whether this failure is on record for the model, so that the exit code stays 0."
@@ -124,7 +141,8 @@ class TogetherData(BaseModel):
 
     judged: int = Field(description="Number of claims that were judged.")
     false_alarms: float = Field(
-        description="Upper bound of the expected number of false alarms if all claims are true."
+        description="Sum of the error rates of the judged claims: the largest mean number that would deviate by chance "
+        "if every claim held exactly at its limit."
     )
     false_discovery_rate: float = Field(
         description="Upper bound (0 to 1) of the expected share of false alarms among `surviving`."
@@ -140,7 +158,7 @@ class VerdictsFile(BaseModel):
 
     format: Literal["bertsecrets-verdicts"] = Field(description="The name of this format.")
     format_version: str = Field(
-        pattern=r"^2\.[0-9]{1,4}$", description="Its version: major (this schema) and minor (added fields)."
+        pattern=r"^3\.[0-9]{1,4}$", description="Its version: major (this schema) and minor (added fields)."
     )
     made: str = Field(description="Time of judging: UTC, ISO 8601, to the second.")
     commit: str | None = Field(description="Git commit of the suite; null if unknown.")
@@ -166,3 +184,28 @@ def json_schema() -> dict[str, Any]:
         "version": FORMAT_VERSION,
         **{name: part for name, part in own.items() if name != "title"},
     }
+
+
+def upgraded(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of a run in this version of the format, if they are of version 2; otherwise unchanged.
+
+    Version 2 called figures reproduced that are compatible. Its verdicts on figures have `p_against`, but no `p_for`.
+    """
+    version, verdicts = run.get("format_version"), run.get("verdicts")
+    if not isinstance(version, str) or version.partition(".")[0] != EARLIER_VERSION or not isinstance(verdicts, list):
+        return run
+    return {**run, "format_version": f"{MAJOR_VERSION}.0", "verdicts": [_upgraded(verdict) for verdict in verdicts]}
+
+
+def _upgraded(verdict: Any) -> Any:
+    if not isinstance(verdict, dict) or verdict.get("p_against") is None or verdict.get("p_for") is not None:
+        return verdict
+    readings = verdict.get("readings")
+    if isinstance(readings, dict):
+        verdict = {**verdict, "readings": {name: _compatible(reading) for name, reading in readings.items()}}
+    return _compatible(verdict)
+
+
+def _compatible(verdict: Any) -> Any:
+    reproduced = isinstance(verdict, dict) and verdict.get("verdict") == "reproduced"
+    return {**verdict, "verdict": "compatible"} if reproduced else verdict

@@ -272,7 +272,7 @@ class JudgedRun:
         eligible = []
         for case in cases:
             if isinstance(answer := self.answers[str(case)], NotApplicable):
-                yield case, Verdict(case, "not applicable", answer.reason)
+                yield case, Verdict.because(case, "not applicable", answer.cause)
             else:
                 eligible.append(case)
         ready, waiting = self._divided or self.runner.split(eligible, seeds)
@@ -303,7 +303,7 @@ class JudgedRun:
     def result(self, case: Case) -> Verdict | Skipped:
         """Return the final result of a case, judging others first if `results` does so."""
         if not isinstance(answer := self.answers[str(case)], Eligible):
-            return answer if isinstance(answer, Skipped) else Verdict(case, "not applicable", answer.reason)
+            return answer if isinstance(answer, Skipped) else Verdict.because(case, "not applicable", answer.cause)
         while str(case) not in self._final:
             if self.ended is not None:
                 raise self.ended

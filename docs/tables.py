@@ -25,15 +25,17 @@ from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import Case, Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
-from bertsecrets.formats import MAJOR_VERSION, VerdictData, VerdictsFile, json_schema
+from bertsecrets.formats import MAJOR_VERSION, PASSES, VerdictData, VerdictsFile, json_schema
 from bertsecrets.measures.base import AttentionMeasure
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
 from bertsecrets.report.explanation import statements as all_statements
 from bertsecrets.report.tables import table
+from bertsecrets.report.text import outcome_words
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from instruments.__main__ import build_parser as build_instruments
+from instruments.calibration.rates_table import LETTERS
 
 DOCS = Path(__file__).parent
 END = "<!-- end -->"
@@ -119,8 +121,7 @@ def prospects() -> str:
 
 
 def _shares(outcomes: Mapping[str, float]) -> str:
-    letters = {"reproduced": "R", "deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
-    return " ".join(f"{letters.get(name, name)} {100 * share:.0f}" for name, share in outcomes.items())
+    return " ".join(f"{LETTERS.get(name, name)} {100 * share:.0f}" for name, share in outcomes.items())
 
 
 def _need(need: Need) -> str:
@@ -132,8 +133,9 @@ def _need(need: Need) -> str:
 
 
 def reasons() -> str:
-    """Return a row for every reason of a verdict: its code and its text."""
-    return _table(("`reason_code`", "text"), [(f"`{grounds.code}`", grounds.text) for grounds in Grounds])
+    """Return a row for every reason of a verdict: its code, what tables say, and its text."""
+    rows = [(f"`{grounds.code}`", grounds.brief, grounds.text) for grounds in Grounds]
+    return _table(("`reason_code`", "`brief`", "`reason`"), rows)
 
 
 def statements(section: str) -> str:
@@ -188,7 +190,7 @@ def options() -> str:
 def models(task: str) -> str:
     """Return a row for every claim on a task with a verdict on record, and a column for every model.
 
-    The column *as published* shows how often a model as published would be *reproduced*.
+    The column *as published* shows how often a model as published would pass.
     """
     known = _on_record()
     rows = [
@@ -200,11 +202,11 @@ def models(task: str) -> str:
 
 
 def _as_published(case: Case) -> str:
-    """Return the share of simulated runs that reproduce a case if the model is as published; "-" if not simulated."""
+    """Return the share of simulated runs in which a case passes if the model is as published; "-" if not simulated."""
     recorded = prospect(case)
     if recorded is None or recorded.share("not applicable") == 1:
         return "-"
-    return "contradicted" if recorded.contradicted else f"{100 * recorded.share('reproduced'):.0f} %"
+    return "contradicted" if recorded.contradicted else f"{100 * recorded.share(*PASSES):.0f} %"
 
 
 def observed(model: str, family: str) -> str:
@@ -247,7 +249,7 @@ def _verdict(verdict: VerdictData) -> str:
     seeds = f"{len(verdict.seeds)} seed{'' if len(verdict.seeds) == 1 else 's'}" if verdict.seeds else ""
     limits = [remark for remark in verdict.remarks if "limit" in remark]
     value = "" if verdict.observed is None else _value(verdict)
-    return "; ".join(filter(None, (verdict.verdict, value, ", ".join([seeds, *limits]), _version(verdict))))
+    return "; ".join(filter(None, (outcome_words(verdict), value, ", ".join([seeds, *limits]), _version(verdict))))
 
 
 def _value(verdict: VerdictData) -> str:

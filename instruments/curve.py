@@ -10,7 +10,8 @@ from bertsecrets.errors import from_extra
 from bertsecrets.report.tables import table
 from instruments.specifications import CHOICES, Curve, Specification
 
-COLOURS = {"reproduced": "#4477aa", "deviates": "#ee6677"}  # distinguishable with colour blindness
+# Distinguishable with colour blindness.
+COLOURS = {"reproduced": "#4477aa", "compatible": "#66ccee", "deviates": "#ee6677"}
 OTHER_COLOUR = "#888888"
 
 
@@ -29,7 +30,8 @@ def curve_table(curve: Curve) -> str:
 def curve_lines(curve: Curve) -> list[str]:
     """Return lines with the fraction of combinations under which a claim holds, medians by choice, and idle choices."""
     count = len(curve.specifications)
-    share = f"reproduced in {100 * curve.share_holds:.0f} %, same sign in {100 * curve.share_agrees:.0f} %"
+    passes = curve.case.claim.expect.passes
+    share = f"{passes} in {100 * curve.share_holds:.0f} %, same sign in {100 * curve.share_agrees:.0f} %"
     lines = [f"{curve.case}: {share} of {count} specification{'' if count == 1 else 's'}"]
     for name, medians in curve.medians().items():
         ways = ", ".join(f"{way} {format_number(median)}" for way, median in medians.items())

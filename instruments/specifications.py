@@ -19,6 +19,7 @@ from bertsecrets.claims.requirements import Bench, required_measurements
 from bertsecrets.claims.schema import Case, find_cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError, near_matches
+from bertsecrets.formats import PASSES
 from bertsecrets.measures.base import AttentionMeasure, MeasureContext, Resources
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import configuration
@@ -100,8 +101,8 @@ class Specification:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim is reproduced."""
-        return self.verdict.outcome == "reproduced"
+        """Whether the claim is reproduced or compatible."""
+        return self.verdict.outcome in PASSES
 
     @property
     def agrees(self) -> bool:
@@ -142,7 +143,7 @@ class Curve:
 
     @property
     def share_holds(self) -> float:
-        """The fraction of specifications under which the claim is reproduced."""
+        """The fraction of specifications under which the claim is reproduced or compatible."""
         return float(np.mean([each.holds for each in self.specifications]))
 
     @property
@@ -173,7 +174,7 @@ class Curve:
             "unit": self.case.unit,
             "published": self.case.figure.published,
             "specifications": len(self.specifications),
-            "share_reproduced": self.share_holds,
+            "share_passing": self.share_holds,
             "share_sign": self.share_agrees,
             "median": _median(self.specifications),
             "medians": self.medians(),

@@ -10,6 +10,7 @@ from verdicts import GivenVerdicts
 import bertsecrets.judging as judging
 import bertsecrets.session as sessions
 from bertsecrets.claims.eligibility import Eligible, NotApplicable, Skipped
+from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import MissingError, NotApplicableError, RunError, UserError
@@ -110,7 +111,7 @@ def test_the_final_result_of_a_case_is_available_while_others_wait():
 
 
 def test_a_case_about_another_architecture_is_not_applicable_and_left_out(monkeypatch):
-    gpt2 = NotApplicable("is about gpt2; the model is bert", other_architecture=True)
+    gpt2 = NotApplicable(Grounds.OTHER_ARCHITECTURE(wanted="gpt2", architecture="bert"))
     monkeypatch.setattr(GivenVerdicts, "eligibility", lambda _, case: gpt2 if case is CASE else Eligible())
     run = JudgedRun(GivenVerdicts([Verdict(OTHER, "reproduced", "")]), [CASE, OTHER])
     assert (run.result(CASE).outcome, run.result(CASE).reason) == ("not applicable", gpt2.reason)

@@ -121,6 +121,7 @@ def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
         "published": verdict.published,
         "model": " ".join(verdict.models),
         "seeds": " ".join(map(str, verdict.seeds)),
+        "deviation": verdict.deviation,
         "known_deviation": "yes" if verdict.known_deviation else None,
         "reason": verdict.reason,
     }
@@ -172,7 +173,10 @@ def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
 def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
     """Return a row that compares a verdict with an earlier run: id, observed values, outcomes and seconds."""
     observed = ("-" if value is None else format_number(value) for value in (was["observed"], now.observed))
-    return [now.id, *observed, was["verdict"] or ERROR, now.verdict or ERROR, f"{was['seconds']:g}", f"{now.seconds:g}"]
+    from bertsecrets.report.text import outcome_words
+
+    before = was["verdict"] or ERROR
+    return [now.id, *observed, before, outcome_words(now), f"{was['seconds']:g}", f"{now.seconds:g}"]
 
 
 def not_judged(session: pytest.Session) -> str | None:
@@ -209,7 +213,7 @@ def not_judged(session: pytest.Session) -> str | None:
 def _ended_early(session: pytest.Session) -> str:
     """Return a note on a run that ended early; empty if it ended normally."""
     normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not session.shouldfail
-    return "" if normal else "the run ended early, before every claim was judged"
+    return "" if normal else "the run ended early, before all claims were judged"
 
 
 def write_baseline(session: pytest.Session) -> int:

@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.claims.schema import Case
 from bertsecrets.models.locations import published_identities
 from bertsecrets.types import Measurement
@@ -27,13 +28,19 @@ class Skipped:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """The case says nothing about this model.
+    """The case says nothing about this model."""
 
-    `other_architecture` is True if the claim is about other architectures. Reports leave out such claims.
-    """
+    cause: Cause
 
-    reason: str
-    other_architecture: bool = False
+    @property
+    def reason(self) -> str:
+        """The cause as text."""
+        return str(self.cause)
+
+    @property
+    def other_architecture(self) -> bool:
+        """Whether the claim is about other architectures. Reports leave out such claims."""
+        return self.cause.grounds == Grounds.OTHER_ARCHITECTURE
 
 
 Eligibility = Eligible | Skipped | NotApplicable
@@ -76,17 +83,16 @@ def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
     """Return whether a claim says something about a model."""
     claim = case.claim
     if not case.applies_to(model.architecture):
-        wanted = " and ".join(claim.architectures)
-        reason = f"is about {wanted}; the model is {model.architecture or 'unknown'}"
-        return NotApplicable(reason, other_architecture=True)
+        wanted, architecture = " and ".join(claim.architectures), model.architecture or "unknown"
+        return NotApplicable(Grounds.OTHER_ARCHITECTURE(wanted=wanted, architecture=architecture))
     instead = f"; {claim.relative} is the same claim for any " if claim.relative else ""
     if claim.needs_weights and model.weights not in (None, *published_identities(claim.needs_weights)):
         instead = instead and f"{instead}model"
-        return NotApplicable(f"is about the published weights of {claim.needs_weights}; this model has others{instead}")
+        return NotApplicable(Grounds.OTHER_WEIGHTS(wanted=claim.needs_weights, instead=instead))
     if claim.needs_shape and not model.fits(claim.needs_shape):
         layers, heads = claim.needs_shape
         has = "the model has " + " x ".join(map(str, model.shape)) if model.shape else "the model's are unknown"
         has += " layers" if model.shape and len(model.shape) == 1 else ""
         instead = instead and f"{instead}shape"
-        return NotApplicable(f"needs {layers} layers x {heads} heads; {has}{instead}")
+        return NotApplicable(Grounds.OTHER_SHAPE(layers=layers, heads=heads, has=has, instead=instead))
     return Eligible()

@@ -4,14 +4,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bertsecrets.claims.band import format_number
 from bertsecrets.claims.estimate import FEWEST_SEEDS, Estimate
 
 TARGET_POWER = 0.8
+PRACTICAL_SEEDS = 20
 POWER_SEARCH_LIMIT = 1000  # the largest number of seeds considered
 
 
 def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str:
     """Return, as text, how many seeds decide a claim with 80 % power if the observed value is the true one.
+
+    The variation between seeds must be known, unless the claim has no seeds.
 
     More seeds reduce the seed variance but not the sampling error of the examples. If the sampling error is already too
     large, the text gives the number of examples instead.
@@ -28,8 +32,6 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
     distance, share = min(finite), (1 + confidence) / 2
     if distance <= 0:
         return "no number of seeds can decide a value at the limit"
-    if observed.spread is None and not observed.seedless:
-        return f"the number of seeds needed is unknown: run {FEWEST_SEEDS} or more to estimate their variation"
     of_examples = float(ndtri(share) + ndtri(TARGET_POWER)) * observed.sampling_error
     of_seeds = np.zeros(1)
     if observed.spread is not None:
@@ -48,4 +50,8 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
     enough = np.flatnonzero(np.hypot(of_seeds, of_examples) <= distance) + 1
     if not len(enough):
         return f"more than {POWER_SEARCH_LIMIT} seeds would be needed to decide this"
-    return f"{max(enough[0], FEWEST_SEEDS)} seeds would decide this with {TARGET_POWER:.0%} probability"
+    text = f"{max(enough[0], FEWEST_SEEDS)} seeds would decide this with {TARGET_POWER:.0%} probability"
+    value = format_number(observed.value)
+    if enough[0] > PRACTICAL_SEEDS:
+        return f"{text}: {value} is too close to the limit for a practical number"
+    return f"{text} if {value} is the true value"

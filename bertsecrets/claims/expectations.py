@@ -2,7 +2,7 @@
 
 An order holds if the interval lies beyond the limit and the smallest effect of interest. It deviates if the interval
 lies on the other side, below the smallest effect, or below half of the published effect. A figure deviates if the
-observed value lies outside the prediction interval around the published one. It is reproduced if the value lies inside
+observed value lies outside the prediction interval around the published one. It is compatible if the value lies inside
 and the confidence interval excludes a model that learned nothing. An equality holds if the interval lies within the
 smallest effect of interest.
 """
@@ -10,7 +10,7 @@ smallest effect of interest.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -19,6 +19,7 @@ from bertsecrets.claims.band import Ends, JudgedCase, combined, reach, too_wide
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand
 from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate
 from bertsecrets.claims.reasons import Cause, Grounds
+from bertsecrets.claims.sequential import ANALYSES
 from bertsecrets.formats import Outcome
 from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import TASKS
@@ -97,8 +98,9 @@ class Evidence:
 
 
 class _Expectation(Section):
-    """What orders and equalities have in common: a value that is given, not published."""
+    """What orders and equalities have in common: a value that is given, not published. They can be shown to hold."""
 
+    passes: ClassVar[Outcome] = "reproduced"
     value: float = 0.0
 
     def decidable(self, limits: Ends, unit: str) -> bool:
@@ -158,19 +160,20 @@ class Order(_Expectation):
         """
         (size, why), limit, threshold = case.smallest_effect, self.sign * self.value, self.threshold(case)
         low, high = sorted(self.sign * end for end in interval)
+        facts = {"interval": interval, "limit": self.value}
         if low == high == limit:
             return "inconclusive", Grounds.AT_LIMIT()
         if high < threshold:
             if threshold < size or limit > size or (low <= -size and high < 0):
-                return "deviates", Grounds.OTHER_SIDE(interval=interval)
+                return "deviates", Grounds.OTHER_SIDE(side="below" if self.kind == "above" else "above", **facts)
             return "deviates", Grounds.NEGLIGIBLE(interval=interval, size=size, why=why)
         if low <= limit:
-            return "inconclusive", Grounds.INCLUDES_LIMIT(interval=interval)
+            return "inconclusive", Grounds.INCLUDES_LIMIT(**facts)
         if low <= threshold:
             return "inconclusive", Grounds.INCLUDES_NEGLIGIBLE(interval=interval, size=size, why=why)
         if high < self.half_of_published(case):
             return "deviates", Grounds.LESS_THAN_HALF(interval=interval)
-        return "reproduced", Grounds.BEYOND_LIMIT(interval=interval)
+        return self.passes, Grounds.BEYOND_LIMIT(side=self.kind, **facts)
 
     def p_values(self, evidence: Evidence) -> PValues:
         """Return the p-values against and for the claim."""
@@ -205,7 +208,7 @@ class Equality(_Expectation):
         (low, high), limits = evidence.interval, self.band(evidence.case, evidence.level)
         facts = {"interval": evidence.interval, "limits": limits, "why": evidence.case.smallest_effect[1]}
         if limits[0] < low and high < limits[1]:
-            return "reproduced", Grounds.EQUAL(**facts)
+            return self.passes, Grounds.EQUAL(**facts)
         if high < limits[0] or low > limits[1]:
             return "deviates", Grounds.UNEQUAL(**facts)
         return "inconclusive", Grounds.PARTLY_EQUAL(**facts)
@@ -224,6 +227,7 @@ class Figure(Section):
     different examples. `examples` limits their number, if the published figure did not use full validation sets.
     """
 
+    passes: ClassVar[Outcome] = "compatible"
     kind: Literal["around"]
     sampling: Literal["score", "own", "none"] = "none"
     examples: PositiveInt | None = None
@@ -291,21 +295,34 @@ class Figure(Section):
         if evidence.other_constants:
             return "inconclusive", Grounds.OTHER_CONSTANT()
         if same and not has_learned:
-            return "reproduced", Grounds.SAME_CONSTANT(same=same, seeds=len(evidence.estimands))
+            return self.passes, Grounds.SAME_CONSTANT(same=same, seeds=len(evidence.estimands))
+        early = {"seeds": evidence.observed.seeds, "planned": ANALYSES[-1], "outer": outer}
         if not outer[0] <= value <= outer[1]:
-            return "deviates", Grounds.OUTSIDE(observed=value)
+            return "deviates", Grounds.OUTSIDE(**self._difference(case, value, outer))
         if not limits[0] <= value <= limits[1]:
-            return "inconclusive", Grounds.OUTSIDE_SO_FAR(observed=value, outer=outer)
+            return "inconclusive", Grounds.OUTSIDE_SO_FAR(observed=value, **early)
         if not self.decidable(limits, case.unit):
-            return "inconclusive", Grounds.BAND_TOO_WIDE(observed=value)
+            return "inconclusive", Grounds.BAND_TOO_WIDE(published=case.figure.published)
         if case.figure.constant_answer:
-            return has_learned or ("reproduced", Grounds.INSIDE_WITHOUT_LEARNING(observed=value))
+            difference = self._difference(case, value, limits)
+            return has_learned or (self.passes, Grounds.INSIDE_WITHOUT_LEARNING(**difference))
         for nothing in self.doubtful(evidence):
             if evidence.interval[0] <= nothing <= evidence.interval[1]:
                 meaning = evidence.estimands[0].nothing_is
                 learned = Grounds.INCLUDES_NOTHING_LEARNED
                 return "inconclusive", learned(interval=evidence.interval, nothing=nothing, meaning=meaning)
-        return "reproduced", Grounds.INSIDE(observed=value)
+        return self.passes, Grounds.INSIDE(**self._difference(case, value, limits))
+
+    def _difference(self, case: JudgedCase, value: float, band: Ends) -> dict[str, Any]:
+        """Return a value's difference from the published one and its interval, half as wide as the band on each side.
+
+        Differences up to half the width of the band are not noticed. One end of the band may be clipped.
+        """
+        published = case.figure.published
+        assert published is not None
+        half, difference = max(published - band[0], band[1] - published), value - published
+        ends = {"low": difference - half, "high": difference + half}
+        return {"published": published, "difference": difference, "half": half, **ends}
 
     def _learned(self, evidence: Evidence) -> Decision | None:
         """Return why a constant answer says nothing about a model that has surely learned something; else None."""

@@ -14,7 +14,7 @@ from bertsecrets.claims.expectations import Decision, Evidence, Figure, PValues
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
-from bertsecrets.claims.reasons import Cause, Grounds
+from bertsecrets.claims.reasons import TOO_SMALL, Cause, Grounds
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.screening import usable
 from bertsecrets.claims.sequential import (
@@ -27,15 +27,14 @@ from bertsecrets.claims.sequential import (
 )
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.formats import Outcome
+from bertsecrets.formats import PASSES, Outcome
 from bertsecrets.models.locations import is_papers_model
 from bertsecrets.patterns.readings import AUTHORS
+from bertsecrets.progress import counted
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
 READING = "reading"  # argument of the quantities that depend on a reading
-OF_CHECKPOINTS = ("the interval is of this checkpoint alone", "the interval is of these checkpoints alone")
-TOO_SMALL = (Grounds.NEGLIGIBLE, Grounds.LESS_THAN_HALF)
 
 
 def judge(
@@ -75,8 +74,7 @@ def _judge(
     claim = case.claim
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
     if isinstance(answer := applicability(case, ModelFacts.of_measurement(every[0], claim.measure)), NotApplicable):
-        cause = Grounds.OTHER_MODEL(problem=answer.reason)
-        return Verdict.because(case, "not applicable", cause, measurements=every)
+        return Verdict.because(case, "not applicable", answer.cause, measurements=every)
     counted = usable(by_seed)
     try:
         estimands = [quantity.read(needed, **claim.arguments) for needed in counted.by_seed or by_seed[:1]]
@@ -97,10 +95,10 @@ def _judge(
     if claim.existence:
         against = None  # the claim cannot deviate, so it cannot be a false alarm
         if outcome == "deviates":
-            outcome, notes = "inconclusive", ["another head or layer may still have the effect", *notes]
-    if outcome == "deviates" and cause.grounds in TOO_SMALL and any(each.provenance.limits for each in every):
+            outcome, cause = "inconclusive", Grounds.EXISTENCE(now=cause)
+    if outcome == "deviates" and cause.grounds.deviation == TOO_SMALL and any(each.provenance.limits for each in every):
         outcome, cause, against = "inconclusive", Grounds.LIMITED_ROWS(now=cause), None
-    undecided = outcome == "inconclusive" or (evidence.early < 1 and outcome == "reproduced")
+    undecided = outcome == "inconclusive" or (evidence.early < 1 and outcome in PASSES)
     return Verdict.because(
         case,
         outcome,
@@ -149,7 +147,7 @@ def _level(evidence: Evidence) -> str:
     if observed.seedless:
         return ""
     if observed.spread is None:
-        return OF_CHECKPOINTS[observed.seeds > 1]
+        return f"{counted(observed.seeds, 'seed')}: the interval covers only the sampling of examples"
     return f"after {observed.seeds} seeds ({100 * evidence.level:.3g} % interval)"
 
 
@@ -163,8 +161,7 @@ def _shortage(evidence: Evidence) -> Cause | None:
     if not observed.computable:
         return Grounds.NOT_COMPUTABLE()
     if observed.spread is None and not observed.seedless:
-        reason = Grounds.ONE_SEED if observed.seeds == 1 else Grounds.FEW_SEEDS
-        return reason(seeds=observed.seeds, needed=FEWEST_SEEDS)
+        return Grounds.FEW_SEEDS(seeds=observed.seeds, needed=FEWEST_SEEDS)
     if unmet := next((estimand.unmet for estimand in evidence.estimands if estimand.unmet), ""):
         return Grounds.UNMET(unmet=unmet)
     if evidence.refuted:
@@ -203,6 +200,8 @@ def _power(case: Case, evidence: Evidence) -> str:
     expect, limits = case.claim.expect, evidence.limits
     if case.figure.constant_answer or evidence.observed.fewest < FEWEST_EXAMPLES:
         return ""
+    if evidence.observed.spread is None and not evidence.observed.seedless:
+        return ""  # the reason says how many seeds are needed
     if limits is None or not expect.decidable(limits, case.unit) or not (doubtful := expect.doubtful(evidence)):
         return ""
     return power(evidence.observed, doubtful, evidence.level)
@@ -213,7 +212,8 @@ def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estim
     if (far := far_seed([estimand.value for estimand in estimands])) is None:
         return []
     place, distance = far
-    return [f"{all_of(by_seed[place])[0].subject} is {distance:.1f} standard deviations from the other seeds"]
+    seed = all_of(by_seed[place])[0].subject.seed
+    return [f"seed {seed} is {distance:.1f} standard deviations from the other seeds"]
 
 
 def _notes(estimands: Sequence[Estimand], *, slow: bool) -> list[str]:

@@ -1,6 +1,7 @@
-"""Multiple testing: expected false alarms, deviations that remain after correction, and verdicts over tasks.
+"""Multiple testing: false alarms, deviations that remain after correction, and verdicts over tasks.
 
-At 95 % confidence, up to one in twenty true claims deviates by chance, so runs with many claims have false alarms.
+At 95 % confidence, a claim that holds exactly at its limit deviates by chance in up to one of twenty runs. The sum of
+these rates over the claims of a run bounds the expected number of false alarms.
 """
 
 from collections.abc import Iterable, Sequence

@@ -6,97 +6,87 @@ from string import Formatter
 from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.formats import DEVIATIONS, Deviation
 
-_INSIDE = "{observed} lies inside the prediction interval around the published figure"
+TOO_SMALL, DIFFERS, OPPOSITE = DEVIATIONS
+_DIFFERENCE = "differs by {difference:+} [{low:+}, {high:+}] from the published {published}"
 
 
 class Grounds(Enum):
-    """The text of each reason and, for open claims, a note of a few words for tables."""
+    """The text of each reason, and a few words for tables: for deviations, how the claim deviates."""
 
-    BEYOND_LIMIT = "{interval} lies beyond the limit"
-    INCLUDES_LIMIT = "{interval} includes the limit", "interval includes the limit"
+    BEYOND_LIMIT = "{interval} lies {side} {limit}, as claimed", ""
+    INCLUDES_LIMIT = "{interval} includes {limit}, the limit", "includes {limit}"
     INCLUDES_NEGLIGIBLE = (
         "{interval} also includes effects below the smallest of interest, {size} ({why})",
-        "interval includes effects too small to matter",
+        "may be too small",
     )
-    OTHER_SIDE = (
-        "{interval} lies on the other side of the limit",
-        "interval lies on the limit's other side",
-    )
-    NEGLIGIBLE = (
-        "{interval} is below the smallest effect of interest, {size} ({why})",
-        "interval is below the smallest effect of interest",
-    )
-    LESS_THAN_HALF = (
-        "the order holds, but {interval} is less than half of the published effect",
-        "interval is below half of the published effect",
-    )
+    OTHER_SIDE = "{interval} lies {side} {limit}, opposite to the claim", OPPOSITE
+    NEGLIGIBLE = "{interval} is below the smallest effect of interest, {size} ({why})", TOO_SMALL
+    LESS_THAN_HALF = "the order holds, but {interval} is less than half of the published effect", TOO_SMALL
     AT_LIMIT = "nothing to judge: every resample equals the limit exactly", "nothing to judge"
-    LIMITED_ROWS = "{now}, but only some of the rows were used", "too small, on limited rows"
-    UNMET = "{unmet}", "a condition of the claim is not met"
-    REFUTED = (
-        "{refuted}, for any examples, so the interval is not used",
-        "no examples could support the claim",
+    LIMITED_ROWS = "{now}, but only some of the rows were used", "limited rows"
+    EXISTENCE = "{now}, but another head or layer may still have the effect", "another head may"
+    UNMET = "{unmet}", "condition not met"
+    REFUTED = "{refuted}, for any examples, so the interval is not used", OPPOSITE
+    EQUAL = "{interval} lies inside {limits}: {why}", ""
+    UNEQUAL = "{interval} lies outside {limits}: {why}", DIFFERS
+    PARTLY_EQUAL = "{interval} lies partly outside {limits}: {why}", "partly outside"
+    INSIDE = (
+        _DIFFERENCE + ": compatible; a difference of {half:.2} would not have been noticed",
+        "{difference:+} within +- {half:.2}",
     )
-    EQUAL = "{interval} lies inside {limits}: {why}"
-    UNEQUAL = "{interval} lies outside {limits}: {why}"
-    PARTLY_EQUAL = (
-        "{interval} lies partly outside {limits}: {why}",
-        "interval lies partly outside the band",
-    )
-    INSIDE = _INSIDE
-    OUTSIDE = "{observed} lies outside the prediction interval around the published figure"
+    OUTSIDE = _DIFFERENCE, DIFFERS
     OUTSIDE_SO_FAR = (
         "{observed} lies outside the band, but inside {outer}, which allows for the seeds that may follow",
-        "outside the band, but more seeds may follow",
+        "{seeds} of {planned} seeds",
     )
-    BAND_TOO_WIDE = f"not decidable: {_INSIDE}, as almost any value would", "not decidable"
-    INCLUDES_NOTHING_LEARNED = (
-        "{interval} also includes {nothing}, {meaning}",
-        "interval includes a model that learned nothing",
+    BAND_TOO_WIDE = (
+        "not decidable: the band around the published {published} covers most values",
+        "band too wide",
     )
-    SAME_CONSTANT = "{same} of {seeds} seeds give the published constant answer"
+    INCLUDES_NOTHING_LEARNED = "{interval} also includes {nothing}, {meaning}", "includes {nothing}"
+    SAME_CONSTANT = "{same} of {seeds} seeds give the published constant answer", "same constant"
     OTHER_CONSTANT = (
         "every seed gives a constant answer other than the published one, as one more run may do by chance",
-        "every seed gives another constant answer",
+        "other constant",
     )
     INSIDE_WITHOUT_LEARNING = (
-        f"{_INSIDE}, that of a constant answer, and the model does no better than the most frequent class"
+        f"{_DIFFERENCE}, the score of a constant answer, and is not above that of the most frequent class: compatible; "
+        "a difference of {half:.2} would not have been noticed",
+        "{difference:+} within +- {half:.2}",
     )
     LEARNED_SOMETHING = (
         "the published figure is that of a constant answer, but {interval} lies above {nothing}, the score of the most "
         "frequent class",
-        "interval lies above the most frequent class",
+        "above a constant answer",
     )
-    CONSTANT_ON_SAMPLE = (
-        "constant answers can be compared on the whole validation set only",
-        "constant answers need the whole validation set",
-    )
-    NOT_COMPUTABLE = (
-        "the quantity cannot be computed on some of the resamples",
-        "the quantity cannot be computed on some resamples",
-    )
-    ONE_SEED = "one seed is not enough: {needed} are needed", "one seed is not enough"
-    FEW_SEEDS = "{seeds} seeds are not enough: {needed} are needed", "{seeds} seeds are not enough"
-    FEW_EXAMPLES = "fewer than {needed} examples are not enough"
-    UNKNOWN_SPREAD = (
-        "the variation between runs is unknown: judge several seeds",
-        "variation between seeds is unknown",
-    )
-    SEED_FAILED = "{problems}"
-    SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds learned nothing"
-    OTHER_EXAMPLES = "{first} and {second} have {examples} and {others} examples"
-    COPIES = "{first} and {second} give the same numbers: the seed has no effect"
-    OTHER_MODEL = "{problem}"
-    NOT_APPLICABLE = "{message}"
+    CONSTANT_ON_SAMPLE = "constant answers can be compared on the whole validation set only", "limited rows"
+    NOT_COMPUTABLE = "the quantity cannot be computed on some of the resamples", "not computable"
+    FEW_SEEDS = "{seeds} of the {needed} seeds needed to judge the claim", "{seeds} of {needed} seeds"
+    FEW_EXAMPLES = "fewer than {needed} examples are not enough", "under {needed} examples"
+    UNKNOWN_SPREAD = "the variation between runs is unknown: judge several seeds", "seed spread unknown"
+    SEED_FAILED = "{problems}", "collapsed"
+    SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds failed"
+    OTHER_EXAMPLES = "{first} and {second} have {examples} and {others} examples", "different examples"
+    COPIES = "{first} and {second} give the same numbers: the seed has no effect", "identical seeds"
+    OTHER_ARCHITECTURE = "is about {wanted}; the model is {architecture}", "about {wanted}"
+    OTHER_WEIGHTS = "is about the published weights of {wanted}; this model has others{instead}", "other weights"
+    OTHER_SHAPE = "needs {layers} layers x {heads} heads; {has}{instead}", "needs {layers} x {heads} heads"
+    NOT_APPLICABLE = "{message}", "{message}"
 
-    def __init__(self, text: str, brief: str = "") -> None:
-        self.text, self.brief = text, brief or text
+    def __init__(self, text: str, brief: str) -> None:
+        self.text, self.brief = text, brief
 
     @property
     def code(self) -> str:
         """The code in published verdicts."""
         return self.name.lower().replace("_", "-")
+
+    @property
+    def deviation(self) -> Deviation | None:
+        """How a claim deviates on these grounds; None if it does not."""
+        return next((kind for kind in DEVIATIONS if kind == self.brief), None)
 
     def __call__(self, **facts: Any) -> "Cause":
         """Return these grounds with the facts that its text names, such as the interval."""
@@ -104,12 +94,16 @@ class Grounds(Enum):
 
 
 class _Numbers(Formatter):
-    """Formats intervals and numbers as all reports do, unless the text gives a format."""
+    """Formats intervals and numbers as all reports do: `+` adds the sign, `.2` leaves two significant digits."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if isinstance(value, tuple):
             return format_interval(value)
-        return format_number(value) if isinstance(value, float) and not format_spec else format(value, format_spec)
+        if not isinstance(value, float):
+            return format(value, format_spec)
+        if format_spec == ".2":
+            return f"{float(f'{value:.2g}'):g}"
+        return ("+" if format_spec == "+" and value > 0 else "") + format_number(value)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.texts.metrics import if_shuffled
 from bertsecrets.texts.tasks import TASKS
-from bertsecrets.types import Measurement
+from bertsecrets.types import Measurement, Subject
 
 GIVEN_SAMPLES = ("target", "errors", "cluster")  # samples that do not come from the subject
 ENOUGH_EXAMPLES = 100  # examples; fewer are not enough to detect a model that learned nothing
@@ -66,9 +66,9 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
     used: list[Mapping[str, Needed]] = []
     problems: dict[bool, list[str]] = {True: [], False: []}  # by whether the seed counts
     for needed in by_seed:
-        counts = not (problem := seed_problem(needed)) or is_result(all_of(needed))
+        counts = not (problem := seed_problem(needed, several=len(by_seed) > 1)) or is_result(all_of(needed))
         if counts and not is_result(states_of(needed)):
-            counts, problem = False, seed_problem({"scores": states_of(needed)})
+            counts, problem = False, seed_problem({"scores": states_of(needed)}, several=len(by_seed) > 1)
         used += [needed] if counts else []
         problems[counts] += [problem] if problem else []
     left_out, counted = problems[False], problems[True]
@@ -90,13 +90,26 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
     return Usable(used, left_out, counted)
 
 
-def seed_problem(needed: Mapping[str, Needed]) -> str:
-    """Return which subject of a seed collapsed or learned nothing, and how; empty if all are fine."""
+def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
+    """Return how a subject of a seed collapsed or learned nothing; empty if all are fine.
+
+    Args:
+        several: Whether to name the seed. The task and the kind of model are named if the seed has several.
+    """
+    subjects = [measurement.subject for measurement in all_of(needed)]
     for measurement in all_of(needed):
         problem = get_measure(measurement.measure).degenerate(measurement) or not_learned(measurement)
         if problem:
-            return f"{measurement.subject}: {problem}"
+            own = measurement.subject
+            where = [f"seed {own.seed}"] if several else []
+            where += [get_initialisation(own.initialisation).label] if _vary(subjects, "initialisation") else []
+            where += [TASKS[own.task].title] if _vary(subjects, "task") else []
+            return f"{', '.join(where)} ({problem})" if where else problem
     return ""
+
+
+def _vary(subjects: Sequence[Subject], name: str) -> bool:
+    return len({getattr(subject, name) for subject in subjects}) > 1
 
 
 def is_result(measurements: Sequence[Measurement]) -> bool:

@@ -10,8 +10,9 @@ from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.reasons import Cause
 from bertsecrets.claims.schema import Case
-from bertsecrets.formats import ERROR, Outcome, VerdictData
+from bertsecrets.formats import ERROR, PASSES, Deviation, Outcome, VerdictData
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import is_papers_model
 from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 from bertsecrets.texts.published import PAPERS_MODEL
@@ -21,7 +22,7 @@ PAPER_TEXT = "the paper's text"
 SOURCE_TITLES = {  # by the key that a claim's source begins with; other sources are shown unchanged
     "K19": PAPER_TEXT,
     "notebook": PAPER_TEXT,
-    "ours": "what this suite expects",
+    "ours": "a hypothesis of this suite",
     "hypothesis": "a hypothesis",
     "blog": "the text of the authors' blog",
     "G": "the report on GPT-2",
@@ -45,7 +46,7 @@ class Verdict:
         extreme: Whether the quantity is the smallest or the largest of several parts.
         p_against: Smallest error rate at which the claim would still deviate; None if it was not judged.
         p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
-            lying inside its prediction interval does not contradict other values.
+            it can only be compatible, since lying inside its prediction interval does not contradict other values.
         open: Whether more seeds could change the outcome, and the schedule of analyses has some.
         interim: The number of seeds of the analysis with its level (`sequential`), or a note that it is about single
             checkpoints.
@@ -86,6 +87,18 @@ class Verdict:
         return self.cause.grounds.code if self.cause else None
 
     @property
+    def brief(self) -> str:
+        """The reason in a few words, for tables; empty if the claim is reproduced."""
+        if self.cause:
+            return self.cause.brief
+        return "" if self.outcome in PASSES else self.reason
+
+    @property
+    def deviation(self) -> Deviation | None:
+        """How the claim deviates; None if it does not deviate."""
+        return self.cause.grounds.deviation if self.cause and self.outcome == "deviates" else None
+
+    @property
     def observed_text(self) -> str:
         """The observed value with its interval, as text."""
         shown = format_number(self.observed)
@@ -98,22 +111,11 @@ class Verdict:
 
     @property
     def against(self) -> str:
-        """What the result deviates from; empty for other outcomes."""
+        """What a deviation contradicts; empty for other outcomes."""
         if self.outcome != "deviates" or self.observed is None or self.band is None:
             return ""
         models = {each.subject.model for each in self.measurements if get_measure(each.measure).reads_model}
         return against(self.case, self.observed, self.band, sorted(models))
-
-    @property
-    def within(self) -> str:
-        """The tolerance of a reproduced figure: the published value and half the width of its band."""
-        published = self.case.figure.published
-        if self.outcome != "reproduced" or self.band is None or published is None:
-            return ""
-        if not isinstance(self.case.claim.expect, Figure):
-            return ""
-        half = max(published - self.band[0], self.band[1] - published)  # one end may be clipped
-        return f"{format_number(published)} +- {format_number(half)}"
 
     @property
     def models(self) -> list[str]:
@@ -162,8 +164,8 @@ class Verdict:
                 remarks.append("unofficial data")
             if provenance.precision not in (None, "float32"):
                 remarks.append(f"trained in {provenance.precision}")
-            if measurement.values.get("constant"):
-                remarks.append(f"constant predictor ({measurement.subject.initialisation})")
+            if measurement.values.get("constant") and self.outcome != "degenerate":  # the reason says so
+                remarks.append(f"constant answer ({get_initialisation(measurement.subject.initialisation).label})")
             remarks += get_measure(measurement.measure).remarks(measurement)
             remarks += _older(measurement)
         remarks += _of_two_trainings(self.measurements)
@@ -235,6 +237,8 @@ class Verdict:
             band=self.band,
             reason=self.reason,
             reason_code=self.reason_code,
+            brief=self.brief,
+            deviation=self.deviation,
             by_seed=[list(parts) for parts in self.by_seed],
         )
 
@@ -263,7 +267,7 @@ def _older(measurement: Measurement) -> list[str]:
 
 
 def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:
-    """Return what an observed quantity deviates from, as text.
+    """Return what an observed quantity contradicts, as text.
 
     The text says whether the paper's own figures contradict its claim, whether a second source agrees with the
     observed value, and which of the models are not in the paper.
@@ -279,13 +283,13 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     if isinstance(expect, Figure) and whose == PAPER_TEXT:
         parts = ["the paper's figure"]
     elif isinstance(expect, Order) and published is not None and expect.contradicts(published):
-        parts = [f"{whose}, which the published figure contradicts too ({format_number(published)})"]
+        parts = [f"{whose}, as does the published figure ({format_number(published)})"]
     elif published is not None and band[0] < observed < band[1]:
         parts = ["the size of the published effect"]
     if isinstance(expect, Figure) and published is not None and second is not None:
         half = max(published - band[0], band[1] - published)  # one end may be clipped
         agrees = abs(observed - second) <= half
-        parts.append(f"{'but it agrees with' if agrees else 'and from'} {case.figure.second}")
+        parts.append(f"{'but agrees with' if agrees else 'and'} {case.figure.second}")
     others = [name for name in models if not is_papers_model(name)]
-    where = f" (on {', '.join(others)}; the paper's model is {PAPERS_MODEL})" if others else ""
+    where = f" (on {', '.join(others)} instead of the paper's {PAPERS_MODEL})" if others else ""
     return ", ".join(parts) + where

@@ -16,7 +16,17 @@ from pydantic_core import from_json, to_json
 
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.errors import UserError, excerpt
-from bertsecrets.formats import ERROR, FAILURES, FORMAT, MAJOR_VERSION, VerdictData, VerdictsFile
+from bertsecrets.formats import (
+    EARLIER_VERSION,
+    ERROR,
+    FAILURES,
+    FORMAT,
+    MAJOR_VERSION,
+    PASSES,
+    VerdictData,
+    VerdictsFile,
+    upgraded,
+)
 from bertsecrets.progress import counted
 from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
@@ -26,7 +36,7 @@ VERDICTS_BYTES = 16 * 2**20  # maximum file size in bytes, several times that of
 EQUAL_TOLERANCE = 1e-9  # relative tolerance for equal observed values
 MILD_DEVIATIONS = (Grounds.LESS_THAN_HALF.code, Grounds.NEGLIGIBLE.code)  # too small an effect, mildest first
 STANDINGS_FROM_BEST = (
-    "reproduced", "not applicable", "inconclusive", ERROR, *MILD_DEVIATIONS, "deviates", "degenerate",
+    *PASSES, "not applicable", "inconclusive", ERROR, *MILD_DEVIATIONS, "deviates", "degenerate",
 )  # fmt: skip
 
 Kind = Literal["worse", "weaker", "better", "moved", "new", "gone", "same"]
@@ -105,7 +115,8 @@ def standing(verdict: VerdictData) -> str:
 def _harm(before: VerdictData, after: VerdictData) -> int:
     """Return how much worse a verdict stands than an earlier one; negative if it is better."""
     was, now = (STANDINGS_FROM_BEST.index(standing(verdict)) for verdict in (before, after))
-    return now - was
+    equal = len(PASSES) - 1  # no pass is better than another
+    return max(now, equal) - max(was, equal)
 
 
 def is_worse(before: VerdictData, after: VerdictData) -> bool:
@@ -236,11 +247,12 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
         raise UserError(f"{path} has no verdicts: give a file written by bertsecrets report --json")
     if finite(data) != data:
         raise UserError(f"{path} holds NaN or an infinite number, which JSON does not have: write the file again")
+    data = upgraded(data)
     version = data.get("format_version")
     if not isinstance(version, str) or version.partition(".")[0] != MAJOR_VERSION:
         raise UserError(
-            f"{path} uses version {excerpt(version, 40)} of the format, but this version of bertsecrets reads only "
-            f"version {MAJOR_VERSION}: compare files written by the same version"
+            f"{path} uses version {excerpt(version, 40)} of the format, but this version of bertsecrets reads "
+            f"only versions {EARLIER_VERSION} and {MAJOR_VERSION}: compare files written by the same version"
         )
     try:
         run = VerdictsFile.model_validate_json(to_json(data), strict=True)

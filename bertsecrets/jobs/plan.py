@@ -16,7 +16,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.options import RunOptions
-from bertsecrets.progress import log, time_left
+from bertsecrets.progress import counted, log, time_left
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request, Subject
@@ -151,8 +151,10 @@ def left_out_line(cases: Sequence[Case]) -> str:
     if not cases:
         return ""
     names = ", ".join(map(str, cases))
-    subject = "1 claim over several tasks is" if len(cases) == 1 else f"{len(cases)} claims over several tasks are"
-    return f"{subject} left out ({names}): they need new measurements on other tasks; select those tasks as well"
+    return (
+        f"{counted(len(cases), 'claim')} over several tasks left out ({names}), because measurements on tasks that are "
+        "not selected are missing: to judge them, select their other tasks too"
+    )
 
 
 # ---------------------------------------------------------------------- execution

@@ -12,8 +12,9 @@ from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.outcomes import OUTCOMES
-from bertsecrets.report.text import known_version, seeds_text, task_title
+from bertsecrets.report.text import known_version, model_name, seeds_text, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
@@ -182,15 +183,17 @@ def evidence_lines(verdict: Verdict) -> list[str]:
     for measurement in verdict.measurements:
         subject = measurement.subject
         options = "".join(f", {name.replace('_', ' ')} {value}" for name, value in sorted(measurement.options.items()))
-        kind = f"{measurement.measure}{options} of {subject.model} ({subject.initialisation})"
+        reads_model = get_measure(measurement.measure).reads_model
+        whose = f" of {subject.model} ({subject.initialisation})" if reads_model else ""
+        kind = f"{measurement.measure}{options}{whose}"
         groups.setdefault(f"{kind} on {task_title(subject.task)}", []).append(measurement)
     lines = []
     for kind, measurements in groups.items():
         provenance = measurements[0].provenance
         made_by = provenance.made_by
+        of_model = [seeds_text(each.subject.seed for each in measurements), f"{measurements[0].examples} examples"]
         facts = [
-            seeds_text(measurement.subject.seed for measurement in measurements),
-            f"{measurements[0].examples} examples",
+            *(of_model if get_measure(measurements[0].measure).reads_model else []),
             provenance.data or "",
             f"sha256 {provenance.data_fingerprint[:12]}" if provenance.data_fingerprint else "",
             made_by.get("device") or "",
@@ -200,5 +203,6 @@ def evidence_lines(verdict: Verdict) -> list[str]:
     case = verdict.case
     known = [outcome for outcome in case.claim.known if any(outcome in case.known(model) for model in verdict.models)]
     return lines + [
-        f"on record for {each.model}, {each.status}{known_version(case.claim, each)}: {each.evidence}" for each in known
+        f"on record for {model_name(each.model)}, {each.status}{known_version(case.claim, each)}: {each.evidence}"
+        for each in known
     ]

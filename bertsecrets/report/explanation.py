@@ -10,7 +10,7 @@ from bertsecrets.claims.prospects import advice, prospect_text
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.patterns.readings import READING_TITLES
-from bertsecrets.report.text import band_text, cite, known_version, status, task_title
+from bertsecrets.report.text import band_text, cite, known_version, model_name, status, task_title
 from bertsecrets.settings import project_path
 
 STATEMENTS_FILE = "expected/statements.csv"
@@ -32,7 +32,8 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
     arguments = ", ".join(f"{name} {_plain(value)}" for name, value in claim.arguments.items())
     facts = {"about": " and ".join(claim.architectures), "measured as": claim.how, "note": claim.note,
              "measure": claim.measure, "quantity": claim.quantity, "arguments": arguments,
-             "vertical as in": _reading(claim), "version": claim.version, "status": status(claim)}  # fmt: skip
+             "vertical as in": _reading(claim), "version": claim.version,
+             "status": status(claim) or "no outcome on record"}  # fmt: skip
     for name, fact in facts.items():
         if fact:
             yield f"  {name}: {fact}"
@@ -48,11 +49,11 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
             continue
         outcome = {
             "deviates": "known to deviate",
-            "reproduces": "known to reproduce",
+            "reproduces": f"known to be {claim.expect.passes}",
             "expected": "expected to deviate",
-        }
-        old = known_version(claim, known)
-        yield f"  {outcome[known.status]}{old}: {known.model} on {task_title(known.task)}: {known.evidence}"
+        }[known.status]
+        where = f"{model_name(known.model)} on {task_title(known.task)}"
+        yield f"  {outcome}{known_version(claim, known)}: {where}: {known.evidence}"
 
 
 def _case_parts(case: Case, confidence: float) -> list[str]:

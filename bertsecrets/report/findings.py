@@ -10,11 +10,11 @@ from bertsecrets.claims.band import format_number, smallest
 from bertsecrets.compare.changes import CHANGE_KINDS, Change, Changes
 from bertsecrets.compare.comparison import CellDifferences, Compared, Comparison
 from bertsecrets.errors import excerpt, one_line
-from bertsecrets.formats import ERROR, VerdictsFile
+from bertsecrets.formats import VerdictsFile
 from bertsecrets.progress import counted
 from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table
-from bertsecrets.report.text import observed_value, task_title
+from bertsecrets.report.text import observed_value, outcome_words, task_title
 
 TABLE_BYTES = 40_000  # all tables in Markdown; GitHub limits comments to 65,536 characters
 NAMED_CELLS = 5  # maximum number of cells that a message names per quantity
@@ -196,7 +196,7 @@ def _change_row(change: Change) -> list[str]:
     old, new = change.before, change.after
     known = new or old
     assert known is not None
-    outcomes = ["-" if verdict is None else verdict.verdict or ERROR for verdict in (old, new)]
+    outcomes = ["-" if verdict is None else excerpt(outcome_words(verdict), 60) for verdict in (old, new)]
     observed = " -> ".join(observed_value(verdict) for verdict in (old, new) if verdict is not None)
     return [
         change.kind,

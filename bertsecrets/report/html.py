@@ -19,9 +19,9 @@ from bertsecrets.report.replicas import figures_of, other_figures, paper_figures
 from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
     cite,
+    contradicted,
     count_line,
     outcome_phrase,
-    outcome_text,
     run_lines,
     section_title,
     seeds_text,
@@ -198,15 +198,14 @@ def measurement_part(measurement: Measurement) -> str:
 def verdict_part(verdict: Verdict) -> str:
     """Return a verdict as an HTML fragment with its row, its reason, and the figures of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
-    outcome = outcome_text(outcome_phrase(verdict), verdict.against, verdict.within)
     settings = load_settings().judge
     return _render(
         "notebook.html",
         name=name,
-        about=f"on {task}: {outcome}. {statement} ({cite(verdict.case.claim.source)})",
+        about=f"on {task}: {outcome_phrase(verdict)}. {statement} ({cite(verdict.case.claim.source)})",
         header=("published", "band", "observed"),
         rows=[numbers],
-        notes=[verdict.reason, verdict.power, "; ".join(verdict.remarks)],
+        notes=[verdict.reason, contradicted(verdict), verdict.power, "; ".join(verdict.remarks)],
         charts=[chart for measurement in unique(verdict.measurements) for chart in figures_of(measurement, settings)],
     )
 
@@ -239,7 +238,7 @@ def _environment() -> Environment:
         table=_table,
         task_title=task_title,
         cite=cite,
-        outcome_text=outcome_text,
+        contradicted=contradicted,
         outcome_phrase=outcome_phrase,
         show_published=show_published,
         show_band=show_band,

@@ -13,6 +13,7 @@ from bertsecrets.errors import excerpt
 from bertsecrets.formats import FAILURES, VerdictsFile
 from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
+    contradicted,
     counts_text,
     grid_legend,
     grid_rows,
@@ -104,13 +105,13 @@ def _failures(failed: Sequence[Verdict]) -> str:
     rows = []
     for verdict in failed:
         _, _, statement, published, band, observed, _ = verdict_row(verdict)
-        why = "; ".join(filter(None, (verdict.against, verdict.reason)))
+        why = "; ".join(filter(None, (verdict.reason, contradicted(verdict))))
         paper = published if band in ("", "-") else f"{published}; band {band}"
         rows.append(
             [f"{code(str(verdict.case))} {outcome_phrase(verdict)}", *map(prose, (statement, observed, paper, why))]
         )
-    header = ("claim", "statement", "observed", "published", "from what, and why")
-    return f"### Claims that do not hold\n\n{bounded(header, rows, SUMMARY_BYTES // 3)}"
+    header = ("claim", "statement", "observed", "published", "why")
+    return f"### Failures\n\n{bounded(header, rows, SUMMARY_BYTES // 3)}"
 
 
 def _grid(verdicts: Sequence[Verdict]) -> str:

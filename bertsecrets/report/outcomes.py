@@ -33,14 +33,23 @@ OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim t
         "green",
         ("#d9eeea", "#123f39"),
         ("#0a574d", "#93ddcf"),
-        "The claim holds for this model and its training procedure, not just for one run.",
+        "The order or equality that is claimed holds for this model and its training procedure, not just for one run.",
+    ),
+    "compatible": Look(
+        "≈",
+        "green",
+        ("#dfeaf8", "#17304d"),
+        ("#17497d", "#a4ccf5"),
+        "The data do not contradict the published figure. This is no evidence that they are equal; the reason says how "
+        "large a difference would have been noticed.",
     ),
     "deviates": Look(
         "✗",
         "red",
         ("#fbe1d1", "#55280f"),
         ("#8a3005", "#ffb48c"),
-        "The data contradict the claim, or the effect is far smaller than published or too small to matter.",
+        "The data contradict the claim: the opposite holds, the effect is too small (negligible, or less than half of "
+        "the published one), or the value differs from the figure or equality.",
         plural="deviate",
     ),
     "inconclusive": Look(
@@ -48,7 +57,7 @@ OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim t
         "cyan",
         ("#eceef1", "#292e35"),
         ("#4b535d", "#bac1ca"),
-        "Not enough evidence either way: too few examples or too few seeds. The card says which.",
+        "Not enough evidence either way, such as too few examples or seeds. This neither passes nor fails.",
     ),
     "degenerate": Look(
         "⊘",
@@ -62,7 +71,7 @@ OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim t
         "dim",
         ("transparent", "transparent"),
         ("#59616c", "#a3abb6"),
-        "The claim needs something that the model does not have, such as layer 7 of a 6-layer model.",
+        "The claim needs something that the model or the task does not have, such as layer 7 of a 6-layer model.",
     ),
     ERROR: Look(
         "!",
@@ -96,8 +105,8 @@ def outcome_counts(outcomes: Sequence[str], known: int = 0) -> str:
     Args:
         known: Number of deviations that are known.
 
-    >>> outcome_counts(["reproduced", "inconclusive", "reproduced"])
-    '2 reproduced, 0 deviate, 1 inconclusive'
+    >>> outcome_counts(["reproduced", "inconclusive", "compatible", "reproduced"])
+    '2 reproduced, 1 compatible, 0 deviate, 1 inconclusive'
     >>> outcome_counts(["deviates", "reproduced", "deviates"], known=1)
     '1 reproduced, 2 deviate (1 known)'
     """

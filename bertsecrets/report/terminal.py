@@ -18,14 +18,15 @@ from bertsecrets.report.outcomes import OUTCOMES, outcome_label
 from bertsecrets.report.tables import GAP_SPACES, fold, sectioned, table
 from bertsecrets.report.text import (
     cite,
+    contradicted,
     count_line,
     describe,
     grid_legend,
     grid_rows,
     in_sections,
+    outcome_phrase,
     run_lines,
     section_title,
-    shows,
     status,
     task_title,
 )
@@ -34,7 +35,7 @@ from bertsecrets.texts.tasks import TASKS
 VERDICT_COLUMNS = ("id", "task", "published", "observed", "verdict")
 TASKS_WIDTH = 16  # maximum width of the column of tasks
 MIN_WIDTH = 80  # columns; also the width of files and pipes
-OUTCOME_WIDTH = max(map(len, map(outcome_label, OUTCOMES)))
+OUTCOME_WIDTH = max(map(len, map(outcome_label, OUTCOMES))) + len(":")
 NOTE_LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # labels of the notes
 UNIT_SYMBOLS = {"percent": "%"}  # abbreviated
 
@@ -121,7 +122,7 @@ def _claim_cells(claim: Claim, model: str | None, *, verbose: bool) -> tuple[str
     tasks = ", ".join(task_title(name) for name in claim.tasks)
     known = status(claim, model)
     more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose else []
-    more += [known] if verbose or known != "unknown" else []
+    more += [known] if known else ["no outcome on record"] if verbose else []
     shown = tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"
     return claim.name, shown, claim.statement, "\n".join(more)
 
@@ -141,7 +142,9 @@ def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
     header, *rows = grid_rows(verdicts)
     if len(header) < 3:
         return ""
-    if len(table(header, rows).split("\n", 2)[1]) > screen.width:
+    if _width(header, rows) > screen.width:  # the reasons are in the table above
+        rows = grid_rows(verdicts, words=False)[1:]
+    if _width(header, rows) > screen.width:
         rows = [[cell.replace(" ", "") for cell in row] for row in rows]
     styles = {shown.sign: shown.style for shown in OUTCOMES.values()}
     painted = [
@@ -149,6 +152,11 @@ def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
     ]
     first, *lines = table(header, painted).splitlines()
     return "\n".join([screen.paint(first, "bold"), *lines, grid_legend(rows)])
+
+
+def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return the width of a table."""
+    return len(table(header, rows).split("\n", 2)[1])
 
 
 def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen) -> str:
@@ -181,26 +189,18 @@ def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
         task_title(case.task),
         "-" if case.figure.published is None else format_number(case.figure.published),
         observed,
-        " ".join(filter(None, [_outcome(verdict), verdict.within and f"within {verdict.within}", letters])),
+        " ".join(filter(None, [_outcome(verdict), letters])),
     ]
 
 
 def _outcome(verdict: Verdict) -> str:
-    return f"{outcome_label(verdict.status)}{' (known)' if verdict.known_deviation else ''}"
+    return f"{OUTCOMES[verdict.status].sign} {outcome_phrase(verdict)}"
 
 
 def _own(verdict: Verdict) -> list[str]:
-    """Return the notes on a verdict: what it deviates from, the reason if not evident from the numbers, and remarks."""
-    notes = []
-    if verdict.against:
-        notes.append(f"from {verdict.against}")
-    if verdict.case.figure.constant_answer:
-        notes.append("the published figure is that of a constant answer")
-    if verdict.outcome == "inconclusive":
-        notes.append(verdict.cause.brief if verdict.cause else verdict.reason)
-    elif verdict.observed is None or not shows(verdict):
-        notes.append(verdict.reason)
-    return notes + verdict.remarks
+    """Return the notes on a verdict: what it contradicts, and remarks."""
+    constant = "the published figure is that of a constant answer" if verdict.case.figure.constant_answer else ""
+    return [note for note in (contradicted(verdict), constant) if note] + verdict.remarks
 
 
 def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:

@@ -3,8 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
 from bertsecrets.claims.band import Ends, format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Order
 from bertsecrets.claims.figure import Known
@@ -13,7 +11,7 @@ from bertsecrets.claims.schema import ANY_MODEL, LATER_FAMILIES, Case, Claim
 from bertsecrets.claims.sequential import one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import ends
-from bertsecrets.formats import FAILURES, OverTasksData, TogetherData, VerdictData
+from bertsecrets.formats import ERROR, FAILURES, OverTasksData, TogetherData, VerdictData
 from bertsecrets.models.locations import recorded_name
 from bertsecrets.progress import counted
 from bertsecrets.report.outcomes import OUTCOMES, outcome_counts, outcome_label
@@ -64,14 +62,15 @@ def describe(verdict: Verdict) -> str:
     """Return a few lines about a verdict: statement, published figure, band, observed value, reason."""
     case, remarks = verdict.case, verdict.remarks
     lines = [
-        f"{case} {outcome_phrase(verdict)}: {case.claim.statement} ({cite(case.claim.source)})",
+        f"{case} {outcome_phrase(verdict)}",
+        f"  claim     {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
         f"  band      {show_band(case, verdict.band)}",
         f"  observed  {verdict.observed_text}",
         f"  because   {verdict.reason}",
     ]
     if verdict.against:
-        lines.insert(-1, f"  against   {verdict.against}")
+        lines.append(f"            this contradicts {verdict.against}")
     if verdict.power:
         lines.append(f"  power     {verdict.power}")
     if remarks:
@@ -106,16 +105,19 @@ def _band_text(case: Case, confidence: float) -> str:
         return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread
     if expect.sampling == "own":
-        parts.append("the sampling error between sets of examples")
+        parts.append("the sampling error of other examples")
     if spread is not None:
-        parts.append(f"a spread of {format_number(spread.std)} ({spread.source})")
+        parts.append(f"a standard deviation of {format_number(spread.std)} ({spread.source})")
     if figure.doubt is not None:
-        parts.append(f"an uncertainty of {format_number(figure.doubt)} ({figure.doubt_source})")
-    parts.append(f"{figure.rounding} rounding")
-    middle = f"{format_number(figure.published)} +- {' and '.join(parts)}"
+        parts.append(f"a standard error of {format_number(figure.doubt)} ({figure.doubt_source})")
+    published = format_number(figure.published)
+    text = f"{published} +- {figure.rounding} rounding"
+    if parts:
+        text = f"the {confidence:.0%} prediction interval around {published}, from {' and '.join(parts)}"
+        text += f", plus {figure.rounding} for rounding"
     if spread is None:
-        return f"{format_interval(limits)}{'' if case.claim.seedless else ' with many seeds, wider with few'}: {middle}"
-    return f"about {format_interval(limits)}, by the spread of the measured seeds: expected {middle}"
+        return f"{format_interval(limits)}{'' if case.claim.seedless else ' with many seeds, wider with few'}: {text}"
+    return f"about {format_interval(limits)}, depending on the spread of the measured seeds: {text}"
 
 
 def show_band(case: Case, limits: Ends | None) -> str:
@@ -128,9 +130,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     """Return a verdict as cells: id, task, statement, published figure, band, observed value, outcome."""
     case = verdict.case
     remarks = verdict.remarks
-    outcome = outcome_text(outcome_phrase(verdict), verdict.against, verdict.within)
-    if verdict.observed is None or not shows(verdict):
-        outcome += f": {verdict.reason}"
+    outcome = "; ".join(filter(None, (outcome_phrase(verdict), contradicted(verdict))))
     if remarks:
         outcome += f" ({'; '.join(remarks)})"
     return [
@@ -145,35 +145,27 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def outcome_phrase(verdict: Verdict) -> str:
-    """Return the outcome as text. Known deviations are marked."""
-    return f"{verdict.status} (known)" if verdict.known_deviation else verdict.status
+    """Return the outcome with the reason in a few words. Known deviations are marked."""
+    return f"{outcome_words(verdict)}{' (known)' if verdict.known_deviation else ''}"
+
+
+def outcome_words(verdict: Verdict | VerdictData) -> str:
+    """Return the outcome with the reason in a few words."""
+    status = verdict.status if isinstance(verdict, Verdict) else verdict.verdict or ERROR
+    return f"{status}: {verdict.brief}" if verdict.brief else status
+
+
+def contradicted(verdict: Verdict) -> str:
+    """Return what a deviation contradicts, as text; empty for other outcomes."""
+    return f"contradicts {verdict.against}" if verdict.against else ""
 
 
 def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
     """Yield a GitHub Actions annotation for each unexpected failure. Outside GitHub Actions, yield nothing."""
     for verdict in verdicts if os.environ.get("GITHUB_ACTIONS") == "true" else ():
         if verdict.outcome in FAILURES and not verdict.known_deviation:
-            reason = "; ".join(filter(None, (f"{verdict.status}: {verdict.reason}", verdict.against)))
+            reason = "; ".join(filter(None, (f"{verdict.status}: {verdict.reason}", contradicted(verdict))))
             yield f"::error title={verdict.case}::{reason.replace('%', '%25')}"
-
-
-def outcome_text(outcome: str, against: str, within: str = "") -> str:
-    """Return an outcome with the source it deviates from, or the tolerance around the published figure.
-
-    >>> outcome_text("deviates", "the paper's figure")
-    "deviates from the paper's figure"
-    >>> outcome_text("reproduced", "", "64.6 +- 11.0")
-    'reproduced within 64.6 +- 11.0'
-    """
-    return " ".join([outcome, *([f"from {against}"] if against else []), *([f"within {within}"] if within else [])])
-
-
-def shows(verdict: Verdict) -> bool:
-    """Return whether the interval explains the outcome. An order can deviate although it includes the threshold."""
-    interval, limits = verdict.interval, verdict.band
-    if verdict.outcome != "deviates" or interval is None or limits is None:
-        return True
-    return bool(np.isfinite(limits).all()) or not any(interval[0] <= limit <= interval[1] for limit in limits)
 
 
 def section_title(claim: Claim) -> str:
@@ -196,17 +188,21 @@ def task_title(name: str) -> str:
     return name if name == ALL_TASKS else TASKS[name].title
 
 
-def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
+def grid_rows(verdicts: Sequence[Verdict], *, words: bool = True) -> list[list[str]]:
     """Return a grid of claims by tasks with each verdict's symbol and observed value. The first row is the header.
 
     Claims about all tasks together and cases that were not judged are left out.
+
+    Args:
+        words: Whether to say how claims deviate and why they are inconclusive.
     """
     cells: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         claim, name = verdict.case.claim, verdict.case.task
         if name in TASKS and verdict.outcome not in ("not applicable", None):
-            sign = OUTCOMES[verdict.status].sign
-            cells.setdefault(claim.name, {})[name] = f"{sign} {format_number(verdict.observed)}"
+            why = verdict.brief if words and verdict.outcome in ("deviates", "inconclusive") else ""
+            cell = f"{OUTCOMES[verdict.status].sign} {format_number(verdict.observed)}"
+            cells.setdefault(claim.name, {})[name] = f"{cell} ({why})" if why else cell
     names = [name for name in TASKS if any(name in row for row in cells.values())]
     rows = [[claim, *(row.get(name, "") for name in names)] for claim, row in cells.items()]
     return [["id", *map(task_title, names)], *rows]
@@ -274,18 +270,17 @@ def _over_tasks_line(result: OverTasksData, confidence: float) -> str:
 
 
 def _multiple_testing_lines(result: TogetherData) -> Iterator[str]:
-    if not result.judged:
+    if result.judged < 2:  # nothing to correct for
         return
-    claims, rate = counted(result.judged, "claim"), result.false_discovery_rate
-    alarms = format_number(result.judged * rate)
-    yield f"expect up to {alarms} false alarms among {claims} judged at {_percent(1 - rate)} confidence"
-    if result.surviving or result.not_surviving:
-        yield (
-            f"at a false discovery rate of {_percent(rate)}, {len(result.surviving)} of "
-            f"{len(result.surviving) + len(result.not_surviving)} deviations survive: "
-            f"{', '.join(result.surviving) or 'none'}"
-            + (f"; not {', '.join(result.not_surviving)}" if result.not_surviving else "")
+    alarms = format_number(result.false_alarms)
+    line = f"if every claim held exactly at its limit, up to {alarms} of {result.judged} would deviate by chance"
+    deviations = len(result.surviving) + len(result.not_surviving)
+    if deviations:
+        line += (
+            f"; {len(result.surviving)} of {counted(deviations, 'deviation')} remain after correction "
+            f"(false discovery rate {_percent(result.false_discovery_rate)}): {', '.join(result.surviving) or 'none'}"
         )
+    yield line + (f"; not {', '.join(result.not_surviving)}" if result.not_surviving else "")
 
 
 def _percent(share: float) -> str:
@@ -293,15 +288,22 @@ def _percent(share: float) -> str:
 
 
 def status(claim: Claim, model: str | None = None) -> str:
-    """Return the status of a claim: `unknown`, or the models and tasks with a known outcome."""
+    """Return the models and tasks with a known outcome of a claim; empty if there are none."""
     parts = []
     for word, title in {"reproduces": "reproduces", "deviates": "deviates", "expected": "expected to deviate"}.items():
         of_word = [known for known in claim.known if known.status == word]
         seen = [known for known in of_word if model is None or known.model in (recorded_name(model), ANY_MODEL)]
-        names = (f"{known.model} on {task_title(known.task)}{known_version(claim, known)}" for known in seen)
+        names = (
+            f"{model_name(known.model)} on {task_title(known.task)}{known_version(claim, known)}" for known in seen
+        )
         if seen:
-            parts.append(f"{title}: {', '.join(names)}")
-    return "; ".join(parts) or "unknown"
+            parts.append(f"{claim.expect.passes if word == 'reproduces' else title}: {', '.join(names)}")
+    return "; ".join(parts)
+
+
+def model_name(name: str) -> str:
+    """Return the model of a known outcome as text."""
+    return "any model" if name == ANY_MODEL else name
 
 
 def known_version(claim: Claim, known: Known) -> str:

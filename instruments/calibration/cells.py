@@ -25,6 +25,7 @@ from bertsecrets.claims.schema import Case, cases, find_case, find_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED, interim_confidence, one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.formats import PASSES
 from bertsecrets.progress import log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.code import code_digest
@@ -108,7 +109,7 @@ def count(cell: Cell, confidence: float) -> Rates:
         for name, verdict in judged(case, model, settings):
             outcomes[name][verdict.status] += 1
             seeds[name].append(len(verdict.seeds) or 1)
-            if name == "auto" and verdict.status in ("reproduced", "deviates"):
+            if name == "auto" and verdict.outcome in (*PASSES, "deviates"):
                 decided_with.append(seeds[name][-1])
             if name == "auto" and order_as_published and verdict.observed is not None:
                 examples |= {own.examples for own in verdict.measurements if own.subject.task == case.task}

@@ -1,4 +1,4 @@
-"""Tables of calibration cells: how often cases are reproduced if the truth is as published, and error rates."""
+"""Tables of calibration cells: how often cases pass if the truth is as published, and error rates."""
 
 import json
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ import numpy as np
 from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed
 from bertsecrets.claims.schema import Case, cases, find_case
+from bertsecrets.formats import Outcome
 from bertsecrets.report import tables
 from bertsecrets.report.tables import Format
 from bertsecrets.texts.tasks import TASKS
@@ -20,7 +21,14 @@ MOST = 0.06  # maximum rate of false verdicts
 ENOUGH = 100  # minimum number of examples for which the bound holds
 STANDARD_ERRORS = 2.5  # tolerance for exceeding the bound by chance
 ENCODER_QUANTITIES = ("class-share",)  # of one task, with the error of the pattern classifier
-LETTERS = {"reproduced": "R", "deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
+LETTERS = {
+    "reproduced": "R",
+    "compatible": "C",
+    "deviates": "D",
+    "inconclusive": "i",
+    "degenerate": "g",
+    "not applicable": "n",
+}
 HEADER = ("case", "world", "truth", "auto", "seeds", "--seeds 1", "--seeds 5", "out of bounds")
 
 
@@ -65,19 +73,24 @@ def wrong(rates: Rates) -> list[str]:
     ]
 
 
-def false_outcomes(rates: Rates) -> list[str]:
+def false_outcomes(rates: Rates) -> list[Outcome]:
     """Return the outcomes that would be false in a cell's worlds."""
     world, expect = find_world(rates.cell.world), find_case(rates.cell.case).claim.expect
     if world.worse or world.collapsed == 1:
         nothing = np.isinf(world.worse) or world.collapsed == 1
-        return ["reproduced"] if nothing and not isinstance(expect, Order) else []
+        return [expect.passes] if nothing and not isinstance(expect, Order) else []
     if world.truth == "null" and isinstance(expect, Order):
         # deviating is correct for an effect below the smallest of interest
-        reproduced = [] if rates.holds else ["reproduced"]  # fractions of heads are discrete and can skip the threshold
-        return reproduced if least(find_case(rates.cell.case)) != expect.value else ["deviates", *reproduced]
+        passes = [] if rates.holds else [expect.passes]  # fractions of heads are discrete and can skip the threshold
+        return passes if least(find_case(rates.cell.case)) != expect.value else ["deviates", *passes]
     if world.truth == "least":
         return ["deviates"]
-    return ["deviates"] if rates.holds else ["reproduced"] if rates.holds is False else []
+    return ["deviates"] if rates.holds else [expect.passes] if rates.holds is False else []
+
+
+def _passes(rates: Rates, procedure: str = "auto") -> float:
+    """Return the fraction of worlds in which a case passes."""
+    return rates.share(find_case(rates.cell.case).claim.expect.passes, procedure)
 
 
 def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
@@ -100,7 +113,7 @@ def decidable(rates: Rates) -> bool:
 
 
 def summary(counted: Sequence[Rates]) -> str:
-    """Return, by task, how often cases are reproduced, without cases that K19's own figures contradict."""
+    """Return, by task, how often cases pass, without cases that K19's own figures contradict."""
     lines = []
     asked = [rates for rates in counted if rates.cell.world == "as-published" and rates.holds]
     for task in dict.fromkeys(find_case(rates.cell.case).task for rates in asked):
@@ -109,14 +122,12 @@ def summary(counted: Sequence[Rates]) -> str:
         if not decided:
             continue
         seeds = np.mean([rates.seeds["auto"] for rates in decided])
-        means = ", ".join(
-            f"{name} {np.mean([rates.share('reproduced', name) for rates in decided]):.0%}" for name in PROCEDURES
-        )
+        means = ", ".join(f"{name} {np.mean([_passes(rates, name) for rates in decided]):.0%}" for name in PROCEDURES)
         left_out = len(of_task) - len(decided)
-        worst = min(decided, key=lambda rates: rates.share("reproduced"))
+        worst = min(decided, key=_passes)
         lines.append(
-            f"{task}: reproduced if as published: {means} (mean of {len(decided)} cases, {seeds:.1f} seeds); worst "
-            f"{worst.cell.case} {worst.share('reproduced'):.0%}; left out for lack of data: {left_out}"
+            f"{task}: pass if as published: {means} (mean of {len(decided)} cases, {seeds:.1f} seeds); worst "
+            f"{worst.cell.case} {_passes(worst):.0%}; left out for lack of data: {left_out}"
         )
     return "\n".join(lines)
 
@@ -126,8 +137,8 @@ def legend(counted: Sequence[Rates]) -> str:
     worlds = min((rates.cell.worlds for rates in counted), default=1)
     error = 100 * np.sqrt(0.25 / worlds), 100 * np.sqrt(0.05 * 0.95 / worlds)
     return (
-        "R reproduced, D deviates, i inconclusive, g degenerate (no seed learned), n not applicable: percent of worlds."
-        f" Monte Carlo standard error with {worlds} "
+        "R reproduced, C compatible, D deviates, i inconclusive, g degenerate (no seed learned), n not applicable: "
+        f"percent of worlds. Monte Carlo standard error with {worlds} "
         f"worlds: {error[0]:.1f} points at 50 %, {error[1]:.1f} at 5 %. False verdicts: at most {MOST:.0%} "
         f"from {ENOUGH} examples on."
     )

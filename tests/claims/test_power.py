@@ -44,8 +44,9 @@ def test_examples_that_are_too_few_are_counted_instead():
     assert "385 examples, and more seeds, would" in power(of(1.0, 0.7, 3.0, seeds=3), ABOVE, 0.95)
 
 
-def test_fewer_than_three_seeds_do_not_tell_how_many_are_needed():
-    assert "run 3 or more to estimate their variation" in power(of(1.0, 0.1, None), ABOVE, 0.95)
+def test_many_seeds_are_no_advice():
+    assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).endswith(": 2 is too close to the limit for a practical number")
+    assert power(of(5.0, 0.1, 0.1), ABOVE, 0.95).endswith("probability if 5 is the true value")
 
 
 def decided(seeds, *, level, spread, own=0.0, rows=60, worlds=150):

@@ -10,9 +10,10 @@ from verdicts import run_of
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.reasons import Grounds
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import VerdictData
-from bertsecrets.report.terminal import task_grid, verdict_table
-from bertsecrets.report.text import count_line
+from bertsecrets.report.terminal import Screen, task_grid, verdict_table
+from bertsecrets.report.text import count_line, outcome_phrase
 from bertsecrets.types import Provenance, Subject
 
 ROWS = 1000
@@ -111,17 +112,54 @@ def test_rewording_every_reason_changes_nothing_else(monkeypatch):
 
 
 def test_codes_are_unique_and_nearly_all_are_reworded_above():
-    rest = {"refuted", "not-computable", "other-model", "not-applicable"}
+    rest = {"refuted", "not-computable", "other-architecture", "other-weights", "other-shape", "not-applicable"}
     assert {verdict.reason_code for verdict in verdicts()} == {grounds.code for grounds in Grounds} - rest
     assert len({grounds.code for grounds in Grounds}) == len(list(Grounds))
 
 
-@pytest.mark.parametrize("grounds", Grounds)
-def test_a_note_of_an_open_claim_is_short(grounds):
-    assert len(grounds.brief.split()) <= 8 or grounds.brief == grounds.text
+def test_only_deviations_say_how_the_claim_deviates():
+    shown = list(verdicts())
+    assert {verdict.deviation for verdict in shown} == {None, "opposite", "too small", "differs"}
+    for verdict in shown:
+        assert (verdict.deviation is not None) == (verdict.outcome == "deviates"), verdict.reason
+        assert verdict.data.deviation == verdict.deviation
+
+
+def test_tables_give_a_short_reason_unless_the_claim_is_reproduced():
+    for verdict in verdicts():
+        assert bool(verdict.brief) == (verdict.outcome != "reproduced"), verdict.reason
+        assert len(verdict.brief.split()) <= 5, verdict.brief
+        assert outcome_phrase(verdict) in verdict_table([verdict], Screen(200))
+
+
+def test_a_compatible_figure_says_how_large_a_difference_would_not_have_been_noticed():
+    """24.2 of 35.0 percent: 10.8 below, with a prediction interval of 17.2 to either side."""
+    facts = {"published": 35.0, "difference": -10.8, "low": -28.0, "high": 6.4, "half": 17.2}
+    assert str(Grounds.INSIDE(**facts)) == (
+        "differs by -10.8 [-28.0, +6.4] from the published 35.0: compatible; "
+        "a difference of 17 would not have been noticed"
+    )
+    verdict = judge(made_up(sampling="score"), seeds(164, 167, 170, rows=277), SETTINGS)  # 60.29 of 60 points
+    half = verdict.band[1] - 60.0
+    assert verdict.outcome == "compatible"
+    assert verdict.cause.facts["half"] == pytest.approx(half)
+    assert verdict.cause.facts["low"] == pytest.approx(verdict.observed - 60.0 - half)
+
+
+def test_the_gravest_way_to_deviate_counts_under_several_readings():
+    ways = {"special": Grounds.NEGLIGIBLE, "stripes": Grounds.OTHER_SIDE}
+    case = of_id("A4-rte-half")
+    readings = {
+        name: Verdict.because(case, "deviates", grounds(interval=(0.0, 1.0), side="below", limit=2.0, size=1.0, why=""))
+        for name, grounds in ways.items()
+    }
+    cause = Grounds.READINGS_AGREE(readings="", briefs="too small, opposite")
+    assert Verdict.because(case, "deviates", cause, readings=readings).deviation == "opposite"
 
 
 def test_files_of_earlier_versions_have_no_codes():
     data = judged(made_up(), scored([1], [1])).as_json()
-    del data["reason_code"]
-    assert VerdictData.model_validate(data).reason_code is None
+    for name in ("reason_code", "brief", "deviation"):
+        del data[name]
+    read = VerdictData.model_validate(data)
+    assert (read.reason_code, read.brief, read.deviation) == (None, "", None)

@@ -146,7 +146,7 @@ def test_a_claim_without_seeds_is_analysed_once_at_the_full_level():
 def test_a_figure_that_was_not_rejected_stays_open_until_the_last_analysis():
     by_seed = scores(LAST, std=1.0, rng=np.random.default_rng(2))
     seen = [judge(figure(64.0), by_seed[:count], QUICK) for count in range(1, LAST + 1)]
-    assert [verdict.outcome for verdict in seen] == ["inconclusive"] * 2 + ["reproduced"] * 3
+    assert [verdict.outcome for verdict in seen] == ["inconclusive"] * 2 + ["compatible"] * 3
     assert [verdict.open for verdict in seen] == [True] * 4 + [False]
     assert seen[-1].remarks[0] == "after 5 seeds (90 % interval)"
     assert judge_in_sequence(figure(64.0), by_seed, QUICK).seeds == (1, 2, 3, 4, 5)
@@ -200,7 +200,7 @@ def test_seeds_that_learned_nothing_are_replaced():
     dead, alive = scores(1, std=1.0, rng=rng, collapse=1.0), scores(LAST + MOST_REPLACED, std=1.0, rng=rng)
     by_seed = [*alive[:1], *dead, *alive[2:]]
     verdict = judge_in_sequence(figure(64.0), by_seed, QUICK)
-    assert (verdict.outcome, verdict.seeds, len(verdict.by_seed)) == ("reproduced", (1, 3, 4, 5, 6), LAST)
+    assert (verdict.outcome, verdict.seeds, len(verdict.by_seed)) == ("compatible", (1, 3, 4, 5, 6), LAST)
 
 
 def test_a_training_of_which_three_seeds_learn_nothing_ends():
@@ -237,7 +237,7 @@ def test_stopping_at_the_first_decision_rarely_calls_one_more_run_a_deviation(co
         case = figure(100 * float((predicted == target).mean()))
         outcomes[judge_in_sequence(case, runs, QUICK).outcome] += 1
     assert outcomes["deviates"] <= at_most(worlds)
-    assert outcomes["reproduced"] >= 0.8 * worlds
+    assert outcomes["compatible"] >= 0.8 * worlds
 
 
 def at_most(worlds: int) -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from verdicts import beats, filed
 
-from bertsecrets.compare.changes import Changes
+from bertsecrets.compare.changes import Changes, read_verdicts_file
 from bertsecrets.formats import VerdictData, VerdictsFile
 from bertsecrets.report.findings import change_findings
 from bertsecrets.report.markdown import code, prose
@@ -43,7 +43,7 @@ def kinds(old: VerdictsFile, new: VerdictsFile) -> dict[str, str]:
 
 def test_equal_runs_have_no_change():
     findings = change_findings(Changes(filed(), filed()))
-    assert (findings.title, findings.tables) == ("K19 claims: no change in 7 verdicts", [])
+    assert (findings.title, findings.tables) == ("K19 claims: no change in 8 verdicts", [])
 
 
 def test_changes_are_listed_with_the_most_harmful_first():
@@ -166,9 +166,33 @@ def test_two_files_of_verdicts_are_compared(capsys, tmp_path):
     write_json(tmp_path / "new.json", {"bertsecrets": {**worse, "format_version": version, "later": 1}})
     out = run(capsys, "compare", old, new, "--markdown", comment, "--html", page)
     assert out.startswith("K19 claims: 1 worse\n")
-    assert "worse   D2-rte  reproduced  deviates  30.0 [" in out
-    assert "| `worse` | `D2-rte` | `reproduced` | `deviates` | `30.0 [" in (tmp_path / "c.md").read_text()
+    assert "worse   D2-rte  reproduced  deviates: opposite  30.0 [" in out
+    assert "| `worse` | `D2-rte` | `reproduced` | `deviates: opposite` | `30.0 [" in (tmp_path / "c.md").read_text()
     assert "30.0 [" in (tmp_path / "c.html").read_text()
+
+
+def test_figures_that_version_2_called_reproduced_are_compatible(tmp_path):
+    """Its figures have `p_against`, but no `p_for`; claims about existence have only `p_for`."""
+    reading = {"verdict": "reproduced", "observed": 1, "interval": None, "band": None, "reason": "", "by_seed": []}
+    rates = {"figure": (0.4, None), "order": (1.0, 0.001), "existence": (None, 0.001), "few": (None, None)}
+    run = filed([beats("D2-rte", 80, 20)]).model_dump(mode="json")
+    verdicts = [
+        {**run["verdicts"][0], "id": name, "p_against": against, "p_for": in_favour, "readings": {"special": reading}}
+        for name, (against, in_favour) in rates.items()
+    ]
+    write_json(tmp_path / "old.json", {**run, "format_version": "2.1", "verdicts": verdicts})
+    read = read_verdicts_file(tmp_path / "old.json")
+    assert read.format_version == "3.0"
+    for verdict in read.verdicts:
+        expected = "compatible" if verdict.id == "figure" else "reproduced"
+        assert verdict.verdict == verdict.readings["special"].verdict == expected
+
+
+@pytest.mark.parametrize("damage", [{"verdicts": 1}, {"verdicts": ["x"]}, {"format_version": 2}])
+def test_damaged_files_of_version_2_are_refused_in_one_line(capsys, tmp_path, damage):
+    run = filed([beats("D2-rte", 80, 20)]).model_dump(mode="json")
+    write_json(tmp_path / "old.json", {**run, "format_version": "2.1", **damage})
+    assert "old.json" in told(capsys, "compare", tmp_path / "old.json", tmp_path / "old.json")
 
 
 def test_a_worse_verdict_fails_on_request(capsys, tmp_path):
@@ -187,8 +211,8 @@ def test_other_files_are_refused_in_one_line(capsys, tmp_path):
         "{": "is not valid JSON",
         "[]": "has no verdicts",
         json.dumps(
-            {**good, "format_version": "3.0"}
-        ): "uses version 3.0 of the format, but this version of bertsecrets reads only version 2",
+            {**good, "format_version": "1.0"}
+        ): "uses version 1.0 of the format, but this version of bertsecrets reads only versions 2 and 3",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "verdict": "passed"}]}): "verdicts.0.verdict: ",
         json.dumps({**good, "verdicts": good["verdicts"] * 2}): "has two verdicts on D2-rte",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "observed": math.inf}]}): "holds NaN or an infinite",

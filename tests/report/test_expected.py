@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from measurements import SETTINGS, of_id
 from reported import MODEL, verdicts
-from verdicts import filed, measurement, verdict
+from verdicts import compatible, filed, measurement, verdict
 
+from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.html import page
 from bertsecrets.report.markdown import summary
@@ -37,18 +38,24 @@ def without_versions(judged: Verdict) -> Verdict:
 
 def example() -> list[Verdict]:
     """Return verdicts of every outcome, with the longest names and numbers, remarks and known deviations."""
-    half = verdict("A4-rte-half", "inconclusive", 59.9, (57.5, 62.4), "[57.5, 62.4] includes the limit")
+    half = verdict(
+        "A4-rte-half", "inconclusive", 59.9, (57.5, 62.4), Grounds.INCLUDES_LIMIT(interval=(57.5, 62.4), limit=60.0)
+    )
+    negligible = Grounds.NEGLIGIBLE(interval=(-0.001, 0.001), size=0.02, why="5 % of the depth")
+    differs = Grounds.OUTSIDE(published=0.0, difference=52.7, low=47.7, high=57.7)
+    below = Grounds.OTHER_SIDE(interval=(0.0, 0.9), side="below", limit=0.95)
+    layer_7 = Grounds.NOT_APPLICABLE(message="the model has no layer 7: it has 6")
     over, tasks = (0.0, float("inf")), {"mrpc": ("deviates", 0.001, 1.0), "stsb": ("deviates", 0.04, 1.0)}
     return [
         *map(without_versions, verdicts()),
         half,
-        replace(verdict("B1-all", "not applicable", reason="the model has no layer 7: it has 6"), measurements=()),
-        verdict("D1-mrpc-untrained-f1", "deviates", 52.7, (-104.6, 104.6), band=(60.0, 70.0)),
-        verdict("D1-rte-untrained", "reproduced", 52.7, (45.2, 60.2), interim="interim analysis 2 of at most 5"),
-        verdict("D1-rte-pretrained", "reproduced", 63.0, (60.0, 66.0), band=(53.6, 75.6), p_against=0.6, p_for=1.0),
-        verdict("E1-rte", "deviates", 0.0001, (-0.001, 0.001), "below 5 % of it", provenance={}, band=over),
+        replace(verdict("B1-all", "not applicable", reason=layer_7), measurements=()),
+        verdict("D1-mrpc-untrained-f1", "deviates", 52.7, (-104.6, 104.6), differs, band=(60.0, 70.0)),
+        verdict("D1-rte-untrained", "compatible", 52.7, (45.2, 60.2), interim="interim analysis 2 of at most 5"),
+        compatible("D1-rte-pretrained", 64.6, -1.6, 11.0),
+        verdict("E1-rte", "deviates", 0.0001, (-0.001, 0.001), negligible, provenance={}, band=over),
         verdict("E1-sst2", None, reason="the weights are damaged"),
-        verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), band=(0.95, float("inf")), provenance={}),
+        verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), below, band=(0.95, float("inf")), provenance={}),
         verdict("A3-all-across-tasks", "reproduced", 0.000123, (-0.0000804, 0.000212)),
         *(
             verdict(f"C1-{task}", outcome, -0.2, (-0.3, -0.1), p_against=p_against, p_for=p_for)
@@ -66,7 +73,7 @@ def details(run: list[Verdict]) -> str:
 def on_terminal(run: list[Verdict]) -> str:
     limited = [judged for judged in run if any(one.provenance.limit for one in judged.measurements)]
     figures = replace(measurement(), measure="published-figures", reused=False)
-    published = Verdict(of_id("D7-rte"), "reproduced", "why", 58.9, (58.9, 58.9), measurements=(figures,))
+    published = Verdict(of_id("D7-rte"), "compatible", "why", 58.9, (58.9, 58.9), measurements=(figures,))
     narrow = verdict_table(run)
     assert max(map(len, narrow.splitlines())) <= 80
     return "\n\n".join(
@@ -114,5 +121,8 @@ def test_unexpected_deviations_are_annotations_on_github(monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     lines = list(annotations(example()))
     assert len(lines) == 7
-    assert "::error title=E1-rte::deviates: below 5 %25 of it" in "".join(lines)
+    assert (
+        "::error title=E1-rte::deviates: [-0.0010, 0.0010] is below the smallest effect of interest, 0.02 (5 %25 of"
+        in "".join(lines)
+    )
     assert "G1-rte-luck" not in "".join(lines)  # a known deviation

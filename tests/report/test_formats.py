@@ -13,7 +13,7 @@ from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import read_json
 from bertsecrets.types import Provenance
 
-PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "verdicts-2.json"
+PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "verdicts-3.json"
 FIRST = {  # fields of version 1.0, which must not be removed
     "VerdictsFile": "format format_version made commit modified software model settings incomplete over_tasks together "
     "verdicts",

@@ -61,10 +61,12 @@ def test_verbose_tables_of_claims_add_source_and_tasks():
 
 def test_a_known_deviation_is_marked_unless_the_run_is_limited():
     whole, limited = (
-        verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), band=(0.95, float("inf")), provenance=provenance)
+        verdict(
+            "G1-rte-luck", "deviates", 0.72, (0.0, 0.9), "opposite", band=(0.95, float("inf")), provenance=provenance
+        )
         for provenance in ({}, LIMITED)
     )
-    assert "✗ deviates (known)" in verdict_table([whole])
+    assert "✗ deviates: opposite (known)" in verdict_table([whole])
     assert "1 deviates (1 known)" in verdict_table([whole])
     assert "known" not in verdict_table([limited])
     on_record = [case for case in cases() if case.claim.by_default and case.known_deviation("minilm")]
@@ -87,5 +89,5 @@ def test_a_grid_of_claims_by_tasks_needs_two_tasks():
     verdicts = [beats("D2-rte", 100, 20), beats("D2-sst2", 20, 100)]
     grid = task_grid(verdicts).splitlines()
     assert grid[0].split() == ["id", "SST-2", "RTE"]
-    assert grid[2].split() == ["D2", "✗", "-80.0", "✓", "50.0"]  # above the majority class
+    assert grid[2].split() == ["D2", "✗", "-80.0", "(opposite)", "✓", "50.0"]  # above the majority class
     assert task_grid(verdicts[:1]) == ""

@@ -58,9 +58,21 @@ def test_a_run_without_judged_claims_reports_no_statistics():
     assert run_lines([verdict("C2-rte", "inconclusive")], 0.95) == []
 
 
-def test_a_run_without_deviations_reports_expected_false_alarms():
-    (line,) = run_lines([verdict("C2-rte", "reproduced", 1.0, 0.001)], 0.95)
-    assert line == "expect up to 0.05 false alarms among 1 claim judged at 95 % confidence"
+def test_a_run_without_deviations_reports_how_many_would_deviate_by_chance():
+    """The error rates of two claims, 5 % each, sum to .1."""
+    judged = [verdict(name, "reproduced", 1.0, 0.001) for name in ("C2-rte", "C3-rte")]
+    (line,) = run_lines(judged, 0.95)
+    assert line == "if every claim held exactly at its limit, up to 0.1 of 2 would deviate by chance"
+    assert run_lines(judged[:1], 0.95) == []  # nothing to correct for
+
+
+def test_deviations_that_remain_after_correction_are_named(run):
+    """Benjamini-Hochberg multiplies .001 by 6 and .04 by 3."""
+    (_, line) = run_lines(run, 0.95)
+    assert line == (
+        "if every claim held exactly at its limit, up to 0.3 of 6 would deviate by chance; 1 of 2 deviations remain "
+        "after correction (false discovery rate 5 %): C1-mrpc; not C1-stsb"
+    )
 
 
 def test_synthetic_data_are_reported_last(run):
@@ -97,21 +109,21 @@ def of_figure(observed, **figure):
 
 
 def test_a_second_source_is_compared_too():
-    assert of_figure(90.5) == "the paper's figure, but it agrees with P20, five seeds: 90.92 +- 0.20"
-    assert of_figure(85.0) == "the paper's figure, and from P20, five seeds: 90.92 +- 0.20"
+    assert of_figure(90.5) == "the paper's figure, but agrees with P20, five seeds: 90.92 +- 0.20"
+    assert of_figure(85.0) == "the paper's figure, and P20, five seeds: 90.92 +- 0.20"
     assert of_figure(85.0, second_value=None) == "the paper's figure"
 
 
 @pytest.mark.parametrize(
     ("name", "observed", "band", "said"),
     [
-        ("D5-qnli", -1.0, (0, float("inf")), f"{BLOG}, which the published figure contradicts too (-1)"),
+        ("D5-qnli", -1.0, (0, float("inf")), f"{BLOG}, as does the published figure (-1)"),
         ("D5-sst2", -1.0, (0, float("inf")), BLOG),
         ("D3-sst2", -1.0, (0, float("inf")), "the paper's text"),
         ("E1-rte", 0.01, (0, float("inf")), "the size of the published effect"),
         ("C3-rte", -0.1, (0, float("inf")), "R20"),
         ("C2-rte", 40, (50, float("inf")), BLOG),
-        ("D6-rte", -1.0, (0, float("inf")), "what this suite expects"),
+        ("D6-rte", -1.0, (0, float("inf")), "a hypothesis of this suite"),
         ("J2-rte", 9.0, (-0.5, 0.5), "public reading notes on K19"),
         ("J6-rte", 9.0, (-0.5, 0.5), "R20"),
         ("I5-rte", 9.0, (0, 1), "Clark et al. 2019"),
@@ -123,14 +135,14 @@ def test_a_deviation_names_the_text_table_or_other_source(name, observed, band, 
 
 def test_a_deviation_names_a_model_other_than_the_papers():
     said = against(of_id("E1-rte"), -0.1, (0, float("inf")), ["minilm"])
-    assert said == "the paper's text (on minilm; the paper's model is bert-base-uncased)"
+    assert said == "the paper's text (on minilm instead of the paper's bert-base-uncased)"
 
 
 def test_the_width_of_a_band_is_explained():
     # 2.776 * 2.77 + .05 = 7.74
     assert band_text(of_id("D1-rte-pretrained"), 0.95) == (
-        "about [56.9, 72.3], by the spread of the measured seeds: expected 64.6 +- a spread of 2.77 (P20, five seeds) "
-        "and 0.05 rounding"
+        "about [56.9, 72.3], depending on the spread of the measured seeds: the 95% prediction interval around 64.6, "
+        "from a standard deviation of 2.77 (P20, five seeds), plus 0.05 for rounding"
     )
     assert "the same constant answer" in band_text(of_id("D1-mrpc-untrained-f1"), 0.95)
     assert band_text(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
@@ -166,11 +178,11 @@ def test_the_status_of_a_claim_lists_its_known_outcomes():
         Known(model="m", task="mrpc", evidence="seen in ten runs"),
     )
     known = claim.model_copy(update={"known": seen})
-    assert status(claim) == "unknown"
-    assert status(known) == "reproduces: m on RTE; deviates: m on MRPC"
+    assert status(claim) == ""
+    assert status(known) == "reproduced: m on RTE; deviates: m on MRPC"
     assert Case(known, "mrpc").known_deviation("m") is not None
     assert Case(known, "rte").known_deviation("m") is None  # a known reproduction is not a known deviation
-    assert "reproduces: m on RTE" in " ".join(claim_table([known]).split())
+    assert "reproduced: m on RTE" in " ".join(claim_table([known]).split())
 
 
 def test_claims_without_a_model_are_counted_separately():

@@ -95,7 +95,7 @@ def verdicts() -> list[Verdict]:
     whole = Verdict(
         of_id("C1p-rte"),
         "reproduced",
-        "lies below the limit",
+        "[-0.30, -0.10] lies below 0, as claimed",
         observed=-0.2,
         interval=(-0.3, -0.1),
         band=(float("-inf"), 0.0),
@@ -103,6 +103,12 @@ def verdicts() -> list[Verdict]:
         by_seed=((-0.21,), (-0.19,)),
     )
     first = Verdict(
-        of_id("A2-rte"), "inconclusive", "in between", 40.0, (30.0, 50.0), (20.0, 60.0), power="3 more seeds"
+        of_id("A2-rte"),
+        "inconclusive",
+        "band too wide",
+        40.0,
+        (30.0, 50.0),
+        (20.0, 60.0),
+        power="3 more seeds",
     )
     return [replace(first, by_seed=((39.0,), (41.0,))), whole, *of_every_outcome()]

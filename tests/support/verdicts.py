@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from measurements import judged, of_id, scored
 
 from bertsecrets.claims.eligibility import Eligibility, Eligible
+from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
@@ -17,6 +18,7 @@ from bertsecrets.types import Measurement, Provenance
 
 LABELS = [0, 1] * 50
 LIMITED = {"limit": 48, "official_data": False}
+CONSTANT = "gives every example the same answer"
 
 
 @dataclass
@@ -75,10 +77,19 @@ def measurement(**provenance) -> Measurement:
     return replace(scored([1], [1]), provenance=Provenance(**provenance), reused=True)
 
 
-def verdict(name, outcome, observed=None, interval=None, reason="why", *, provenance=LIMITED, **more) -> Verdict:
+def verdict(name, outcome, observed=None, interval=None, reason: str | Cause = "why", *, provenance=LIMITED, **more):
     """Return a verdict on the case with this id, by default from a limited run on unofficial data."""
-    measured = (measurement(**provenance),)
-    return Verdict(of_id(name), outcome, reason, observed, interval, measurements=measured, **more)
+    cause = None if isinstance(reason, str) else reason
+    facts = {"measurements": (measurement(**provenance),), "cause": cause, **more}
+    return Verdict(of_id(name), outcome, str(reason), observed, interval, **facts)
+
+
+def compatible(name: str, published: float, difference: float, half: float) -> Verdict:
+    """Return the verdict on a figure from its difference, and the half-width of its band."""
+    ends = {"low": difference - half, "high": difference + half}
+    cause = Grounds.INSIDE(published=published, difference=difference, half=half, **ends)
+    observed, band = published + difference, (published - half, published + half)
+    return verdict(name, "compatible", observed, (observed - 3, observed + 3), cause, band=band, p_against=0.6)
 
 
 def of_every_outcome() -> list[Verdict]:
@@ -87,9 +98,20 @@ def of_every_outcome() -> list[Verdict]:
         beats("D2-rte", 80, 20),
         beats("D2-sst2", 20, 80),
         beats("D2-qnli", 20, 60),
-        replace(beats("D2-mnli", 55, 45), outcome="inconclusive", interval=(float("-inf"), 30.0)),
-        Verdict(of_id("D3-rte"), "degenerate", "gives every example the same answer", p_for=float("nan")),
-        Verdict(of_id("G7-rte"), "not applicable", "needs 12 layers x 12 heads", observed=float("nan")),
+        compatible("D1-qnli-pretrained", 84.4, 0.7, 1.0),
+        replace(
+            beats("D2-mnli", 55, 45),
+            outcome="inconclusive",
+            interval=(float("-inf"), 30.0),
+            cause=Grounds.INCLUDES_LIMIT(interval=(float("-inf"), 30.0), limit=0.0),
+        ),
+        Verdict.because(of_id("D3-rte"), "degenerate", Grounds.SEED_FAILED(problems=CONSTANT), p_for=float("nan")),
+        Verdict.because(
+            of_id("G7-rte"),
+            "not applicable",
+            Grounds.OTHER_SHAPE(layers=12, heads=12, has="the model has 6 x 12", instead=""),
+            observed=float("nan"),
+        ),
         failed(of_id("C1-rte"), UserError("<b>no</b> rows | in a*file*")),
     ]
 

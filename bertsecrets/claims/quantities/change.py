@@ -55,7 +55,7 @@ def little_changed(change: Measurement) -> Estimand:
     block = flat(change, "cosine")
     least = float(np.nanmin(block.mean(0)))
     share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > LITTLE_CHANGED_COSINE).mean(-1)  # noqa: E731
-    note = f"the head that changed most has {least:.3f}"
+    note = f"the most changed head has a similarity of {least:.3f}"
     unchanged = f"fine-tuning changed no head: each similarity is at least {CHANGED_COSINE}"
     estimand = Estimand.from_block(block, share, note, clusters=clusters_of(change))
     return replace(estimand, unmet="" if least < CHANGED_COSINE else unchanged)

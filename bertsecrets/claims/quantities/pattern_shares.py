@@ -130,7 +130,7 @@ def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Rea
     """Return the percentage of all maps that belong to any of the classes (K19 figure 2)."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
     raw = raw_shares(_predicted(patterns, reading)).mean(0)[chosen].sum()
-    note = f"{100 * raw:.1f} before the correction for the classifier's errors"
+    note = f"{100 * raw:.1f} % before the correction for the classifier's errors"
     return _of_shares([patterns], reading, lambda shares: shares[..., 0, chosen].sum(-1), note)
 
 
