@@ -40,6 +40,10 @@ class NotApplicableError(UserError):
     """The model does not have this quantity, or cannot be measured in this way."""
 
 
+class NotGivenError(NotApplicableError):
+    """The model has this quantity, but something else that it needs was not given, such as a second model."""
+
+
 class MisreadError(UserError, RuntimeError):
     """A consistency check failed: the suite does not see what the model computes, so it refuses to measure."""
 

@@ -13,8 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bertsecrets.claims.eligibility import Eligibility, Eligible, NotApplicable, Skipped, about_other_architecture
-from bertsecrets.claims.judge import judge, judge_in_sequence
-from bertsecrets.claims.reasons import Grounds
+from bertsecrets.claims.judge import judge, judge_in_sequence, refused
 from bertsecrets.claims.requirements import measure_case, measured_seeds
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
@@ -45,8 +44,9 @@ def skipped(names: Sequence[str], reason: str) -> str:
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     """Return the verdict on a case, or `Skipped` if data or a tool is missing.
 
-    If the model does not have the quantity, the outcome is "not applicable". Any other error, including a bug, results
-    in a verdict without an outcome (see `Verdict.error`).
+    If the model does not have the quantity, the outcome is "not applicable"; if something else that it needs was not
+    given, "inconclusive". Any other error, including a bug, results in a verdict without an outcome (see
+    `Verdict.error`).
     """
     try:
         return judge()
@@ -55,7 +55,7 @@ def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     except MissingError as error:
         return Skipped(str(error))
     except NotApplicableError as error:
-        return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error))
+        return refused(case, error)
     except UserError as error:
         return failed(case, error)
     except Exception as error:

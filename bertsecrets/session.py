@@ -24,7 +24,7 @@ from bertsecrets.claims.schema import Case, find_case, select_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.devices import best_device, in_precision
-from bertsecrets.errors import MissingError, NotApplicableError, UserError, near_matches
+from bertsecrets.errors import MissingError, NotApplicableError, NotGivenError, UserError, near_matches
 from bertsecrets.judging import JudgedRun, Verdicts, skipped
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
@@ -381,7 +381,7 @@ class Session:
         if not measure.reads_model:
             return None
         if (of_base or measure.compares) and self.options.model is None:
-            raise NotApplicableError("needs the pretrained model: name it with the option model")
+            raise NotGivenError("needs the pretrained model: name it with the option model")
         if measure.on_task and subject.task != self.options.checkpoint_task:
             raise NotApplicableError(f"needs a checkpoint of {task(subject.task).title} as well")
         if initial.trains and initial.name != "pretrained":

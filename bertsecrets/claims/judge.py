@@ -5,6 +5,7 @@ At least three seeds are needed for a decision.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from bertsecrets.claims.eligibility import ModelFacts, NotApplicable, applicability
 from bertsecrets.claims.error_rates import power
@@ -26,7 +27,7 @@ from bertsecrets.claims.sequential import (
     overall_p_value,
 )
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.errors import NotApplicableError
+from bertsecrets.errors import NotApplicableError, NotGivenError
 from bertsecrets.formats import PASSES, Outcome
 from bertsecrets.models.locations import is_papers_model
 from bertsecrets.patterns.readings import AUTHORS
@@ -57,6 +58,13 @@ def judge(
     return replace(verdict, interim="this checkpoint") if checkpoint and not case.claim.seedless else verdict
 
 
+def refused(case: Case, error: NotApplicableError, **more: Any) -> Verdict:
+    """Return the verdict on a case that was not judged because the model, or something else, lacks what it needs."""
+    if isinstance(error, NotGivenError):
+        return Verdict.because(case, "inconclusive", Grounds.NOT_GIVEN(message=error), **more)
+    return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error), **more)
+
+
 def judge_in_sequence(
     case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, details: bool = True
 ) -> Verdict:
@@ -79,7 +87,7 @@ def _judge(
     try:
         estimands = [quantity.read(needed, **claim.arguments) for needed in counted.by_seed or by_seed[:1]]
     except NotApplicableError as error:
-        return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error), measurements=every)
+        return refused(case, error, measurements=every)
     more = len(counted.by_seed) < ANALYSES[-1] and len(by_seed) < ANALYSES[-1] + MOST_REPLACED
     if counted.problem:
         still = counted.more and more

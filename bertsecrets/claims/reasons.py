@@ -27,7 +27,7 @@ class Grounds(Enum):
     AT_LIMIT = "nothing to judge: every resample equals the limit exactly", "nothing to judge"
     LIMITED_ROWS = "{now}, but only some of the rows were used", "limited rows"
     EXISTENCE = "{now}, but another head or layer may still have the effect", "another head may"
-    UNMET = "{unmet}", "condition not met"
+    UNMET = "{unmet}", "{unmet:clause}"
     REFUTED = "{refuted}, for any examples, so the interval is not used", OPPOSITE
     EQUAL = "{interval} lies inside {limits}: {why}", ""
     UNEQUAL = "{interval} lies outside {limits}: {why}", DIFFERS
@@ -73,7 +73,8 @@ class Grounds(Enum):
     OTHER_ARCHITECTURE = "is about {wanted}; the model is {architecture}", "about {wanted}"
     OTHER_WEIGHTS = "is about the published weights of {wanted}; this model has others{instead}", "other weights"
     OTHER_SHAPE = "needs {layers} layers x {heads} heads; {has}{instead}", "needs {layers} x {heads} heads"
-    NOT_APPLICABLE = "{message}", "{message}"
+    NOT_APPLICABLE = "{message}", "{message:clause}"
+    NOT_GIVEN = "{message}", "{message:clause}"
 
     def __init__(self, text: str, brief: str) -> None:
         self.text, self.brief = text, brief
@@ -94,11 +95,16 @@ class Grounds(Enum):
 
 
 class _Numbers(Formatter):
-    """Formats intervals and numbers as all reports do: `+` adds the sign, `.2` leaves two significant digits."""
+    """Formats intervals and numbers as all reports do.
+
+    `+` adds the sign, `.2` leaves two significant digits, and `clause` leaves a text's part before a colon.
+    """
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if isinstance(value, tuple):
             return format_interval(value)
+        if format_spec == "clause":
+            return str(value).partition(": ")[0]
         if not isinstance(value, float):
             return format(value, format_spec)
         if format_spec == ".2":

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.errors import NotGivenError, UserError
 from bertsecrets.reading import read_text
 from bertsecrets.texts.glue import Source, Split
 from bertsecrets.texts.tasks import ALL_TASKS, task
@@ -115,9 +115,7 @@ def read_quoted(split: Split) -> Split:
     """
     path, task = Path(split.origin), split.task
     if not path.is_file():
-        raise NotApplicableError(
-            "reading with quoting needs GLUE's original files: give their folder as the option glue"
-        )
+        raise NotGivenError("reading with quoting needs GLUE's original files: give their folder as the option glue")
     before = csv.field_size_limit(sys.maxsize)
     try:
         header, *rows = csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t")

@@ -112,7 +112,15 @@ def test_rewording_every_reason_changes_nothing_else(monkeypatch):
 
 
 def test_codes_are_unique_and_nearly_all_are_reworded_above():
-    rest = {"refuted", "not-computable", "other-architecture", "other-weights", "other-shape", "not-applicable"}
+    rest = {
+        "refuted",
+        "not-computable",
+        "other-architecture",
+        "other-weights",
+        "other-shape",
+        "not-applicable",
+        "not-given",
+    }
     assert {verdict.reason_code for verdict in verdicts()} == {grounds.code for grounds in Grounds} - rest
     assert len({grounds.code for grounds in Grounds}) == len(list(Grounds))
 
