@@ -46,6 +46,7 @@ def test_a_checkpoint_alone_supports_measures_without_another_model(capsys, own,
     of = verdicts(capsys, tmp_path, "--task", "rte", *SOME, *without_model, "--checkpoint", own)
     for name in ("C2-rte", "C3-rte", "D2-rte", "D1-rte-untrained"):
         assert (of[name]["verdict"], of[name]["reason"]) == ("inconclusive", OF_PRETRAINED)
+        assert (of[name]["brief"], of[name]["reason_code"]) == ("needs the pretrained model", "not-given")
     assert of["D1-rte-frozen"]["reason"] == "needs a model trained on a frozen encoder, not a single checkpoint"
     assert of["D3-rte"]["reason"] == "needs a model trained from random weights, not a single checkpoint"
     for name in ("D1-rte-pretrained", "E1-rte"):

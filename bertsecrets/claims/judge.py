@@ -61,7 +61,7 @@ def judge(
 def refused(case: Case, error: NotApplicableError, **more: Any) -> Verdict:
     """Return the verdict on a case that was not judged because the model, or something else, lacks what it needs."""
     if isinstance(error, NotGivenError):
-        return Verdict.because(case, "inconclusive", Grounds.NOT_GIVEN(message=error), **more)
+        return Verdict.because(case, "inconclusive", Grounds.NOT_GIVEN(needed=error), **more)
     return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error), **more)
 
 

@@ -1,7 +1,7 @@
 """Why a verdict has its outcome: grounds with numbers, which only this module turns into text."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, unique
 from string import Formatter
 from typing import Any
 
@@ -12,6 +12,7 @@ TOO_SMALL, DIFFERS, OPPOSITE = DEVIATIONS
 _DIFFERENCE = "differs by {difference:+} [{low:+}, {high:+}] from the published {published}"
 
 
+@unique
 class Grounds(Enum):
     """The text of each reason, and a few words for tables: for deviations, how the claim deviates."""
 
@@ -74,7 +75,7 @@ class Grounds(Enum):
     OTHER_WEIGHTS = "is about the published weights of {wanted}; this model has others{instead}", "other weights"
     OTHER_SHAPE = "needs {layers} layers x {heads} heads; {has}{instead}", "needs {layers} x {heads} heads"
     NOT_APPLICABLE = "{message}", "{message:clause}"
-    NOT_GIVEN = "{message}", "{message:clause}"
+    NOT_GIVEN = "{needed}", "{needed:clause}"
 
     def __init__(self, text: str, brief: str) -> None:
         self.text, self.brief = text, brief

@@ -41,7 +41,7 @@ def of_standing(name: str) -> Verdict:
 
 def documented() -> list[tuple[str, str, str]]:
     """Return the rows of the table in the documentation as (accepted, now, exit code)."""
-    page = (Path(__file__).parents[2] / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
     lines = page.split("| accepted |")[1].partition("\n\n")[0].splitlines()
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [(row[0], now, code) for row in rows for now, code in zip(header, row[1:], strict=True)]
