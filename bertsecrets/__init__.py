@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bertsecrets.measures.registry import list_measures, measure
     from bertsecrets.models.families import Family, register_family
     from bertsecrets.options import RunOptions
-    from bertsecrets.report.head_chart import head_map, show_head
+    from bertsecrets.report.head_chart import head_map, show_head, show_layer
     from bertsecrets.session import Session
     from bertsecrets.types import Measurement, Subject
 
@@ -48,6 +48,7 @@ _HOMES = {
     "quantity": "claims.quantity",
     "register_family": "models.families",
     "show_head": "report.head_chart",
+    "show_layer": "report.head_chart",
 }
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "quantity",
     "register_family",
     "show_head",
+    "show_layer",
 ]
 
 

@@ -140,7 +140,9 @@ def test_arguments_of_another_type_are_one_line(session, call, message):
 
 METHODS = ("__init__", "subject", "measure", "judge", "judge_all")
 PUBLIC = {f"Session.{name}": getattr(bs.Session, name) for name in METHODS}
-PUBLIC |= {name: getattr(bs, name) for name in ("head_map", "show_head", "load_claims", "register_family")}
+PUBLIC |= {
+    name: getattr(bs, name) for name in ("head_map", "show_head", "show_layer", "load_claims", "register_family")
+}
 VALID = {"measure": "scores", "claim": "C1", "model": "minilm", "text": "Some words.", "task_name": "rte"}
 
 
@@ -269,7 +271,7 @@ def test_outcomes_are_drawn_by_claim_and_task(session):
 def test_figures_are_altair_charts(session, tiny_bert):
     pytest.importorskip("altair")
     measurement = session.measure("special-tokens", task="rte")
-    assert measurement.plot().to_dict()["title"]
+    assert measurement.plot().to_dict()["title"].endswith("RTE, seed 1: attention to [SEP]")  # not the paper's
     assert session.judge("E1", task="rte", seeds=1).plot().to_dict()["title"] == measurement.plot().to_dict()["title"]
     with pytest.raises(bs.UserError, match="has no figure"):
         session.measure("scores", task="rte").plot()
@@ -289,6 +291,30 @@ def test_a_heads_attention_over_a_text_is_that_of_transformers(tiny_bert):
     assert len(rows) == len(tokens) ** 2
     with pytest.raises(bs.UserError, match="head 99.1 does not exist"):
         bs.head_map(str(tiny_bert), "the nurse", layer=99, offline=True)
+    (tiles,) = (
+        bs.show_layer(str(tiny_bert), "the nurse sold letters", layer=2, offline=True).to_dict()["datasets"].values()
+    )
+    of_layer = model(**inputs, output_attentions=True).attentions[1][0].detach().numpy()
+    assert list(dict.fromkeys(tile["head"] for tile in tiles)) == [f"head {head + 1}" for head in range(len(of_layer))]
+    np.testing.assert_allclose([tile["weight"] for tile in tiles], of_layer.ravel(), atol=1e-6)
+
+
+def test_charts_are_shown_without_a_network(session, tiny_bert):
+    pytest.importorskip("altair")
+    measurement = session.measure("special-tokens", task="rte")
+    text = "the nurse sold letters"
+    for chart in (
+        measurement.plot(),
+        measurement.plot().properties(width=300),
+        session.judge_all(task="rte", claims="E1").plot(),
+        bs.show_head(str(tiny_bert), text, offline=True),
+        bs.show_layer(str(tiny_bert), text, offline=True),
+    ):
+        shown = chart._repr_mimebundle_()["text/html"]
+        assert shown.startswith("<svg")
+        assert "<script" not in shown
+    larger = measurement.plot().configure_axis(labelFontSize=19)._repr_mimebundle_()["text/html"]
+    assert 'font-size="19px"' in larger
 
 
 def test_measures_are_listed_with_their_titles():

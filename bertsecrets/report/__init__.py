@@ -26,13 +26,13 @@ def show_in_notebooks() -> None:
     @as_chart.register(Measurement)
     def _(shown: Measurement) -> Any:
         from bertsecrets.report.charts import as_altair
-        from bertsecrets.report.replicas import figures_of
+        from bertsecrets.report.replicas import main_figure
         from bertsecrets.settings import load_settings
 
-        charts = figures_of(shown, load_settings().judge)
-        if not charts:
-            raise UserError(f"the measure {shown.measure} has no figure")
-        return as_altair(charts[0])
+        chart = main_figure(shown, load_settings().judge)
+        if chart is None:
+            raise UserError(f"the measure {shown.measure} has no figure of these values")
+        return as_altair(chart)
 
     @as_chart.register(Verdict)
     def _(shown: Verdict) -> Any:
@@ -48,6 +48,8 @@ def show_in_notebooks() -> None:
         check_extra("report")
         import altair as alt
 
+        from bertsecrets.report.charts import inline
+
         fields = {"task", "observed", "unit", "published", "reason"}
         rows = [
             {"claim": verdict.case.claim.name, "outcome": verdict.status}
@@ -55,7 +57,7 @@ def show_in_notebooks() -> None:
             for verdict in shown
         ]
         colours = alt.Scale(domain=[*OUTCOMES], range=[look.ink[0] for look in OUTCOMES.values()])
-        return (
+        return inline(
             alt.Chart(alt.InlineData(values=rows), title="Outcomes")
             .mark_rect(stroke="white")
             .encode(

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,11 @@ CHART_CONFIG = {
     "title": {"color": INK, "fontSize": 12, "fontWeight": 500, "anchor": "start"},
     "axis": {**AXIS_COLOURS, **TITLE_FONT, "tickOpacity": 0.3, "domainOpacity": 0.3, "gridOpacity": 0.12},
     "legend": {**TITLE_FONT, "labelColor": INK, "titleColor": INK, "gradientThickness": 9},
+    "header": {"labelColor": INK},
     "text": {"color": INK},
     "rule": {"color": INK},
 }
+TILE_PIXELS, TILE_COLUMNS = 12, 4  # of a layer's attention maps: pixels of a cell, maps in a row
 NUMBERED_IDS = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # Vega numbers these across all charts
 CELL_PIXELS, BAR_PIXELS = 20, 26  # pixels: of a heat map's cells, of a layer in the other charts
 
@@ -266,13 +268,15 @@ def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"
 # ---------------------------------------------------------------------- the claim on one axis
 
 
-def attention_map(tokens: Sequence[str], weights: Float[np.ndarray, "n n"], title: str) -> alt.TopLevelMixin:
-    """Return a chart of one head's attention map with the tokens on both axes."""
+def attention_maps(
+    tokens: Sequence[str], maps: Mapping[int, Float[np.ndarray, "n n"]], title: str
+) -> alt.TopLevelMixin:
+    """Return a chart of attention maps by head, counted from 1, with the tokens on both axes."""
     names = [f"{place:03d} {token}" for place, token in enumerate(tokens)]  # tokens may repeat
     rows = [
-        {"from": names[i], "to": names[j], "weight": float(weights[i, j])}
-        for i in range(len(names))
-        for j in range(len(names))
+        {"head": f"head {head}", "from": names[i], "to": names[j], "weight": float(weight)}
+        for head, weights in maps.items()
+        for (i, j), weight in np.ndenumerate(weights)
     ]
     words: dict[str, Any] = {
         "labelExpr": "slice(datum.label, 4)",
@@ -280,22 +284,41 @@ def attention_map(tokens: Sequence[str], weights: Float[np.ndarray, "n n"], titl
         "domain": False,
         "ticks": False,
     }
-    return (
+    several = len(maps) > 1
+    cell = TILE_PIXELS if several else CELL_PIXELS
+    chart = (
         _data(rows)
         .mark_rect()
         .encode(
             x=alt.X("to:O", title="to", axis=alt.Axis(orient="top", labelAngle=-60, **words)),
             y=alt.Y("from:O", title="from", axis=alt.Axis(**words)),
             color=alt.Color("weight:Q", scale=alt.Scale(scheme="viridis")),
-            tooltip=["from:O", "to:O", alt.Tooltip("weight:Q", format=".3f")],
+            tooltip=["head:N", "from:O", "to:O", alt.Tooltip("weight:Q", format=".3f")],
         )
-        .properties(title=title, width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
+        .properties(width=alt.Step(cell), height=alt.Step(cell))
     )
+    if several:
+        chart = chart.facet(alt.Facet("head:N", title=None, sort=None), columns=TILE_COLUMNS)
+    return inline(chart.properties(title=title))
 
 
 def as_altair(chart: Chart) -> alt.TopLevelMixin:
     """Return a figure as an Altair chart titled with its caption."""
-    return alt.Chart.from_dict({**chart.spec, "title": chart.caption})
+    return inline(alt.Chart.from_dict({**chart.spec, "title": chart.caption}))
+
+
+class InlineChart:
+    """An Altair chart that notebooks show as SVG, because Altair's own output loads scripts from the network."""
+
+    def _repr_mimebundle_(self, *_: object, **__: object) -> dict[str, str]:
+        return {"text/plain": "<chart>", "text/html": svg(self.to_dict())}  # type: ignore[attr-defined]
+
+
+def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
+    """Let notebooks show a chart, and copies of it with other properties, without a network. Return the chart."""
+    kind = type(chart)
+    object.__setattr__(chart, "__class__", type(kind.__name__, (InlineChart, kind), {}))
+    return chart
 
 
 def strip_spec() -> dict[str, Any]:
@@ -375,12 +398,15 @@ def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 def svg(spec: dict[str, Any]) -> str:
     """Render a Vega-Lite specification as SVG, reproducibly, in the colour of the surrounding text.
 
-    Ids are unique to the chart, so a page can have several.
+    Its own configuration takes precedence. Ids are unique to the chart, so a page can have several.
     """
     with from_extra("vl-convert-python"):
         import vl_convert
 
     own = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
     names: dict[str, str] = {}
-    drawn = vl_convert.vegalite_to_svg({**spec, "config": CHART_CONFIG})
+    given = spec.get("config", {})
+    config = {**CHART_CONFIG, **given}
+    config |= {name: {**part, **given.get(name, {})} for name, part in CHART_CONFIG.items() if isinstance(part, dict)}
+    drawn = vl_convert.vegalite_to_svg({**spec, "config": config})
     return NUMBERED_IDS.sub(lambda match: names.setdefault(match[0], f"{match[1]}-{own}-{len(names)}"), drawn)

@@ -1,4 +1,4 @@
-"""One head's attention over a text, as a chart for notebooks."""
+"""The attention of one head, or of all heads of a layer, over a text, as a chart for notebooks."""
 
 from typing import Any
 
@@ -15,23 +15,39 @@ from bertsecrets.models.locations import locator
 from bertsecrets.models.opening import open_encoder
 
 
-class _OneHead:
-    """An observer that keeps the attention map of one head."""
+class _OneLayer:
+    """An observer that keeps the attention maps of one layer."""
 
     pairs = False
 
-    def __init__(self, layer: int, head: int):
-        self.layer, self.head = layer, head
-        self.map: Float[np.ndarray, "tokens tokens"] = np.zeros((0, 0))
+    def __init__(self, layer: int):
+        self.layer = layer
+        self.maps: Float[np.ndarray, "heads tokens tokens"] = np.zeros((0, 0, 0))
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Keep the head's map if this is its layer."""
+        """Keep the maps if this is the layer."""
         if layer == self.layer:
-            self.map = maps[0, self.head].float().cpu().numpy()
+            self.maps = maps[0].float().cpu().numpy()
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return nothing."""
         return {}, {}
+
+
+def _layer_maps(
+    model: str, text: str, text2: str | None, layer: int, head: int, *, offline: bool
+) -> tuple[list[str], Float[np.ndarray, "heads tokens tokens"]]:
+    """Return the tokens of a text and the attention maps of a layer, which must have the head."""
+    encoder = open_encoder(locator({}, offline)(model))
+    if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
+        raise UserError(
+            f"{model} has {encoder.layers} layers of {encoder.heads} heads; head {layer}.{head} does not exist"
+        )
+    encoder.to(torch.device(best_device(None)))
+    encoded, _ = tokenize(encoder.tokenizer, [text], None if text2 is None else [text2], encoder.fit(512))
+    observer = _OneLayer(layer - 1)
+    Pass(encoder).feed(encoded, [observer])
+    return encoder.tokenizer.convert_ids_to_tokens(list(encoded.input_ids[0])), observer.maps
 
 
 @checked
@@ -49,16 +65,8 @@ def head_map(
     Raises:
         UserError: If the model is not available, has no such head, or does not expose its attention.
     """
-    encoder = open_encoder(locator({}, offline)(model))
-    if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
-        raise UserError(
-            f"{model} has {encoder.layers} layers of {encoder.heads} heads; head {layer}.{head} does not exist"
-        )
-    encoder.to(torch.device(best_device(None)))
-    encoded, _ = tokenize(encoder.tokenizer, [text], None if text2 is None else [text2], encoder.fit(512))
-    observer = _OneHead(layer - 1, head - 1)
-    Pass(encoder).feed(encoded, [observer])
-    return encoder.tokenizer.convert_ids_to_tokens(list(encoded.input_ids[0])), observer.map
+    tokens, maps = _layer_maps(model, text, text2, layer, head, offline=offline)
+    return tokens, maps[head - 1]
 
 
 @checked
@@ -71,7 +79,21 @@ def show_head(
         UserError: For the same reasons as `head_map`.
         MissingError: If the extra `report` is not installed.
     """
-    from bertsecrets.report.charts import attention_map
+    from bertsecrets.report.charts import attention_maps
 
     tokens, weights = head_map(model, text, text2, layer=layer, head=head, offline=offline)
-    return attention_map(tokens, weights, f"{model}, layer {layer}, head {head}")
+    return attention_maps(tokens, {head: weights}, f"{model}, layer {layer}, head {head}")
+
+
+@checked
+def show_layer(model: str, text: str, text2: str | None = None, *, layer: int = 1, offline: bool = False) -> Any:
+    """Return the attention of all heads of a layer over a text as an Altair chart. Takes the arguments of `head_map`.
+
+    Raises:
+        UserError: For the same reasons as `head_map`.
+        MissingError: If the extra `report` is not installed.
+    """
+    from bertsecrets.report.charts import attention_maps
+
+    tokens, maps = _layer_maps(model, text, text2, layer, 1, offline=offline)
+    return attention_maps(tokens, dict(enumerate(maps, start=1)), f"{model}, layer {layer}")

@@ -191,14 +191,13 @@ def measurement_part(measurement: Measurement) -> str:
         header=("value", ""),
         rows=[("examples", measurement.examples), *_scalars(measurement)],
         notes=[f"{facts.data}{official}; {device}; {facts.seconds} s"],
-        charts=figures_of(measurement, load_settings().judge),
+        charts=figures_of([measurement], load_settings().judge),
     )
 
 
 def verdict_part(verdict: Verdict) -> str:
     """Return a verdict as an HTML fragment with its row, its reason, and the figures of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
-    settings = load_settings().judge
     return _render(
         "notebook.html",
         name=name,
@@ -206,7 +205,7 @@ def verdict_part(verdict: Verdict) -> str:
         header=("published", "band", "observed"),
         rows=[numbers],
         notes=[verdict.reason, contradicted(verdict), verdict.power, "; ".join(verdict.remarks)],
-        charts=[chart for measurement in unique(verdict.measurements) for chart in figures_of(measurement, settings)],
+        charts=figures_of(unique(verdict.measurements), load_settings().judge),
     )
 
 

@@ -1,7 +1,8 @@
 """The figures of a report: the paper's next to ours, further measurements, and table 1."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,21 @@ class Replica:
     on_tasks: Sequence[OnTask]
 
 
-def figures_of(measurement: Measurement, settings: JudgeParams) -> list[Chart]:
-    """Return all figures of a measurement, starting with those that replicate the paper's."""
-    alone = Repeats([measurement])
-    return [*_beside(alone, settings), *_own(alone, settings)]
+def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
+    """Return all figures of measurements, starting with those that replicate the paper's, averaged over seeds.
+
+    The paper's own figure is shown once.
+    """
+    charts = [chart for group in _groups(measurements) for chart in [*_beside(group, settings), *_own(group, settings)]]
+    return list({chart.caption: chart for chart in charts}.values())
+
+
+def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None:
+    """Return the first of a measurement's own figures, which for most measures replicates one of the paper's."""
+    measure = get_measure(measurement.measure)
+    figures = [*measure.beside_paper(Repeats([measurement])), *measure.figures(measurement)]
+    own = (figure for figure in figures if "{who}" in figure.caption)  # the others are the paper's
+    return next(iter(_drawn(islice(own, 1), [measurement], settings)), None)
 
 
 def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Replica]:
@@ -73,14 +85,21 @@ def other_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
 
 
 def _repeats(measurements: Sequence[Measurement], measure: str) -> list[Repeats]:
+    """Return the measurements of fine-tuned models with a measure, by all but the seed."""
+    return _groups(
+        [each for each in measurements if each.measure == measure and each.subject.initialisation == "pretrained"]
+    )
+
+
+def _groups(measurements: Sequence[Measurement]) -> list[Repeats]:
+    """Return measurements by all but the seed; those padded as in the paper come first."""
     groups: dict[tuple, list[Measurement]] = {}
     for measurement in measurements:
-        subject = measurement.subject
-        if measurement.measure == measure and subject.initialisation == "pretrained":
-            key = (subject.model, subject.task, str(sorted(measurement.options.items())))
-            groups.setdefault(key, []).append(measurement)
-    padded_first = sorted(groups.values(), key=lambda group: not group[0].options.get("padded_to"))  # as in the paper
-    return [Repeats(group) for group in padded_first]
+        key = (measurement.measure, replace(measurement.subject, seed=1), str(sorted(measurement.options.items())))
+        groups.setdefault(key, []).append(measurement)
+    return [
+        Repeats(group) for group in sorted(groups.values(), key=lambda group: not group[0].options.get("padded_to"))
+    ]
 
 
 def _beside(repeats: Repeats, settings: JudgeParams) -> list[Chart]:

@@ -151,5 +151,5 @@ def test_heads_are_compared_on_the_examples_that_have_them():
 @pytest.mark.parametrize(("name", "count"), [("head-statistics", 2), ("attention-gradients", 1)])
 def test_a_checkpoint_is_measured_and_its_figures_drawn(name, count, session):
     measurement = session.measure(name, task="rte")
-    assert len(figures_of(measurement, load_settings().judge)) == count
+    assert len(figures_of([measurement], load_settings().judge)) == count
     assert all(np.isfinite(value).all() for value in measurement.values.values())

@@ -172,11 +172,11 @@ def test_p20s_survivors_are_counted_in_percent():
 
 def test_curves_are_drawn_with_p20s():
     settings = JudgeParams(confidence=0.95, resamples=200, seed=7)
-    (weights,) = figures_of(pruned_weights(0.8, 0.8, 0.79, 0.77, 0.7, 0.7, 0.6, 0.5), settings)
+    (weights,) = figures_of([pruned_weights(0.8, 0.8, 0.79, 0.77, 0.7, 0.7, 0.6, 0.5)], settings)
     assert weights.header == ("percent of weights pruned", "m", "P20, BERT-base")
     assert weights.rows[0] == (0.0, 80.0, None)
     assert (70.0, 49.0) in [(row[0], row[2]) for row in weights.rows]
-    curve, importance = figures_of(pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5), settings)
+    curve, importance = figures_of([pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5)], settings)
     assert [row[0] for row in curve.rows] == [0, 25, 50, 75, 100]
     assert "Importance" in importance.caption
 

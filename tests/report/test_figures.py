@@ -20,7 +20,7 @@ GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
 
 
 def draw(measurement):
-    return figures_of(measurement, SETTINGS)
+    return figures_of([measurement], SETTINGS)
 
 
 def found(measure, task="rte", options=None, **values):
@@ -61,6 +61,15 @@ def test_a_measurement_is_drawn_next_to_the_papers_figure(measurement, told):
         assert chart.header[0] == "layer"
         assert [row[0] for row in chart.rows] == [1, 2]
     assert draw(measurement) == charts  # the same numbers give the same figure
+
+
+def test_the_papers_figure_is_drawn_once_for_all_seeds():
+    seeds = [replace(found("attention-change", cosine=GRID + shift), subject=Subject("m", "rte", seed=seed))
+             for seed, shift in ((1, 0.0), (2, 0.2))]  # fmt: skip
+    theirs, ours = figures_of(seeds, SETTINGS)
+    assert "figure 5" in theirs.caption
+    assert "mean of seeds 1, 2" in ours.caption
+    assert ours.rows[0] == (1, 0.6, 0.7, 0.65)
 
 
 def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
