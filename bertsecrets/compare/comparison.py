@@ -61,10 +61,19 @@ class CellDifferences:
 
     @property
     def largest(self) -> list[int]:
-        """The drifted cells, or all cells if none drifted, sorted by decreasing deviation."""
+        """The drifted cells, or all cells if none drifted, by decreasing deviation and, if equal, by decreasing change.
+
+        A number that only one side has comes first.
+        """
         cells = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
-        size = np.nan_to_num(abs(self.deviations[cells]), nan=-1.0, posinf=np.inf)
-        return [int(cell) for cell in cells[np.argsort(-size, kind="stable")]]
+        deviation = np.nan_to_num(abs(self.deviations[cells]), nan=-1.0, posinf=np.inf)
+        change = np.nan_to_num(abs(self.after - self.before)[cells], nan=np.inf)
+        return [int(cell) for cell in cells[np.lexsort((-change, -deviation))]]
+
+    @property
+    def drifted_by_layer(self) -> list[int]:
+        """The number of drifted heads in each layer; empty if the cells are not heads."""
+        return self.drifted.reshape(self.shape).sum(1).tolist() if len(self.shape) == 2 else []
 
     @property
     def data(self) -> dict[str, Any]:

@@ -80,21 +80,24 @@ def _(figure: HeadMap, settings: JudgeParams, caption: str) -> Chart:
     scale = alt.Scale(scheme="blueorange", reverse=True) if figure.signed else alt.Scale(scheme="viridis")
     scale.domain = [float(figure.low), float(figure.high)]
     length = min(160, CELL_PIXELS * len(table))
-    chart = (
-        _data({side: name, "head": j + 1, "value": value} for name, *row in table for j, value in enumerate(row))
-        .mark_rect()
-        .encode(
-            x=_ordinal("head"),
-            y=alt.Y(f"{side}:O", title=None if figure.rows else "layer", sort=None),
-            color=alt.Color(
-                "value:Q",
-                scale=scale,
-                legend=alt.Legend(title=figure.unit, gradientLength=length, tickCount=4, format=".4~g"),
-            ),
-            tooltip=[f"{side}:O", "head:O", alt.Tooltip("value:Q", title=figure.unit)],
-        )
-        .properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS), title=figure.title)
+    marks = np.zeros(figure.values.shape, bool) if figure.marked is None else figure.marked
+    base = _data(
+        {side: name, "head": j + 1, "value": value, "marked": bool(marks[i, j])}
+        for i, (name, *row) in enumerate(table)
+        for j, value in enumerate(row)
+    ).encode(x=_ordinal("head"), y=alt.Y(f"{side}:O", title=None if figure.rows else "layer", sort=None))
+    chart = base.mark_rect().encode(
+        color=alt.Color(
+            "value:Q",
+            scale=scale,
+            legend=alt.Legend(title=figure.unit, gradientLength=length, tickCount=4, format=".4~g"),
+        ),
+        tooltip=[f"{side}:O", "head:O", alt.Tooltip("value:Q", title=figure.unit)],
     )
+    if figure.marked is not None:
+        dots = base.transform_filter("datum.marked").mark_point(filled=True, size=16, color="#1b1d20", opacity=1)
+        chart = alt.layer(chart, dots)
+    chart = chart.properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS), title=figure.title)
     return _chart(chart, caption, (side, *_heads(figure.values.shape[1])), table)
 
 
@@ -409,4 +412,5 @@ def svg(spec: dict[str, Any]) -> str:
     config = {**CHART_CONFIG, **given}
     config |= {name: {**part, **given.get(name, {})} for name, part in CHART_CONFIG.items() if isinstance(part, dict)}
     drawn = vl_convert.vegalite_to_svg({**spec, "config": config})
-    return NUMBERED_IDS.sub(lambda match: names.setdefault(match[0], f"{match[1]}-{own}-{len(names)}"), drawn)
+    unclipped = drawn.replace("<svg ", '<svg style="overflow: visible" ', 1)  # the reader's fonts may be wider
+    return NUMBERED_IDS.sub(lambda match: names.setdefault(match[0], f"{match[1]}-{own}-{len(names)}"), unclipped)

@@ -11,6 +11,7 @@ from bertsecrets.compare.changes import CHANGE_KINDS, Change, Changes
 from bertsecrets.compare.comparison import CellDifferences, Compared, Comparison
 from bertsecrets.errors import excerpt, one_line
 from bertsecrets.formats import VerdictsFile
+from bertsecrets.measures.base.figures import HeadMap
 from bertsecrets.progress import counted
 from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table
@@ -39,12 +40,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Findings:
-    """The results of a comparison as text. `about` describes what was compared."""
+    """The results of a comparison as text.
+
+    Attributes:
+        about: What was compared.
+        lines: Statements. Those of several lines are a heading and its items.
+        figures: Figures for the page.
+    """
 
     title: str
     about: str
     tables: Sequence[Table] = ()
     lines: Sequence[str] = ()
+    figures: Sequence[HeadMap] = ()
 
     def text(self) -> str:
         """Return the findings for a terminal."""
@@ -58,7 +66,12 @@ class Findings:
             bounded(table.header, [[code(cell, 240) for cell in row] for row in table.rows], room)
             for table in self.tables
         ]
-        lines = "\n".join(f"- {prose(line, 4000)}" for line in self.lines)
+        items = [
+            f"{'  - ' if place else '- '}{prose(part, 4000)}"
+            for line in self.lines
+            for place, part in enumerate(line.splitlines())
+        ]
+        lines = "\n".join(items)
         return "\n\n".join(filter(None, [f"### {prose(self.title)}", code(self.about, 300), lines, *tables])) + "\n"
 
 
@@ -73,7 +86,7 @@ def drift_findings(comparison: Comparison) -> Findings:
     effects = "; ".join(f"{smallest(unit)[0]} {unit} ({smallest(unit)[1]})" for unit in units)
     left_out = {**before.left_out, **after.left_out}
     return Findings(
-        title=f"drift in {len(drifted)} of {len(comparison.measures)} measures" if drifted else "no drift",
+        title=f"drift in {len(drifted)} of {counted(len(comparison.measures), 'measure')}" if drifted else "no drift",
         about=f"from {before.name} ({before.kind}) to {after.name} ({after.kind})",
         tables=[drift_table(comparison)],
         lines=[
@@ -82,7 +95,22 @@ def drift_findings(comparison: Comparison) -> Findings:
             *([f"smallest effects of interest: {effects}"] if effects else []),
             comparison_line(comparison),
         ],
+        figures=[
+            _head_map(measure, difference)
+            for measure in drifted
+            for difference in measure.differences
+            if any(difference.drifted_by_layer)
+        ],
     )
+
+
+def _head_map(measure: Compared, difference: CellDifferences) -> HeadMap:
+    """Return the change of each head as a figure that marks the drifted heads."""
+    change = (difference.after - difference.before).reshape(difference.shape)
+    most = float(np.nanmax(abs(change), initial=0.0))
+    caption = f"{measure.wanted}: change of {difference.what}; a dot marks a head that has drifted"
+    drifted = difference.drifted.reshape(difference.shape)
+    return HeadMap(caption, change, difference.unit, low=-most, high=most, signed=True, marked=drifted)
 
 
 def drift_table(comparison: Comparison) -> Table:
@@ -136,7 +164,8 @@ def drift_message(measure: Compared) -> str:
         if not count:
             continue
         cells = f" in {count} of {len(difference.before)} "
-        where = ("", f"{cells}layers", f"{cells}heads")[len(difference.shape)]
+        by_layer = f" (by layer: {', '.join(map(str, difference.drifted_by_layer))})"
+        where = ("", f"{cells}layers", f"{cells}heads{by_layer}")[len(difference.shape)]
         named = [cell_change(measure, difference, place) for place in difference.largest[:NAMED_CELLS]]
         more = f"; and {count - NAMED_CELLS} more" if count > NAMED_CELLS else ""
         lines.append(f"  {difference.what}{where}: {'; '.join(named)}{more}")
@@ -148,21 +177,18 @@ def comparison_line(comparison: Comparison) -> str:
     compared = [measure for measure in comparison.measures if measure.outcome != "not comparable"]
     drifted = [measure for measure in compared if measure.outcome == "drift"]
     count = counted(len(compared), "measure")
-    rate = f"at a false discovery rate of {100 * comparison.rate:.3g} % over all heads and measures"
+    rate = f"false discovery rate {100 * comparison.rate:.3g}% over all heads and measures"
     if drifted:
         alone = any(measure.counted == "examples" and measure.differences for measure in drifted)
-        only = (
-            "; this applies to these checkpoints only, since other seeds of the same model may differ as much"
-            if alone
-            else ""
-        )
-        return f"drift: {len(drifted)} of {count} ({', '.join(str(of.wanted) for of in drifted)}), {rate}{only}"
+        only = "; each side is one checkpoint, and other seeds of the same model may differ as much" if alone else ""
+        names = ", ".join(str(measure.wanted) for measure in drifted)
+        return f"drift in {len(drifted)} of {count}: {names} ({rate}){only}"
     if all(measure.equal for measure in compared):
         return f"no drift: {count} exactly equal"
     shown = np.concatenate([difference.shown_same for measure in compared for difference in measure.differences])
     rest = "" if shown.all() else "; the others show no significant difference, but may differ"
     return (
-        f"no drift in {count}, {rate}; {shown.sum()} of {len(shown)} numbers are equivalent within the "
+        f"no drift in {count} ({rate}); {shown.sum()} of {len(shown)} numbers are equivalent within the "
         f"smallest effects of interest{rest}"
     )
 

@@ -11,7 +11,7 @@ from bertsecrets.errors import from_extra
 from bertsecrets.progress import counted
 from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import FOLDED_OUTCOME, RERUN_COMMAND, Row, cards_of, columns, matrix
-from bertsecrets.report.charts import CHART_CONFIG, strip_spec, svg
+from bertsecrets.report.charts import CHART_CONFIG, draw, strip_spec, svg
 from bertsecrets.report.findings import Findings
 from bertsecrets.report.json import unique
 from bertsecrets.report.outcomes import OUTCOMES, tally
@@ -211,7 +211,9 @@ def verdict_part(verdict: Verdict) -> str:
 
 def comparison_page(findings: Findings) -> str:
     """Return the page of a comparison."""
-    return _render("comparison.html", findings=findings)
+    settings = load_settings().judge
+    charts = [draw(figure, settings, figure.caption) for figure in findings.figures]
+    return _render("comparison.html", findings=findings, charts=charts)
 
 
 def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:

@@ -79,7 +79,7 @@ def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_deviation():
     assert cls.deviations.reshape(cls.shape)[3, 6] > 10
     message = drift_message(measure)
     assert message.startswith("special-tokens on RTE has drifted (5 seeds against 5 seeds, 40 examples; sd: standard")
-    assert "attention to [CLS] in 1 of 72 heads: 4.7: 0." in message
+    assert "attention to [CLS] in 1 of 72 heads (by layer: 0, 0, 0, 1, 0, 0): 4.7: 0." in message
     assert " sd)" in message
 
 
@@ -131,7 +131,7 @@ def test_two_checkpoints_are_compared_over_examples_and_by_mcnemar():
     (score,) = comparison.measures[0].differences
     assert float(score.p_drift[0]) == pytest.approx(2 * 0.5**8)  # eight answers became wrong, none became right
     assert comparison.drifted
-    assert "this applies to these checkpoints only" in drift_findings(comparison).text()
+    assert "each side is one checkpoint" in drift_findings(comparison).text()
 
 
 def test_mcnemar_counts_only_examples_on_which_the_answers_differ():
@@ -230,6 +230,33 @@ def test_attention_to_words_is_averaged_over_examples_that_have_them():
     values = side("a", [of]).parts[0].quantities
     assert list(values) == ["verb"]
     assert values["verb"].mean == pytest.approx(verbs[1::2].mean(0))
+
+
+def test_of_heads_that_deviate_as_much_the_one_that_changed_most_is_named_first():
+    before = np.full((EXAMPLES, 2, 3), 0.5)
+    after = before + np.array([[0.125, 0.0, -0.375], [0.25, 0.0, 0.0]])  # no spread: all of these deviate infinitely
+    sides = [side(name, [gridded("special-tokens", cls=of, sep=before)]) for name, of in (("a", before), ("b", after))]
+    comparison = compare(*sides, SETTINGS)
+    cls = comparison.measures[0].differences[0]
+    assert cls.largest == [2, 3, 0]
+    assert cls.drifted_by_layer == [2, 1]
+    assert "1.3: 0.5 -> 0.125 (no spread over seeds)" in drift_findings(comparison).tables[0].rows[0]
+
+
+def test_heads_are_items_of_a_list_and_marked_on_a_map():
+    moved = np.zeros((LAYERS, HEADS))
+    moved[3, 6] = 0.9
+    before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 5, moved=moved)
+    findings = drift_findings(compare(side("a", before), side("b", after), SETTINGS))
+    items = findings.markdown().splitlines()
+    place = next(place for place, item in enumerate(items) if "has drifted" in item)
+    assert items[place].startswith("- special-tokens on RTE")
+    assert items[place + 1].startswith("  - attention to ")
+    maps = [figure for figure in findings.figures if "change of attention to [CLS]" in figure.caption]
+    (figure,) = maps
+    assert np.argwhere(figure.marked).tolist() == [[3, 6]]
+    assert figure.values[3, 6] == pytest.approx(0.9, abs=0.1)
+    assert comparison_page(findings).count("<svg ") == len(findings.figures)
 
 
 def test_a_comparison_is_rendered_as_text_markdown_page_and_data():

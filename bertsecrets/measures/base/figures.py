@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
@@ -21,7 +21,7 @@ PerHead = Callable[[np.ndarray], np.ndarray]  # maps the column means of a block
 class HeadMap:
     """A heat map with one value per head. If `signed`, colours diverge around 0 to show gains and losses.
 
-    `rows` are the names of the rows, if they are not layers.
+    `rows` are the names of the rows, if they are not layers. `marked` heads have a dot.
     """
 
     caption: str
@@ -32,6 +32,7 @@ class HeadMap:
     high: float = 1.0
     signed: bool = False
     rows: Sequence[str] = ()
+    marked: Bool[np.ndarray, "rows heads"] | None = None
 
 
 @dataclass(frozen=True)
