@@ -135,8 +135,9 @@ def _ends(ends: Ends | None) -> str | None:
 
 def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdict table and its summary."""
+    from bertsecrets.jobs.scripts import RUN_ONLY_OPTIONS, words_of
     from bertsecrets.report.terminal import MIN_WIDTH, Screen, run_text
-    from bertsecrets.report.text import annotations
+    from bertsecrets.report.text import annotations, open_claims_line
 
     verdicts = verdicts_of(config)
     terminalreporter.section("verdicts")
@@ -150,7 +151,15 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     if errors:
         line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"
         terminalreporter.write_line(line)
-    for line in [*annotations(filter(config.stash[RUN].fails, verdicts)), *config.stash.get(BASELINE_LINES, [])]:
+    run, options = config.stash[RUN], config.stash[OPTIONS]
+    saved = get_option(config, "measurements") is not None
+    command = [] if saved else ["bertsecrets", "run", *words_of(options, RUN_ONLY_OPTIONS)]
+    lines = [
+        open_claims_line(verdicts, command, in_sequence=len(run.session.interims) > 1),
+        *annotations(filter(run.fails, verdicts)),
+        *config.stash.get(BASELINE_LINES, []),
+    ]
+    for line in filter(None, lines):
         terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
 
 
@@ -213,7 +222,10 @@ def not_judged(session: pytest.Session) -> str | None:
 def _ended_early(session: pytest.Session) -> str:
     """Return a note on a run that ended early; empty if it ended normally."""
     normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not session.shouldfail
-    return "" if normal else "the run ended early, before all claims were judged"
+    if normal:
+        return ""
+    config = session.config
+    return f"{len(config.stash[VERDICTS])} of {len(session.items)} claims were judged before the run ended"
 
 
 def write_baseline(session: pytest.Session) -> int:
@@ -281,5 +293,13 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
     examples = Examples() if note else _examples(verdicts, config)
     with signals_deferred():
         write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
-        content = page({model: verdicts}, settings.judge, note=note, command=command, rerun=rerun, examples=examples)
+        content = page(
+            {model: verdicts},
+            settings.judge,
+            note=note,
+            command=command,
+            rerun=rerun,
+            examples=examples,
+            checkpoint=options.checkpoint is not None,
+        )
         write_whole(folder / "report.html", content)

@@ -28,6 +28,7 @@ OUTPUT_FILES = {
 OUTPUT_SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts", "--update-baseline")
 # Options that select claims and outputs. They are dropped from a command that judges a single claim again.
 SELECTION_FLAGS = ("--task", "--claim", *map(flag, OUTPUT_FILES), "--examples", "--baseline", *OUTPUT_SWITCHES)
+SEED_FLAGS = ("--seeds", "--budget")
 
 
 def _examples(text: str) -> int:
@@ -155,6 +156,8 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
         if file and any(run.verdicts for run in runs):
             print(f"{name}: {file.resolve()}")
     for run in runs:
+        if line := _open_claims(options, run, several=len(runs) > 1):
+            print(encodable(line, sys.stdout))
         if run.note:
             print(f"incomplete: {run.note}")
         if options.strict and run.undecided:
@@ -189,6 +192,16 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
         print("details: -v, or bertsecrets explain ID")
     for line in annotations(filter(run.fails, run.verdicts)):
         print(line)
+
+
+def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool) -> str:
+    """Return a line with the command that would decide the claims that lack seeds, if any."""
+    from bertsecrets.report.text import open_claims_line
+
+    command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *SEED_FLAGS, *(["--model"] * several)))]
+    command += ["--model", run.model] * several
+    saved = getattr(options, "measurements", None) is not None
+    return open_claims_line(run.verdicts, [] if saved else command, in_sequence=len(run.session.interims) > 1)
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
@@ -232,5 +245,6 @@ def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> Non
             [problem for shown in examples for problem in shown.problems],
             options.examples,
         ),
+        checkpoint=getattr(options, "checkpoint", None) is not None,
     )
     write_whole(options.html, content)

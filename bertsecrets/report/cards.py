@@ -13,8 +13,9 @@ from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.progress import counted
 from bertsecrets.report.outcomes import OUTCOMES
-from bertsecrets.report.text import known_version, model_name, seeds_text, task_title
+from bertsecrets.report.text import UNIT_SYMBOLS, known_version, model_name, seeds_text, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
@@ -63,9 +64,27 @@ class Card:
 
     @property
     def number(self) -> str:
-        """The observed value."""
+        """The observed value; "" if nothing was observed."""
         observed = self.verdict.observed
         return "" if observed is None or not math.isfinite(observed) else format_number(observed)
+
+    @property
+    def unit(self) -> str:
+        """The unit of the observed value."""
+        return UNIT_SYMBOLS.get(self.verdict.unit, self.verdict.unit) if self.number else ""
+
+    @property
+    def published(self) -> str:
+        """The published value, in the unit of the observed one; "" if none is published."""
+        published = self.verdict.case.figure.published
+        return "" if published is None else f"published {format_number(published)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What the overview shows next to the observed value: the published value, why, and whether it was known."""
+        known = "known" if self.verdict.known_deviation else ""
+        brief = self.verdict.brief if self.verdict.outcome else ""
+        return [*filter(None, (self.published, brief, known))]
 
     @property
     def kind(self) -> str:
@@ -87,20 +106,22 @@ class Row:
     cells: dict[Column, Card]
 
 
-def columns(cards: Iterable[Card]) -> list[Column]:
-    """Return the columns of the matrix: tasks in their usual order, each with its models."""
-    return sorted(
-        dict.fromkeys(card.column for card in cards), key=lambda column: [*TASKS, ALL_TASKS].index(column.task)
-    )
+def columns(rows: Iterable[Row]) -> list[Column]:
+    """Return the columns of the matrix in which a claim applies: tasks in their usual order, each with its models."""
+    filled = (column for row in rows for column, card in row.cells.items() if card.verdict.outcome != FOLDED_OUTCOME)
+    return sorted(dict.fromkeys(filled), key=lambda column: [*TASKS, ALL_TASKS].index(column.task))
 
 
-def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = RERUN_COMMAND) -> list[Card]:
+def cards_of(
+    runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = RERUN_COMMAND, *, checkpoint: bool = False
+) -> list[Card]:
     """Return a card for each verdict. Columns name the model only if there are several models.
 
     Args:
         runs: Verdicts by model name, as given by the user.
         rerun: Words of a command to which `--claim` is added to judge a claim again. Without `--model` if there are
             several models.
+        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
     """
     several = len(runs) > 1
     return [
@@ -109,7 +130,7 @@ def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = RERUN
             Column(model if several else "", verdict.case.task),
             shlex.join([*rerun, *(("--model", model) if several else ()), "--claim", str(verdict.case)]),
             strip_rows(verdict),
-            evidence_lines(verdict),
+            evidence_lines(verdict, checkpoint=checkpoint),
         )
         for model, verdicts in runs.items()
         for verdict in verdicts
@@ -177,23 +198,27 @@ def _of_seeds(verdict: Verdict) -> list[float]:
     return [float(parts[part]) for parts in verdict.by_seed]
 
 
-def evidence_lines(verdict: Verdict) -> list[str]:
-    """Return the measurements behind a verdict. Measurements that differ only in their seeds share a line."""
+def evidence_lines(verdict: Verdict, *, checkpoint: bool = False) -> list[str]:
+    """Return the measurements behind a verdict. Measurements that differ only in their seeds share a line.
+
+    Args:
+        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
+    """
     groups: dict[str, list[Measurement]] = {}
     for measurement in verdict.measurements:
         subject = measurement.subject
         options = "".join(f", {name.replace('_', ' ')} {value}" for name, value in sorted(measurement.options.items()))
-        reads_model = get_measure(measurement.measure).reads_model
-        whose = f" of {subject.model} ({subject.initialisation})" if reads_model else ""
-        kind = f"{measurement.measure}{options}{whose}"
-        groups.setdefault(f"{kind} on {task_title(subject.task)}", []).append(measurement)
+        of_model = f" of {subject.model} ({subject.initialisation})" if _reads_model(measurement) else ""
+        kind = f"{measurement.measure}{options}{of_model} on {task_title(subject.task)}"
+        groups.setdefault(kind, []).append(measurement)
     lines = []
     for kind, measurements in groups.items():
         provenance = measurements[0].provenance
-        made_by = provenance.made_by
-        of_model = [seeds_text(each.subject.seed for each in measurements), f"{measurements[0].examples} examples"]
+        made_by, reads_model = provenance.made_by, _reads_model(measurements[0])
+        seeds = seeds_text(measurement.subject.seed for measurement in measurements)
         facts = [
-            *(of_model if get_measure(measurements[0].measure).reads_model else []),
+            ("one checkpoint" if checkpoint else seeds) if reads_model else "no model",
+            counted(measurements[0].examples, "example") if reads_model else "",
             provenance.data or "",
             f"sha256 {provenance.data_fingerprint[:12]}" if provenance.data_fingerprint else "",
             made_by.get("device") or "",
@@ -206,3 +231,7 @@ def evidence_lines(verdict: Verdict) -> list[str]:
         f"on record for {model_name(each.model)}, {each.status}{known_version(case.claim, each)}: {each.evidence}"
         for each in known
     ]
+
+
+def _reads_model(measurement: Measurement) -> bool:
+    return get_measure(measurement.measure).reads_model

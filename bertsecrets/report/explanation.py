@@ -33,7 +33,7 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
     facts = {"about": " and ".join(claim.architectures), "measured as": claim.how, "note": claim.note,
              "measure": claim.measure, "quantity": claim.quantity, "arguments": arguments,
              "vertical as in": _reading(claim), "version": claim.version,
-             "status": status(claim) or "no outcome on record"}  # fmt: skip
+             "on record": status(claim) or "no verdict"}  # fmt: skip
     for name, fact in facts.items():
         if fact:
             yield f"  {name}: {fact}"

@@ -23,6 +23,7 @@ from bertsecrets.report.text import (
     count_line,
     outcome_phrase,
     run_lines,
+    section_place,
     section_title,
     seeds_text,
     show_band,
@@ -53,6 +54,7 @@ def page(
     command: Sequence[str] = (),
     rerun: Sequence[str] = RERUN_COMMAND,
     examples: Examples = NO_EXAMPLES,
+    checkpoint: bool = False,
 ) -> str:
     """Return a page with verdicts, and with the paper's figures next to ours.
 
@@ -64,10 +66,12 @@ def page(
         rerun: Words of a command to which `--claim` is added to judge a claim again. Without `--model` if there are
             several models.
         examples: Data for the attention viewer.
+        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
     """
     verdicts = [verdict for of_model in runs.values() for verdict in of_model]
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
-    cards = cards_of(runs, rerun)
+    cards = cards_of(runs, rerun, checkpoint=checkpoint)
+    rows = sorted(matrix(cards), key=lambda row: section_place(row.claim))
     render = functools.partial(
         _render,
         "page.html",
@@ -81,6 +85,7 @@ def page(
             dict.fromkeys(task_title(verdict.case.task) for verdict in verdicts if verdict.case.task != ALL_TASKS)
         ),
         seeds=seeds_text(seed for verdict in verdicts for seed in verdict.seeds),
+        checkpoint=checkpoint,
         made_up=any(measurement.provenance.made_up_data for measurement in measurements),
         collapsed=[verdict for verdict in verdicts if verdict.outcome == "degenerate"],
         counted=counted,
@@ -88,8 +93,8 @@ def page(
         limits=sorted({limit for verdict in verdicts for limit in verdict.data.limits.items()}),
         sentences={model: count_line(of_model) for model, of_model in runs.items()},
         tally=tally([verdict.status for verdict in verdicts if verdict.counted]),
-        columns=columns(cards),
-        sections=_by_section(matrix(cards)),
+        columns=columns(rows),
+        sections=_by_section(rows),
         aside=[card for card in cards if card.verdict.outcome == FOLDED_OUTCOME],
         together={model: run_lines(of_model, settings.confidence) for model, of_model in runs.items()},
         figures=paper_figures(measurements, settings),

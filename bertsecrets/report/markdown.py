@@ -110,8 +110,8 @@ def _failures(failed: Sequence[Verdict]) -> str:
         rows.append(
             [f"{code(str(verdict.case))} {outcome_phrase(verdict)}", *map(prose, (statement, observed, paper, why))]
         )
-    header = ("claim", "statement", "observed", "published", "why")
-    return f"### Failures\n\n{bounded(header, rows, SUMMARY_BYTES // 3)}"
+    header = ("claim", "statement", "observed", "published", "reason")
+    return f"### Claims that do not hold\n\n{bounded(header, rows, SUMMARY_BYTES // 3)}"
 
 
 def _grid(verdicts: Sequence[Verdict]) -> str:

@@ -17,6 +17,7 @@ from bertsecrets.progress import counted
 from bertsecrets.report.outcomes import OUTCOMES, outcome_label
 from bertsecrets.report.tables import GAP_SPACES, fold, sectioned, table
 from bertsecrets.report.text import (
+    UNIT_SYMBOLS,
     cite,
     contradicted,
     count_line,
@@ -26,6 +27,7 @@ from bertsecrets.report.text import (
     in_sections,
     outcome_phrase,
     run_lines,
+    section_place,
     section_title,
     status,
     task_title,
@@ -37,7 +39,6 @@ TASKS_WIDTH = 16  # maximum width of the column of tasks
 MIN_WIDTH = 80  # columns; also the width of files and pipes
 OUTCOME_WIDTH = max(map(len, map(outcome_label, OUTCOMES))) + len(":")
 NOTE_LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # labels of the notes
-UNIT_SYMBOLS = {"percent": "%"}  # abbreviated
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _claim_cells(claim: Claim, model: str | None, *, verbose: bool) -> tuple[str
     tasks = ", ".join(task_title(name) for name in claim.tasks)
     known = status(claim, model)
     more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose else []
-    more += [known] if known else ["no outcome on record"] if verbose else []
+    more += [known] if known else []
     shown = tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"
     return claim.name, shown, claim.statement, "\n".join(more)
 

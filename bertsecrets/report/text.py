@@ -1,6 +1,7 @@
 """Text of verdicts and claims for all reports, and the message of a failing benchmark."""
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from bertsecrets.claims.band import Ends, format_interval, format_number
@@ -32,6 +33,8 @@ SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
 OWN_SECTION = "Hypotheses of this suite"
 SYNTHETIC_NOTE = "the texts are synthetic: these verdicts show that the suite works and say nothing about the paper"
 NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
+ENOUGH_SEEDS, NEXT_BUDGET = 5, "24h"  # proposed for claims that lack seeds
+UNIT_SYMBOLS = {"percent": "%"}  # abbreviated
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
 PAPERS = {  # by the short names used in claims
     "K19": "Kovaleva et al. 2019",
@@ -254,6 +257,27 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     return [*of_tasks, *_multiple_testing_lines(multiple_testing(verdicts, confidence)), *made_up_lines(verdicts)]
 
 
+def open_claims_line(verdicts: Sequence[Verdict], command: Sequence[str], *, in_sequence: bool) -> str:
+    """Return a line with the command that adds the seeds that undecided claims lack; "" if no claim lacks seeds.
+
+    Args:
+        command: Words of a command that judges claims, without claims, seeds and budget; none if nothing is measured.
+        in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
+    """
+    lacking = [verdict for verdict in verdicts if verdict.open]
+    if not lacking:
+        return ""
+    others = sum(verdict.outcome == "inconclusive" for verdict in verdicts) - len(lacking)
+    rest = f"; {others} undecided for other reasons, shown by -v" if others else ""
+    line = f"{counted(len(lacking), 'claim')} undecided for lack of seeds{rest}"
+    if not command:
+        return line
+    seeds = max(len(verdict.seeds) for verdict in lacking)
+    more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(max(ENOUGH_SEEDS, 2 * seeds))]
+    claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
+    return f"{line}; to add seeds: {shlex.join([*command, *claims, *more])}"
+
+
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return a note if verdicts are based on the synthetic corpus, with the command to run next."""
     measured = [measurement for verdict in verdicts for measurement in verdict.measurements]
@@ -288,7 +312,7 @@ def _percent(share: float) -> str:
 
 
 def status(claim: Claim, model: str | None = None) -> str:
-    """Return the models and tasks with a known outcome of a claim; empty if there are none."""
+    """Return the models and tasks with a known outcome of a claim; "" if there are none."""
     parts = []
     for word, title in {"reproduces": "reproduces", "deviates": "deviates", "expected": "expected to deviate"}.items():
         of_word = [known for known in claim.known if known.status == word]

@@ -8,7 +8,7 @@ import pytest
 from markupsafe import escape
 from measurements import SETTINGS, of_id
 from reported import GRID, MODEL, of, of_figures, verdicts
-from verdicts import beats
+from verdicts import beats, verdict
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.cards import cards_of, strip_rows
@@ -54,21 +54,57 @@ def test_markup_in_texts_is_escaped():
     name = "</script><b>x</b>"
     measured = of("attention-change", {"cosine": GRID})
     measured = replace(measured, subject=replace(measured.subject, model=name))
-    verdict = Verdict(of_id("C1-rte"), "inconclusive", name, 0.1, (0.0, 0.2), (float("-inf"), 0.0), (measured,))
-    shown = page({name: [verdict]}, SETTINGS)
+    judged = Verdict(of_id("C1-rte"), "inconclusive", name, 0.1, (0.0, 0.2), (float("-inf"), 0.0), (measured,))
+    shown = page({name: [judged]}, SETTINGS)
     assert "<b>x</b>" not in shown
     assert str(escape(name)) in shown
 
 
 def test_unofficial_data_and_incomplete_runs_have_a_banner(shown):
     assert "say nothing about the paper" not in shown
-    verdict = beats("D2-rte", 80, 20)
+    judged = beats("D2-rte", 80, 20)
     made_up = tuple(
-        replace(measurement, provenance=Provenance(official_data=False)) for measurement in verdict.measurements
+        replace(measurement, provenance=Provenance(official_data=False)) for measurement in judged.measurements
     )
-    html = page({MODEL: [replace(verdict, measurements=made_up)]}, SETTINGS, note="3 of 9 claims were judged")
+    html = page({MODEL: [replace(judged, measurements=made_up)]}, SETTINGS, note="3 of 9 claims were judged")
     assert "The verdicts say nothing about the paper" in html
     assert "3 of 9 claims were judged" in html
+
+
+def overview(html: str) -> str:
+    return visible(html[html.index('<table class="matrix">') : html.index("</table>")])
+
+
+def test_the_overview_shows_published_values_units_and_known_deviations():
+    luck = verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), provenance={})
+    shares = verdict("A2-rte", "reproduced", 24.2, (20.0, 30.0))
+    rows = overview(page({MODEL: [luck, replace(shares, outcome="inconclusive", open=True)]}, SETTINGS))
+    assert "24.2 % published 35.0, needs seeds inconclusive" in rows
+    assert "0.72 p known deviates" in rows
+    assert rows.index("A2") < rows.index("G1 luck")  # claims of the paper come first
+
+
+def test_a_column_in_which_no_claim_applies_is_left_out():
+    absent = Verdict(of_id("A3-all-across-tasks"), "not applicable", "needs two tasks")
+    shown = page({MODEL: [beats("D2-rte", 80, 20), absent]}, SETTINGS)
+    assert re.findall(r'<th scope="col" data-task="(\w+)"', shown) == ["rte"]
+    assert "needs two tasks" in shown
+
+
+def test_the_page_of_a_checkpoint_says_that_it_is_about_one_checkpoint():
+    shown = visible(page({MODEL: [beats("D2-rte", 80, 20)]}, SETTINGS, checkpoint=True))
+    head = shown[: shown.index("Overview")]
+    assert "One checkpoint, not a training procedure." in head
+    assert "Training not by this suite" in head
+    assert "seed 1" not in shown
+    other = visible(page({MODEL: [beats("D2-rte", 80, 20)]}, SETTINGS))
+    assert ("One checkpoint" in other, "Training seed 1" in other) == (False, True)
+
+
+def test_claims_about_published_figures_alone_name_no_model():
+    figures = of("published-figures", {"gain": 0.7})
+    shown = visible(page({MODEL: [replace(verdict("D7-rte", "reproduced", 58.9), measurements=(figures,))]}, SETTINGS))
+    assert "Evidence published-figures on RTE: no model" in shown
 
 
 def test_several_models_are_shown_side_by_side():

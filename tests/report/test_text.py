@@ -18,6 +18,7 @@ from bertsecrets.report.text import (
     SYNTHETIC_NOTE,
     band_text,
     count_line,
+    open_claims_line,
     run_lines,
     status,
     verdict_row,
@@ -52,6 +53,20 @@ def run():
 
 
 # ---------------------------------------------------------------------- statistics of a run
+
+
+def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
+    command = ["bertsecrets", "report", "--model", "my bert"]
+    assert open_claims_line(run, command, in_sequence=False) == ""  # nothing is open
+    lacking = [
+        replace(each, open=True) for each in (verdict("E1-rte", "inconclusive"), verdict("E1-mrpc", "inconclusive"))
+    ]
+    assert open_claims_line([*run, *lacking], command, in_sequence=False) == (
+        "2 claims undecided for lack of seeds; 1 undecided for other reasons, shown by -v; to add seeds: "
+        "bertsecrets report --model 'my bert' --claim E1-rte --claim E1-mrpc --seeds 5"
+    )
+    assert open_claims_line(lacking[:1], command, in_sequence=True).endswith(" --claim E1-rte --budget 24h")
+    assert open_claims_line(lacking[:1], [], in_sequence=False) == "1 claim undecided for lack of seeds"
 
 
 def test_a_run_without_judged_claims_reports_no_statistics():
@@ -145,7 +160,7 @@ def test_the_width_of_a_band_is_explained():
         "from a standard deviation of 2.77 (P20, five seeds), plus 0.05 for rounding"
     )
     assert "the same constant answer" in band_text(of_id("D1-mrpc-untrained-f1"), 0.95)
-    assert band_text(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
+    assert band_text(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- rounding (0.005)"
     assert band_text(of_id("G5-qnli"), 0.95).startswith("a prediction interval from the spread of the measured seeds")
     assert band_text(of_id("G1-rte"), 0.95).startswith("> 0, an order")
 
