@@ -14,7 +14,7 @@ from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.baseline import conclude_baseline
+from bertsecrets.cli.baseline import accepted_cases, conclude_baseline
 from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
@@ -99,6 +99,15 @@ def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
         reason = report.longrepr[2].removeprefix("Skipped: ")
         claim = item.callspec.id  # type: ignore[attr-defined]
         report.longrepr = (project_file(item.nodeid), (line or 0) + 1, f"{claim}: {reason}")
+
+
+def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
+    """Show a failed benchmark by its message, without a traceback. The line of pytest's summary has the reason."""
+    verdict = item.config.stash[VERDICTS].get(str(case_of(item)))
+    shown: Any = raised.getrepr(style="value")
+    if shown.reprcrash is not None:
+        shown.reprcrash.message = f"{verdict.status}: {verdict.reason}" if verdict else str(raised.value)
+    report.longrepr = shown
 
 
 def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
@@ -301,5 +310,6 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
             rerun=rerun,
             examples=examples,
             checkpoint=options.checkpoint is not None,
+            accepted=accepted_cases(config.stash[RUN]),
         )
         write_whole(folder / "report.html", content)

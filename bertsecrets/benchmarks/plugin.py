@@ -44,6 +44,7 @@ from bertsecrets.benchmarks.output import (
     print_comparisons,
     print_verdicts,
     session_of,
+    show_reason,
     uncaptured,
     verdicts_of,
     write_baseline,
@@ -345,6 +346,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
         crashed = report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
         report.user_properties = [*item.user_properties, (KIND_PROPERTY, CRASH if crashed else BENCHMARK)]
         name_skipped(report, item)
+        if report.failed and call.excinfo is not None and not crashed:
+            show_reason(report, call.excinfo, item)
     return report
 
 

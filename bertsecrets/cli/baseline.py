@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.console import signals_deferred
 from bertsecrets.errors import UserError
+from bertsecrets.formats import FAILURES
 from bertsecrets.options import path
 from bertsecrets.store.files import check_writable
 
@@ -42,6 +43,14 @@ def read_baseline(file: Path | None, *, updating: bool) -> "Baseline | None":
     if updating:
         check_writable(file)
     return Baseline.read(file, updating=updating)
+
+
+def accepted_cases(run: "JudgedRun") -> set[str]:
+    """Return the names of the cases whose failing verdict the baseline of a run accepts."""
+    if run.baseline is None:
+        return set()
+    failing = (verdict for verdict in run.verdicts if verdict.outcome in FAILURES)
+    return {str(verdict.case) for verdict in failing if run.baseline.accepts(verdict.data)}
 
 
 def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) -> list[str]:

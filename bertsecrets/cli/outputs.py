@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.baseline import BASELINE_OPTIONS, conclude_baseline, read_baseline
+from bertsecrets.cli.baseline import BASELINE_OPTIONS, accepted_cases, conclude_baseline, read_baseline
 from bertsecrets.cli.console import encodable, signals_deferred
 from bertsecrets.errors import UserError, check_extra
 from bertsecrets.options import RunOptions, flag, path, whole_number
@@ -222,7 +222,7 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     if options.plots:
         write_json(options.plots, layer_rows(verdicts))
     if options.markdown:
-        write_whole(options.markdown, summary(verdicts, written))
+        write_whole(options.markdown, summary(verdicts, written, accepted_cases(run)))
 
 
 def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:
@@ -246,5 +246,6 @@ def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> Non
             options.examples,
         ),
         checkpoint=getattr(options, "checkpoint", None) is not None,
+        accepted={name for run in runs for name in accepted_cases(run)},
     )
     write_whole(options.html, content)

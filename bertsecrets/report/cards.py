@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,15 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.progress import counted
 from bertsecrets.report.outcomes import OUTCOMES
-from bertsecrets.report.text import UNIT_SYMBOLS, known_version, model_name, seeds_text, task_title
+from bertsecrets.report.text import (
+    UNIT_SYMBOLS,
+    known_version,
+    model_name,
+    outcome_mark,
+    outcome_words,
+    seeds_text,
+    task_title,
+)
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
@@ -43,6 +51,7 @@ class Card:
     Args:
         rerun: Command that judges the claim again.
         strip: Rows for `charts.strip_spec`. Empty if nothing was observed.
+        mark: Why a failing verdict does not fail the run (`text.outcome_mark`).
     """
 
     verdict: Verdict
@@ -50,6 +59,7 @@ class Card:
     rerun: str
     strip: list[dict[str, Any]]
     evidence: list[str]
+    mark: str = ""
 
     @property
     def id(self) -> str:
@@ -81,10 +91,13 @@ class Card:
 
     @property
     def notes(self) -> list[str]:
-        """What the overview shows next to the observed value: the published value, why, and whether it was known."""
-        known = "known" if self.verdict.known_deviation else ""
-        brief = self.verdict.brief if self.verdict.outcome else ""
-        return [*filter(None, (self.published, brief, known))]
+        """What the overview shows next to the observed value: the published value, the reason, and the mark."""
+        return [*filter(None, (self.published, self.verdict.brief if self.verdict.outcome else "", self.mark))]
+
+    @property
+    def outcome(self) -> str:
+        """The outcome with the reason in a few words."""
+        return outcome_words(self.verdict) + (f" ({self.mark})" if self.mark else "")
 
     @property
     def kind(self) -> str:
@@ -113,7 +126,11 @@ def columns(rows: Iterable[Row]) -> list[Column]:
 
 
 def cards_of(
-    runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = RERUN_COMMAND, *, checkpoint: bool = False
+    runs: Mapping[str, Sequence[Verdict]],
+    rerun: Sequence[str] = RERUN_COMMAND,
+    *,
+    checkpoint: bool = False,
+    accepted: Collection[str] = (),
 ) -> list[Card]:
     """Return a card for each verdict. Columns name the model only if there are several models.
 
@@ -122,6 +139,7 @@ def cards_of(
         rerun: Words of a command to which `--claim` is added to judge a claim again. Without `--model` if there are
             several models.
         checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
+        accepted: Names of the cases whose failing verdict a baseline accepts.
     """
     several = len(runs) > 1
     return [
@@ -131,6 +149,7 @@ def cards_of(
             shlex.join([*rerun, *(("--model", model) if several else ()), "--claim", str(verdict.case)]),
             strip_rows(verdict),
             evidence_lines(verdict, checkpoint=checkpoint),
+            outcome_mark(verdict, accepted),
         )
         for model, verdicts in runs.items()
         for verdict in verdicts

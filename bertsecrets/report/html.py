@@ -2,7 +2,7 @@
 
 import functools
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bertsecrets import __version__
@@ -21,9 +21,9 @@ from bertsecrets.report.text import (
     cite,
     contradicted,
     count_line,
+    in_sections,
     outcome_phrase,
     run_lines,
-    section_place,
     section_title,
     seeds_text,
     show_band,
@@ -55,6 +55,7 @@ def page(
     rerun: Sequence[str] = RERUN_COMMAND,
     examples: Examples = NO_EXAMPLES,
     checkpoint: bool = False,
+    accepted: Collection[str] = (),
 ) -> str:
     """Return a page with verdicts, and with the paper's figures next to ours.
 
@@ -67,11 +68,12 @@ def page(
             several models.
         examples: Data for the attention viewer.
         checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
+        accepted: Names of the cases whose failing verdict a baseline accepts.
     """
     verdicts = [verdict for of_model in runs.values() for verdict in of_model]
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
-    cards = cards_of(runs, rerun, checkpoint=checkpoint)
-    rows = sorted(matrix(cards), key=lambda row: section_place(row.claim))
+    cards = cards_of(runs, rerun, checkpoint=checkpoint, accepted=accepted)
+    rows = sorted(matrix(cards), key=lambda row: in_sections(row.claim))
     render = functools.partial(
         _render,
         "page.html",
@@ -91,7 +93,7 @@ def page(
         counted=counted,
         unofficial=[measurement for measurement in measurements if not measurement.provenance.official_data],
         limits=sorted({limit for verdict in verdicts for limit in verdict.data.limits.items()}),
-        sentences={model: count_line(of_model) for model, of_model in runs.items()},
+        sentences={model: count_line(of_model, accepted) for model, of_model in runs.items()},
         tally=tally([verdict.status for verdict in verdicts if verdict.counted]),
         columns=columns(rows),
         sections=_by_section(rows),
@@ -245,7 +247,6 @@ def _environment() -> Environment:
         task_title=task_title,
         cite=cite,
         contradicted=contradicted,
-        outcome_phrase=outcome_phrase,
         show_published=show_published,
         show_band=show_band,
     )

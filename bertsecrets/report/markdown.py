@@ -5,7 +5,7 @@ turning names into mentions and URLs into links.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 
 from bertsecrets.claims.verdict import Verdict
@@ -17,6 +17,7 @@ from bertsecrets.report.text import (
     counts_text,
     grid_legend,
     grid_rows,
+    outcome_mark,
     outcome_phrase,
     run_lines,
     seeds_text,
@@ -58,21 +59,22 @@ def bounded(header: Sequence[str], rows: Iterable[Sequence[str]], most_bytes: in
 # ---------------------------------------------------------------------- the summary of a run
 
 
-def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
+def summary(verdicts: Sequence[Verdict], run: VerdictsFile, accepted: Collection[str] = ()) -> str:
     """Return the summary of a run for `$GITHUB_STEP_SUMMARY`: failures first, then a collapsed list of all verdicts.
 
     Args:
         run: The same verdicts as data.
+        accepted: Names of the cases whose failing verdict a baseline accepts.
     """
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
-    unexpected = sorted(failed, key=lambda verdict: (verdict.known_deviation, verdict.outcome == "degenerate"))
+    failed.sort(key=lambda verdict: (bool(outcome_mark(verdict, accepted)), verdict.outcome == "degenerate"))
     together = run_lines(verdicts, run.settings["judge"]["confidence"])
     parts = [
-        f"## K19 claims: {counts_text(verdicts)}",
+        f"## K19 claims: {counts_text(verdicts, accepted)}",
         _about(run),
         f"> [!WARNING]\n> incomplete: {prose(run.incomplete)}" if run.incomplete else "",
         "\n".join(f"- {prose(line)}" for line in together),
-        _failures(unexpected),
+        _failures(failed, accepted),
         _grid(verdicts),
     ]
     text = "\n\n".join(filter(None, parts)) + "\n\n"
@@ -99,7 +101,7 @@ def _about(run: VerdictsFile) -> str:
     return f"{', '.join(parts)}; {commit}{made_by}."
 
 
-def _failures(failed: Sequence[Verdict]) -> str:
+def _failures(failed: Sequence[Verdict], accepted: Collection[str]) -> str:
     if not failed:
         return ""
     rows = []
@@ -108,7 +110,10 @@ def _failures(failed: Sequence[Verdict]) -> str:
         why = "; ".join(filter(None, (verdict.reason, contradicted(verdict))))
         paper = published if band in ("", "-") else f"{published}; band {band}"
         rows.append(
-            [f"{code(str(verdict.case))} {outcome_phrase(verdict)}", *map(prose, (statement, observed, paper, why))]
+            [
+                f"{code(str(verdict.case))} {outcome_phrase(verdict, accepted)}",
+                *map(prose, (statement, observed, paper, why)),
+            ]
         )
     header = ("claim", "statement", "observed", "published", "reason")
     return f"### Claims that do not hold\n\n{bounded(header, rows, SUMMARY_BYTES // 3)}"

@@ -99,19 +99,21 @@ def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, in
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 
-def outcome_counts(outcomes: Sequence[str], known: int = 0) -> str:
+def outcome_counts(outcomes: Sequence[str], known: int = 0, accepted: int = 0) -> str:
     """Return the number of claims per outcome as text.
 
     Args:
         known: Number of deviations that are known.
+        accepted: Number of deviations that a baseline accepts.
 
     >>> outcome_counts(["reproduced", "inconclusive", "compatible", "reproduced"])
     '2 reproduced, 1 compatible, 0 deviate, 1 inconclusive'
-    >>> outcome_counts(["deviates", "reproduced", "deviates"], known=1)
-    '1 reproduced, 2 deviate (1 known)'
+    >>> outcome_counts(["deviates", "reproduced", "deviates"], known=1, accepted=1)
+    '1 reproduced, 2 deviate (1 known, 1 accepted)'
     """
     counts = tally(outcomes, ("reproduced", "deviates"))
-    notes = {"deviates": f" ({known} known)"} if known else {}
+    marks = ", ".join(f"{count} {name}" for name, count in {"known": known, "accepted": accepted}.items() if count)
+    notes = {"deviates": f" ({marks})"} if marks else {}
     return ", ".join(
         f"{count} {outcome if count == 1 else OUTCOMES[outcome].plural or outcome}{notes.get(outcome, '')}"
         for outcome, count in counts.items()

@@ -27,7 +27,6 @@ from bertsecrets.report.text import (
     in_sections,
     outcome_phrase,
     run_lines,
-    section_place,
     section_title,
     status,
     task_title,

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from bertsecrets.claims.band import Ends, format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Order
@@ -12,6 +12,7 @@ from bertsecrets.claims.schema import ANY_MODEL, LATER_FAMILIES, Case, Claim
 from bertsecrets.claims.sequential import one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import ends
+from bertsecrets.errors import one_line
 from bertsecrets.formats import ERROR, FAILURES, OverTasksData, TogetherData, VerdictData
 from bertsecrets.models.locations import recorded_name
 from bertsecrets.progress import counted
@@ -33,6 +34,7 @@ SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
 OWN_SECTION = "Hypotheses of this suite"
 SYNTHETIC_NOTE = "the texts are synthetic: these verdicts show that the suite works and say nothing about the paper"
 NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
+MAX_ANNOTATIONS = 9  # GitHub shows ten errors of a step, and the action adds one
 ENOUGH_SEEDS, NEXT_BUDGET = 5, "24h"  # proposed for claims that lack seeds
 UNIT_SYMBOLS = {"percent": "%"}  # abbreviated
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
@@ -147,9 +149,19 @@ def verdict_row(verdict: Verdict) -> list[str]:
     ]
 
 
-def outcome_phrase(verdict: Verdict) -> str:
-    """Return the outcome with the reason in a few words. Known deviations are marked."""
-    return f"{outcome_words(verdict)}{' (known)' if verdict.known_deviation else ''}"
+def outcome_mark(verdict: Verdict, accepted: Collection[str] = ()) -> str:
+    """Return why a failing verdict does not fail the run: "accepted", "known", or "" if it does.
+
+    Args:
+        accepted: Names of the cases whose failing verdict a baseline accepts.
+    """
+    return "accepted" if str(verdict.case) in accepted else "known" if verdict.known_deviation else ""
+
+
+def outcome_phrase(verdict: Verdict, accepted: Collection[str] = ()) -> str:
+    """Return the outcome with the reason in a few words. Known deviations and accepted verdicts are marked."""
+    mark = outcome_mark(verdict, accepted)
+    return f"{outcome_words(verdict)} ({mark})" if mark else outcome_words(verdict)
 
 
 def outcome_words(verdict: Verdict | VerdictData) -> str:
@@ -164,11 +176,27 @@ def contradicted(verdict: Verdict) -> str:
 
 
 def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Yield a GitHub Actions annotation for each unexpected failure. Outside GitHub Actions, yield nothing."""
-    for verdict in verdicts if os.environ.get("GITHUB_ACTIONS") == "true" else ():
-        if verdict.outcome in FAILURES and not verdict.known_deviation:
-            reason = "; ".join(filter(None, (f"{verdict.status}: {verdict.reason}", contradicted(verdict))))
-            yield f"::error title={verdict.case}::{reason.replace('%', '%25')}"
+    """Yield a GitHub Actions annotation for each verdict, or for as many as GitHub shows in one step.
+
+    Outside GitHub Actions, yield nothing.
+
+    Args:
+        verdicts: The verdicts that fail the run.
+    """
+    failing = list(verdicts) if os.environ.get("GITHUB_ACTIONS") == "true" else []
+    shown = failing if len(failing) <= MAX_ANNOTATIONS else failing[: MAX_ANNOTATIONS - 1]
+    for verdict in shown:
+        case, band = verdict.case, show_band(verdict.case, verdict.band)
+        numbers = {
+            "Observed": f"{verdict.observed_text} {verdict.unit}" if verdict.observed is not None else "",
+            "the claim holds in": band if band not in ("", "-") else "",
+            "published": show_published(case, verdict.unit) if case.figure.published is not None else "",
+        }
+        facts = ", ".join(f"{name} {fact}" for name, fact in numbers.items() if fact)
+        text = f"{case.claim.statement} {facts}{': ' if facts else ''}{verdict.reason}"
+        yield f"::error title={case} {outcome_phrase(verdict)}::{one_line(text).replace('%', '%25')}"
+    if len(failing) > len(shown):
+        yield f"::error title=bertsecrets::{len(failing) - len(shown)} more claims fail: see the job summary"
 
 
 def section_title(claim: Claim) -> str:
@@ -217,26 +245,31 @@ def grid_legend(rows: Sequence[Sequence[str]]) -> str:
     return ", ".join(outcome_label(outcome) for outcome, shown in OUTCOMES.items() if shown.sign in signs)
 
 
-def count_line(verdicts: Sequence[Verdict]) -> str:
+def count_line(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> str:
     """Return one line with the number of claims per outcome."""
-    number = sum(verdict.counted for verdict in verdicts)
-    return f"{counted(number, 'claim')}: {counts_text(verdicts)}" if number else counts_text(verdicts)
+    number, text = sum(verdict.counted for verdict in verdicts), counts_text(verdicts, accepted)
+    return f"{counted(number, 'claim')}: {text}" if number else text
 
 
-def counts_text(verdicts: Sequence[Verdict]) -> str:
-    """Return the number of claims per outcome. Those that measure no model or are not K19's are counted separately."""
+def counts_text(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> str:
+    """Return the number of claims per outcome, with the numbers of known and accepted deviations.
+
+    Those that measure no model or are not K19's are counted separately.
+    """
     own = [verdict for verdict in verdicts if verdict.counted]
     groups = {
         "not about a model": [verdict for verdict in verdicts if not verdict.about_model],
         "beyond K19": [verdict for verdict in verdicts if verdict.about_model and not verdict.counted],
     }
-    apart = [f"{counted(len(group), 'claim')} {what}: {_counts(group)}" for what, group in groups.items() if group]
-    return "; ".join([_counts(own), *apart] if own or not apart else apart)
+    apart = [
+        f"{counted(len(group), 'claim')} {what}: {_counts(group, accepted)}" for what, group in groups.items() if group
+    ]
+    return "; ".join([_counts(own, accepted), *apart] if own or not apart else apart)
 
 
-def _counts(verdicts: Sequence[Verdict]) -> str:
-    known = sum(verdict.known_deviation for verdict in verdicts)
-    return outcome_counts([verdict.status for verdict in verdicts], known)
+def _counts(verdicts: Sequence[Verdict], accepted: Collection[str]) -> str:
+    marks = [outcome_mark(verdict, accepted) for verdict in verdicts if verdict.status == "deviates"]
+    return outcome_counts([verdict.status for verdict in verdicts], marks.count("known"), marks.count("accepted"))
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
@@ -257,6 +290,11 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     return [*of_tasks, *_multiple_testing_lines(multiple_testing(verdicts, confidence)), *made_up_lines(verdicts)]
 
 
+def lacks_seeds(verdict: Verdict) -> bool:
+    """Return whether a few more seeds may decide a claim."""
+    return verdict.open and len(verdict.seeds) < ENOUGH_SEEDS
+
+
 def open_claims_line(verdicts: Sequence[Verdict], command: Sequence[str], *, in_sequence: bool) -> str:
     """Return a line with the command that adds the seeds that undecided claims lack; "" if no claim lacks seeds.
 
@@ -264,18 +302,15 @@ def open_claims_line(verdicts: Sequence[Verdict], command: Sequence[str], *, in_
         command: Words of a command that judges claims, without claims, seeds and budget; none if nothing is measured.
         in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
     """
-    lacking = [verdict for verdict in verdicts if verdict.open]
+    lacking = [verdict for verdict in verdicts if lacks_seeds(verdict)]
     if not lacking:
         return ""
     others = sum(verdict.outcome == "inconclusive" for verdict in verdicts) - len(lacking)
-    rest = f"; {others} undecided for other reasons, shown by -v" if others else ""
-    line = f"{counted(len(lacking), 'claim')} undecided for lack of seeds{rest}"
-    if not command:
-        return line
-    seeds = max(len(verdict.seeds) for verdict in lacking)
-    more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(max(ENOUGH_SEEDS, 2 * seeds))]
+    rest = f" (undecided for other reasons, see -v: {others})" if others else ""
+    line = f"{counted(len(lacking), 'claim')} may be decided by more seeds{rest}"
+    more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(ENOUGH_SEEDS)]
     claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
-    return f"{line}; to add seeds: {shlex.join([*command, *claims, *more])}"
+    return f"{line}: {shlex.join([*command, *claims, *more])}" if command else line
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:

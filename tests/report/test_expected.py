@@ -116,13 +116,22 @@ def test_the_example_looks_as_expected(name):
     assert text == (EXPECTED / name).read_text(encoding="utf-8")
 
 
-def test_unexpected_deviations_are_annotations_on_github(monkeypatch):
-    assert list(annotations(example())) == []
+def test_failing_verdicts_are_annotations_on_github_that_stand_alone(monkeypatch):
+    failing = [judged for judged in example() if judged.outcome == "deviates"]
+    assert list(annotations(failing)) == []
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    lines = list(annotations(example()))
-    assert len(lines) == 7
+    lines = list(annotations(failing))
+    assert len(lines) == len(failing)
     assert (
-        "::error title=E1-rte::deviates: [-0.0010, 0.0010] is below the smallest effect of interest, 0.02 (5 %25 of"
-        in "".join(lines)
-    )
-    assert "G1-rte-luck" not in "".join(lines)  # a known deviation
+        "::error title=E1-rte deviates: too small::Earlier layers attend to [CLS], later layers to [SEP]. "
+        "Observed 0.0001 [-0.0010, 0.0010] depth, the claim holds in > 0, published 0.412 depth: [-0.0010, 0.0010] "
+        "is below the smallest effect of interest, 0.02 (5 %25 of the depth)"
+    ) in lines
+
+
+def test_github_gets_no_more_annotations_than_it_shows(monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    many = [verdict("E1-rte", "deviates", 0.1)] * 12
+    *first, last = annotations(many)
+    assert len(first) == 8  # and one of the action
+    assert last == "::error title=bertsecrets::4 more claims fail: see the job summary"

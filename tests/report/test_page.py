@@ -79,7 +79,7 @@ def test_the_overview_shows_published_values_units_and_known_deviations():
     luck = verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), provenance={})
     shares = verdict("A2-rte", "reproduced", 24.2, (20.0, 30.0))
     rows = overview(page({MODEL: [luck, replace(shares, outcome="inconclusive", open=True)]}, SETTINGS))
-    assert "24.2 % published 35.0, needs seeds inconclusive" in rows
+    assert "24.2 % published 35.0 needs seeds inconclusive" in rows
     assert "0.72 p known deviates" in rows
     assert rows.index("A2") < rows.index("G1 luck")  # claims of the paper come first
 
