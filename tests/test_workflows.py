@@ -191,6 +191,38 @@ def test_the_action_compares_with_a_pin_if_one_is_given(strict, tmp_path):
     assert (done.folder / "checkout" / "results" / "drift.xml").is_file()
 
 
+def test_a_checkpoint_is_not_trained_for_its_pin(tmp_path):
+    given = {**JUDGE, "PIN": "my.yaml", "CHECKPOINT": "./my-sst2", "TASKS": "sst2"}
+    done = run_step(step("judge", "Judge")["run"], given, tmp_path)
+    _, drift = map(benchmarks_understand, done.of("pytest"))
+    assert (drift.checkpoint, drift.task, drift.seeds) == (Path("my-sst2"), "sst2", None)
+
+
+def test_each_claim_is_annotated_once_and_compared_with_the_baseline(tmp_path):
+    script = step("judge", "Judge")["run"]
+    for program in ("bertsecrets", "pytest"):  # stubs that say whether they would annotate
+        script = (
+            f'{program}() {{ [ "$GITHUB_ACTIONS" != true ] || echo "{program} annotates"; '
+            f'command {program} "$@"; }}\n{script}'
+        )
+    script = f"touch accepted.json\n{script}"
+    done = run_step(script, {**JUDGE, "GITHUB_ACTIONS": "true", "BASELINE": "accepted.json"}, tmp_path)
+    assert done.code == 0, done.output
+    assert "pytest annotates" not in done.output
+    compare = understood(done.of("bertsecrets")[1])
+    assert (compare.before, compare.after) == ("accepted.json", "results/verdicts.json")
+    assert (done.folder / "checkout" / "results" / "comment.md").is_file()
+
+
+@pytest.mark.parametrize("glue", ["", "/data/my glue"])
+def test_the_gpu_runner_tests_the_suite_if_it_has_data(glue, tmp_path):
+    script = 'make() { echo "make $*"; }\n' + step("replication.yml", "Test")["run"]
+    done = run_step(script, {"BERTSECRETS_GLUE": glue} if glue else {}, tmp_path)
+    assert done.code == 0, done.output
+    assert ("make install\nmake gpu GLUE=/data/my glue" in done.output) is bool(glue)
+    assert ("set BERTSECRETS_GLUE" in done.output) is not bool(glue)
+
+
 def test_the_comparison_needs_no_torch_which_its_job_does_not_install(tmp_path):
     installs = re.findall(r"install .*-r (\S+)", step("verdict-comment.yml", "Compare")["run"])
     assert installs == ["requirements/base.txt"]

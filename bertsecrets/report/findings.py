@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,15 +18,19 @@ from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table
 from bertsecrets.report.text import observed_value, outcome_words, task_title
 
+if TYPE_CHECKING:
+    from bertsecrets.measures.base.figures import HeadMap  # needs torch
+
 TABLE_BYTES = 40_000  # all tables in Markdown; GitHub limits comments to 65,536 characters
 NAMED_CELLS = 5  # maximum number of cells that a message names per quantity
 COLUMN_CHARACTERS = {"quantity": 26, "largest difference": 44, "verdict": 30}
+CHANGE_CHARACTERS = {"statement": 0, "observed": 40, "why": 40}
 REPLICATIONS = {"seeds": ("sd", "standard deviations over seeds"), "examples": ("se", "standard errors over examples")}
 
 
 @dataclass(frozen=True)
 class Table:
-    """A plain-text table. In a terminal, `widths` limits the width of the columns it names."""
+    """A plain-text table. In a terminal, `widths` limits the width of the columns it names; 0 leaves them out."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -33,9 +38,12 @@ class Table:
 
     def text(self) -> str:
         """Return the table for a terminal."""
-        widths = [self.widths.get(name, 1000) for name in self.header]
-        rows = [[fold(one_line(cell), width, 0) for cell, width in zip(row, widths, strict=True)] for row in self.rows]
-        return table(self.header, rows)
+        widths = {name: self.widths.get(name, 1000) for name in self.header}
+        rows = [
+            [fold(one_line(cell), width, 0) for cell, width in zip(row, widths.values(), strict=True) if width]
+            for row in self.rows
+        ]
+        return table([name for name, width in widths.items() if width], rows)
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ class Findings:
     about: str
     tables: Sequence[Table] = ()
     lines: Sequence[str] = ()
-    figures: Sequence[HeadMap] = ()
+    figures: Sequence["HeadMap"] = ()
 
     def text(self) -> str:
         """Return the findings for a terminal."""
@@ -104,8 +112,10 @@ def drift_findings(comparison: Comparison) -> Findings:
     )
 
 
-def _head_map(measure: Compared, difference: CellDifferences) -> HeadMap:
+def _head_map(measure: Compared, difference: CellDifferences) -> "HeadMap":
     """Return the change of each head as a figure that marks the drifted heads."""
+    from bertsecrets.measures.base.figures import HeadMap
+
     change = (difference.after - difference.before).reshape(difference.shape)
     most = float(np.nanmax(abs(change), initial=0.0))
     caption = f"{measure.wanted}: change of {difference.what}; a dot marks a head that has drifted"
@@ -204,7 +214,7 @@ def change_findings(changes: Changes) -> Findings:
     facts = [[excerpt(text, 80) for text in (of.name, of.before, of.after)] for of in changes.different_conditions]
     redefined = [excerpt(change.after.id, 60) for change in changes.by_definition if change.after]
     tables = [
-        Table(("change", "claim", "was", "is", "observed", "why"), rows, {"observed": 40, "why": 40}),
+        Table(("change", "claim", "was", "is", "observed", "why", "statement"), rows, CHANGE_CHARACTERS),
         Table(("condition", "was", "is"), facts, {"was": 50, "is": 50}),
     ]
     return Findings(
@@ -230,6 +240,7 @@ def _change_row(change: Change) -> list[str]:
         *outcomes,
         excerpt(f"{observed} {known.unit}", 80),
         excerpt(known.reason, 200),
+        excerpt(known.statement, 240),
     ]
 
 

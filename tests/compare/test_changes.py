@@ -168,6 +168,8 @@ def test_two_files_of_verdicts_are_compared(capsys, tmp_path):
     assert out.startswith("K19 claims: 1 worse\n")
     assert "worse   D2-rte  reproduced  deviates: opposite  30.0 [" in out
     assert "| `worse` | `D2-rte` | `reproduced` | `deviates: opposite` | `30.0 [" in (tmp_path / "c.md").read_text()
+    assert "| `On every task, the fine-tuned model scores higher" in (tmp_path / "c.md").read_text()
+    assert "On every task" not in out  # a terminal is too narrow
     assert "30.0 [" in (tmp_path / "c.html").read_text()
 
 
