@@ -128,6 +128,7 @@ lint: $(DEV)
 	$(BIN)/zizmor --offline --quiet --persona $(PERSONA) .github
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions .github/actions/*/action.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
 	PATH="$(abspath $(BIN)):$$PATH" shellcheck .ci/run
 	$(BIN)/hadolint container/Containerfile
 

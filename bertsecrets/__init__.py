@@ -14,7 +14,7 @@ Names are imported on first use, which keeps `import bertsecrets` and `bertsecre
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from bertsecrets.claims.estimand import Estimand

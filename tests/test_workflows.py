@@ -238,8 +238,9 @@ def test_the_comparison_needs_no_torch_which_its_job_does_not_install(tmp_path):
     assert "no change in" in (tmp_path / "comment.md").read_text()
 
 
-def test_the_documented_workflow_gives_the_action_inputs_that_it_has():
-    documented = yaml.safe_load(titled("ci.md", ".github/workflows/verdicts.yml"))
+@pytest.mark.parametrize("name", ["pull-request", "verdicts"])
+def test_the_documented_workflows_give_the_action_inputs_that_it_has(name):
+    documented = yaml.safe_load(titled("ci.md", f".github/workflows/{name}.yml"))
     (judge,) = (
         job_step for job_step in documented["jobs"]["judge"]["steps"] if "actions/judge@" in job_step.get("uses", "")
     )

@@ -22,6 +22,7 @@ OUTPUT_FILES = {
     "html": "the report page",
     "json": "the verdicts (JSON)",
     "markdown": "a summary (Markdown)",
+    "model_card": "a section for a model card (Markdown)",
     "metrics": "outcomes and observed values (JSON)",
     "plots": "curves over layers (JSON)",
 }
@@ -207,7 +208,7 @@ def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     """Write the requested files except the page."""
     from bertsecrets.report.json import as_file, layer_rows, metrics
-    from bertsecrets.report.markdown import summary
+    from bertsecrets.report.markdown import model_card, summary
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
@@ -223,6 +224,8 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
         write_json(options.plots, layer_rows(verdicts))
     if options.markdown:
         write_whole(options.markdown, summary(verdicts, written, accepted_cases(run)))
+    if options.model_card:
+        write_whole(options.model_card, model_card(verdicts, written))
 
 
 def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:

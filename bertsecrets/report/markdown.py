@@ -28,6 +28,7 @@ from bertsecrets.texts.tasks import ALL_TASKS
 
 SUMMARY_BYTES = 1_000_000  # GitHub limits each step's summary to 1 MiB
 CELL_CHARACTERS = 600
+PAPER_ADDRESS = "https://aclanthology.org/D19-1445"
 
 
 def prose(words: object, most: int = CELL_CHARACTERS) -> str:
@@ -56,7 +57,7 @@ def bounded(header: Sequence[str], rows: Iterable[Sequence[str]], most_bytes: in
     return "\n".join([first, rule, *lines[:fitting], *more])
 
 
-# ---------------------------------------------------------------------- the summary of a run
+# ---------------------------------------------------------------------- the summary of a run, and a model card
 
 
 def summary(verdicts: Sequence[Verdict], run: VerdictsFile, accepted: Collection[str] = ()) -> str:
@@ -83,6 +84,32 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile, accepted: Collection
     rows = bounded(header, ([prose(cell) for cell in verdict_row(verdict)] for verdict in verdicts), room)
     count = "1 verdict" if len(verdicts) == 1 else f"all {len(verdicts)} verdicts"
     return f"{text}<details><summary>{count}</summary>\n\n{rows}\n\n</details>\n"
+
+
+def model_card(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
+    """Return a section for a model card: what was judged, and a table of the claims that were decided.
+
+    Args:
+        run: The same verdicts as data.
+    """
+    undecided = [verdict for verdict in verdicts if verdict.outcome in ("inconclusive", "not applicable", None)]
+    rows = []
+    for verdict in verdicts:
+        if verdict not in undecided:
+            name, task, statement, published, _, observed, _ = verdict_row(verdict)
+            unit = verdict.unit if verdict.observed is not None else ""
+            rows.append([f"{statement} ({name})", task, published, f"{observed} {unit}".strip(), verdict.status])
+    header = ("claim", "task", "published", "observed", "verdict")
+    shown = bounded(header, ([prose(cell) for cell in row] for row in rows), SUMMARY_BYTES // 3)
+    others = ", ".join(str(verdict.case) for verdict in undecided)
+    return "\n\n".join([
+        "## Attention and fine-tuning",
+        f"Judged against the claims of [*Revealing the Dark Secrets of BERT*]({PAPER_ADDRESS}): "
+        f"{outcomes_text(verdicts)}.",
+        shown if rows else "No claim was decided.",
+        *([f"Not decided, or not applicable: {prose(others, 4000)}."] if others else []),
+        f"{_about(run)} Intervals are at {100 * run.settings['judge']['confidence']:g}% confidence.",
+    ]) + "\n"  # fmt: skip
 
 
 def _about(run: VerdictsFile) -> str:
