@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.cli.compare_sides import Selection, model_side, open_sides, wanted_of
 from bertsecrets.cli.outputs import check_output_files, refuse
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, check_extra
 from bertsecrets.options import (
     INITIALISATION_OPTION,
     ROW_OPTIONS,
@@ -85,6 +85,8 @@ def compare(options: argparse.Namespace) -> int:
     from bertsecrets.store.files import write_whole
 
     check_output_files([options.json, options.html, options.markdown])
+    if options.html:
+        check_extra("report")
     of_runs = options.before.endswith(".json") and options.after.endswith(".json")
     for side, other in ((options.before, options.after), (options.after, options.before)):
         if not of_runs and side.endswith(".json"):

@@ -201,8 +201,9 @@ def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool
 
     command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *SEED_FLAGS, *(["--model"] * several)))]
     command += ["--model", run.model] * several
+    whole = ["bertsecrets", *without(options.words, SEED_FLAGS)]
     saved = getattr(options, "measurements", None) is not None
-    return open_claims_line(run.verdicts, [] if saved else command, in_sequence=len(run.session.interims) > 1)
+    return open_claims_line(run.verdicts, [] if saved else command, whole, in_sequence=len(run.session.interims) > 1)
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:

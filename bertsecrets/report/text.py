@@ -36,7 +36,8 @@ SYNTHETIC_NOTE = "the texts are synthetic: these verdicts show that the suite wo
 NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 MAX_ANNOTATIONS = 9  # GitHub shows ten errors of a step, and the action adds one
 ENOUGH_SEEDS, NEXT_BUDGET = 5, "24h"  # proposed for claims that lack seeds
-UNIT_SYMBOLS = {"percent": "%"}  # abbreviated
+NAMED_CLAIMS = 6  # at most, in this proposal
+UNIT_SYMBOLS = {"percent": "%", "standard deviations": "sd"}  # abbreviated
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
 PAPERS = {  # by the short names used in claims
     "K19": "Kovaleva et al. 2019",
@@ -295,11 +296,14 @@ def lacks_seeds(verdict: Verdict) -> bool:
     return verdict.open and len(verdict.seeds) < ENOUGH_SEEDS
 
 
-def open_claims_line(verdicts: Sequence[Verdict], command: Sequence[str], *, in_sequence: bool) -> str:
+def open_claims_line(
+    verdicts: Sequence[Verdict], command: Sequence[str], whole: Sequence[str], *, in_sequence: bool
+) -> str:
     """Return a line with the command that adds the seeds that undecided claims lack; "" if no claim lacks seeds.
 
     Args:
         command: Words of a command that judges claims, without claims, seeds and budget; none if nothing is measured.
+        whole: Words of the command of this run, which is proposed instead of naming many claims.
         in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
     """
     lacking = [verdict for verdict in verdicts if lacks_seeds(verdict)]
@@ -310,7 +314,8 @@ def open_claims_line(verdicts: Sequence[Verdict], command: Sequence[str], *, in_
     line = f"{counted(len(lacking), 'claim')} may be decided by more seeds{rest}"
     more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(ENOUGH_SEEDS)]
     claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
-    return f"{line}: {shlex.join([*command, *claims, *more])}" if command else line
+    words = [*command, *claims] if len(lacking) <= NAMED_CLAIMS else whole
+    return f"{line}: {shlex.join([*words, *more])}" if command else line
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:

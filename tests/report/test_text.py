@@ -57,19 +57,21 @@ def run():
 
 def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
     command = ["bertsecrets", "report", "--model", "my bert"]
-    assert open_claims_line(run, command, in_sequence=False) == ""  # nothing is open
+    assert open_claims_line(run, command, [], in_sequence=False) == ""  # nothing is open
     lacking = [
         replace(each, open=True) for each in (verdict("E1-rte", "inconclusive"), verdict("E1-mrpc", "inconclusive"))
     ]
-    assert open_claims_line([*run, *lacking], command, in_sequence=False) == (
+    assert open_claims_line([*run, *lacking], command, [], in_sequence=False) == (
         "2 claims may be decided by more seeds (undecided for other reasons, see -v: 1): "
         "bertsecrets report --model 'my bert' --claim E1-rte --claim E1-mrpc --seeds 5"
     )
-    assert open_claims_line(lacking[:1], command, in_sequence=True).endswith(" --claim E1-rte --budget 24h")
-    assert open_claims_line(lacking[:1], [], in_sequence=False) == "1 claim may be decided by more seeds"
+    assert open_claims_line(lacking[:1], command, [], in_sequence=True).endswith(" --claim E1-rte --budget 24h")
+    assert open_claims_line(lacking[:1], [], [], in_sequence=False) == "1 claim may be decided by more seeds"
+    many = open_claims_line(lacking * 4, command, ["pytest", "-k", "rte"], in_sequence=False)
+    assert many == "8 claims may be decided by more seeds: pytest -k rte --seeds 5"
     (measurement,) = lacking[0].measurements
     five = tuple(replace(measurement, subject=replace(measurement.subject, seed=seed)) for seed in range(1, 6))
-    assert open_claims_line([replace(lacking[0], measurements=five)], command, in_sequence=False) == ""
+    assert open_claims_line([replace(lacking[0], measurements=five)], command, [], in_sequence=False) == ""
 
 
 def test_a_run_without_judged_claims_reports_no_statistics():
