@@ -53,6 +53,9 @@ def test_a_checkpoint_alone_supports_measures_without_another_model(capsys, own,
         assert of[name]["verdict"] not in ("not applicable", None)
         assert (of[name]["models"], of[name]["seeds"]) == ([str(own)], [1])
     assert not (tmp_path / "runs" / "checkpoints").exists()
+    words = ("--task", "rte", "--claim", "D1-pretrained", *without_model, "--checkpoint", own)
+    main(list(map(str, ("report", *words))))
+    assert "more seeds" not in capsys.readouterr().out
 
 
 def test_with_its_pretrained_model_it_also_supports_comparisons(

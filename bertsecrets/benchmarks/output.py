@@ -163,9 +163,10 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     run, options = config.stash[RUN], config.stash[OPTIONS]
     saved = get_option(config, "measurements") is not None
     command = [] if saved else ["bertsecrets", "run", *words_of(options, RUN_ONLY_OPTIONS)]
+    trains = options.checkpoint is None
     whole = ["pytest", *map(str, config.invocation_params.args)]  # of options that are given again, the last counts
     lines = [
-        open_claims_line(verdicts, command, whole, in_sequence=len(run.session.interims) > 1),
+        *([open_claims_line(verdicts, command, whole, in_sequence=len(run.session.interims) > 1)] * trains),
         *annotations(filter(run.fails, verdicts)),
         *config.stash.get(BASELINE_LINES, []),
     ]

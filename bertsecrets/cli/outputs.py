@@ -199,11 +199,14 @@ def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool
     """Return a line with the command that would decide the claims that lack seeds, if any."""
     from bertsecrets.report.text import open_claims_line
 
+    if getattr(options, "checkpoint", None) is not None:
+        return ""
     command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *SEED_FLAGS, *(["--model"] * several)))]
     command += ["--model", run.model] * several
     whole = ["bertsecrets", *without(options.words, SEED_FLAGS)]
-    saved = getattr(options, "measurements", None) is not None
-    return open_claims_line(run.verdicts, [] if saved else command, whole, in_sequence=len(run.session.interims) > 1)
+    if getattr(options, "measurements", None) is not None:
+        command = []
+    return open_claims_line(run.verdicts, command, whole, in_sequence=len(run.session.interims) > 1)
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:

@@ -105,7 +105,7 @@ def model_card(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     return "\n\n".join([
         "## Attention and fine-tuning",
         f"Judged against the claims of [*Revealing the Dark Secrets of BERT*]({PAPER_ADDRESS}): "
-        f"{outcomes_text(verdicts)}.",
+        f"{counts_text(verdicts)}.",
         shown if rows else "No claim was decided.",
         *([f"Not decided, or not applicable: {prose(others, 4000)}."] if others else []),
         f"{_about(run)} Intervals are at {100 * run.settings['judge']['confidence']:g}% confidence.",

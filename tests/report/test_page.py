@@ -92,11 +92,12 @@ def test_a_column_in_which_no_claim_applies_is_left_out():
 
 
 def test_the_page_of_a_checkpoint_says_that_it_is_about_one_checkpoint():
-    shown = visible(page({MODEL: [beats("D2-rte", 80, 20)]}, SETTINGS, checkpoint=True))
+    shown = visible(page({MODEL: [replace(beats("D2-rte", 80, 20), open=True)]}, SETTINGS, checkpoint=True))
     head = shown[: shown.index("Overview")]
     assert "One checkpoint, not a training procedure." in head
     assert "Training not by this suite" in head
     assert "seed 1" not in shown
+    assert "needs seeds" not in shown
     other = visible(page({MODEL: [beats("D2-rte", 80, 20)]}, SETTINGS))
     assert ("One checkpoint" in other, "Training seed 1" in other) == (False, True)
 
