@@ -255,8 +255,8 @@ def test_several_claims_are_judged_at_once_and_become_a_table(session):
 
 
 def test_claims_that_cannot_be_judged_are_named(session, capsys):
-    assert session.judge_all(task="rte", claims="B4-own") == []
-    assert "1 claim skipped (B4-all-own): " in capsys.readouterr().err
+    assert session.judge_all(task="rte", claims="B4-own-by-task") == []
+    assert "1 claim skipped (B4-rte-own-by-task): " in capsys.readouterr().err
 
 
 def test_outcomes_are_drawn_by_claim_and_task(session):
