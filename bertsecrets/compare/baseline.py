@@ -19,7 +19,7 @@ from bertsecrets.compare.changes import (
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.formats import FAILURES, VerdictData, VerdictsFile
 from bertsecrets.judging import JudgedRun
-from bertsecrets.models.families import full_name
+from bertsecrets.models.locations import recorded_name
 from bertsecrets.settings import load_settings
 
 DECIDING_SETTINGS = {"scores", "attention", "judge"}  # the others say how a model is trained, which may change
@@ -120,8 +120,8 @@ class Baseline:
 
 
 def _same_model(accepted: str, model: str) -> bool:
-    """Return whether two names are those of the same hub model or of the same folder."""
-    return full_name(accepted) == full_name(model) or Path(accepted).resolve() == Path(model).resolve()
+    """Return whether two names are those of the same model on record or of the same folder."""
+    return recorded_name(accepted) == recorded_name(model) or Path(accepted).resolve() == Path(model).resolve()
 
 
 def _changed_settings(accepted: Mapping[str, Any], given: Mapping[str, Any]) -> list[ChangedFact]:

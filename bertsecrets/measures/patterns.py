@@ -27,7 +27,7 @@ from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
-from bertsecrets.models.locations import is_papers_model
+from bertsecrets.models.locations import is_papers_model, recorded_name
 from bertsecrets.models.packaged import PUBLISHED_NAMES
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
@@ -179,7 +179,7 @@ class Patterns(AttentionMeasure):
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the classifier was not trained or checked on maps of this model."""
         annotated = measurement.settings.get("annotated_models")
-        model = measurement.subject.model
+        model = recorded_name(measurement.subject.model)
         if is_papers_model(model) and AUTHORS in readings_in(measurement):
             return []
         if annotated and PUBLISHED_NAMES.get(model, model) not in annotated:

@@ -19,7 +19,7 @@ import bertsecrets.patterns
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Clusters, Estimand, Number, clusters_of, halves
 from bertsecrets.claims.quantities.likeness import SHUFFLE_QUANTILE, correlation
 from bertsecrets.claims.quantity import Need, quantity
-from bertsecrets.models.locations import is_papers_model
+from bertsecrets.models.locations import is_papers_model, recorded_name
 from bertsecrets.models.packaged import PUBLISHED_NAMES
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.readings import Reading
@@ -67,8 +67,9 @@ def left_out_errors(reading: str) -> Float[np.ndarray, "encoders classes"]:
 
 
 def annotated(model: str, models: Sequence[str]) -> bool:
-    """Return whether a model is among those whose maps were annotated."""
-    return PUBLISHED_NAMES.get(model, model) in models
+    """Return whether a model, which is recognised by its weights, is among those whose maps were annotated."""
+    name = recorded_name(model)
+    return PUBLISHED_NAMES.get(name, name) in models
 
 
 def prediction_factor(count: int) -> float:
