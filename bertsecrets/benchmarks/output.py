@@ -195,7 +195,7 @@ def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
     observed = ("-" if value is None else format_number(value) for value in (was["observed"], now.observed))
     from bertsecrets.report.text import outcome_words
 
-    before = was["verdict"] or ERROR
+    before = ": ".join(filter(None, (was["verdict"] or ERROR, was.get("brief"))))
     return [now.id, *observed, before, outcome_words(now), f"{was['seconds']:g}", f"{now.seconds:g}"]
 
 

@@ -96,7 +96,7 @@ def test_a_fixed_number_of_seeds_replaces_one_that_learned_nothing(session, monk
     monkeypatch.setattr(requirements, "measure_case", asked)
     verdict = session(seeds=3).judge("D1-pretrained", "rte")
     assert verdict.seeds == (1, 3, 4)
-    assert "1 left out: m-rte-pretrained-s2" in verdict.reason
+    assert "1 left out: seed 2 (" in verdict.reason
 
 
 def test_a_plan_lists_every_seed_that_auto_may_add(capsys, shared):
