@@ -301,7 +301,8 @@ def attention_maps(
         .properties(width=alt.Step(cell), height=alt.Step(cell))
     )
     if several:
-        chart = chart.facet(alt.Facet("head:N", title=None, sort=None), columns=TILE_COLUMNS)
+        order = [f"head {head}" for head in maps]
+        chart = chart.facet(alt.Facet("head:N", title=None, sort=order), columns=TILE_COLUMNS)
     return inline(chart.properties(title=title))
 
 

@@ -129,6 +129,12 @@ def test_a_model_with_one_head_is_drawn():
     assert points.rows == ((1, 1, 0, 0),)
 
 
+def test_the_heads_of_a_layer_are_drawn_in_their_order():
+    shown = charts.attention_maps(["a", "b"], {head: np.eye(2) for head in range(1, 13)}, "a layer")
+    drawn = svg(shown.to_dict())
+    assert sorted(range(1, 13), key=lambda head: drawn.index(f">head {head}<")) == list(range(1, 13))
+
+
 def test_gains_and_losses_have_different_colours():
     up, down = (draw(found("layer-ablation", baseline=0.5, score=np.full(2, score)))[-1] for score in (0.6, 0.4))
     assert (GAIN_COLOUR in svg(up.spec), LOSS_COLOUR in svg(up.spec)) == (True, False)
