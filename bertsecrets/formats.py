@@ -200,12 +200,4 @@ def upgraded(run: dict[str, Any]) -> dict[str, Any]:
 def _upgraded(verdict: Any) -> Any:
     if not isinstance(verdict, dict) or verdict.get("p_against") is None or verdict.get("p_for") is not None:
         return verdict
-    readings = verdict.get("readings")
-    if isinstance(readings, dict):
-        verdict = {**verdict, "readings": {name: _compatible(reading) for name, reading in readings.items()}}
-    return _compatible(verdict)
-
-
-def _compatible(verdict: Any) -> Any:
-    reproduced = isinstance(verdict, dict) and verdict.get("verdict") == "reproduced"
-    return {**verdict, "verdict": "compatible"} if reproduced else verdict
+    return {**verdict, "verdict": "compatible"} if verdict.get("verdict") == "reproduced" else verdict

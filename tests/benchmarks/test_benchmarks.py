@@ -296,7 +296,9 @@ def test_junit_has_each_verdict_as_properties(first, tiny_bert):
         if info["band"]:
             ends = [float(end) for end in properties["band"].split()]
             assert [None if abs(end) == float("inf") else end for end in ends] == info["band"]
-        assert became == {"reproduced": [], "compatible": [], "inconclusive": ["skipped"]}.get(info["verdict"], ["failure"])
+        assert became == {"reproduced": [], "compatible": [], "inconclusive": ["skipped"]}.get(
+            info["verdict"], ["failure"]
+        )
     assert any({"observed", "interval", "band", "published"} <= set(properties) for properties, _ in by_id.values())
 
 

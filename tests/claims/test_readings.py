@@ -38,7 +38,7 @@ def test_the_other_reading_does_not_matter(special, stripes, outcome):
 def test_the_authors_labels_judge_bert_base_only():
     labels = {"special": 60, "stripes": 60, "k19": 35}
     theirs = verdict("A2-rte", "google-bert/bert-base-uncased", **labels)
-    assert (theirs.outcome, theirs.observed) == ("reproduced", pytest.approx(35, abs=1))
+    assert (theirs.outcome, theirs.observed) == ("compatible", pytest.approx(35, abs=1))
     assert theirs.case.claim.arguments[READING] == "k19"
     assert theirs.case.definition != of_id("A2-rte").definition
     other = verdict("A2-rte", "roberta-base", **labels)

@@ -10,7 +10,6 @@ from verdicts import run_of
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.reasons import Grounds
-from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import VerdictData
 from bertsecrets.report.terminal import Screen, task_grid, verdict_table
 from bertsecrets.report.text import count_line, outcome_phrase
@@ -152,17 +151,6 @@ def test_a_compatible_figure_says_how_large_a_difference_would_not_have_been_not
     assert verdict.outcome == "compatible"
     assert verdict.cause.facts["half"] == pytest.approx(half)
     assert verdict.cause.facts["low"] == pytest.approx(verdict.observed - 60.0 - half)
-
-
-def test_the_gravest_way_to_deviate_counts_under_several_readings():
-    ways = {"special": Grounds.NEGLIGIBLE, "stripes": Grounds.OTHER_SIDE}
-    case = of_id("A4-rte-half")
-    readings = {
-        name: Verdict.because(case, "deviates", grounds(interval=(0.0, 1.0), side="below", limit=2.0, size=1.0, why=""))
-        for name, grounds in ways.items()
-    }
-    cause = Grounds.READINGS_AGREE(readings="", briefs="too small, opposite")
-    assert Verdict.because(case, "deviates", cause, readings=readings).deviation == "opposite"
 
 
 def test_files_of_earlier_versions_have_no_codes():

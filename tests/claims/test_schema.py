@@ -269,7 +269,7 @@ def test_a_deviation_may_be_of_any_model(tmp_path):
     (tmp_path / "c.yaml").write_text(GOOD + f"  known: [{evidence}]\n")
     (claim,) = load_claims(tmp_path)
     assert all(Case(claim, "rte").known_deviation(model) is not None for model in ("minilm", "gpt2"))
-    assert "any on RTE" in status(claim, "minilm")
+    assert "any model on RTE" in status(claim, "minilm")
 
 
 def test_shape_independent_variants_require_no_shape():

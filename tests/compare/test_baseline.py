@@ -156,7 +156,7 @@ def test_accepted_failures_are_marked_on_the_page_and_in_the_summary(report, tmp
     page, markdown = tmp_path / "page.html", tmp_path / "summary.md"
     report(0.35, "--html", page, "--markdown", markdown)
     assert "0 reproduced, 1 deviates (1 accepted)" in markdown.read_text()
-    assert "| `D2-rte` deviates (accepted) |" in markdown.read_text()
+    assert "| `D2-rte` deviates: opposite (accepted) |" in markdown.read_text()
     assert "<small>accepted</small>" in page.read_text()
     report(0.1, "--html", page, "--markdown", markdown, code=1)  # worse than accepted
     assert "accepted)" not in markdown.read_text()
@@ -167,7 +167,7 @@ def test_an_accepted_failure_is_no_annotation(report, monkeypatch):
     report(0.35, "--update-baseline")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert "::error" not in report(0.35)
-    assert "::error title=D2-rte degenerate::On every task" in report(0.1, code=1)
+    assert "::error title=D2-rte degenerate: collapsed::On every task" in report(0.1, code=1)
 
 
 def test_an_update_keeps_accepted_verdicts_on_other_tasks(report, tmp_path):

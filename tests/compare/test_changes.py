@@ -175,11 +175,10 @@ def test_two_files_of_verdicts_are_compared(capsys, tmp_path):
 
 def test_figures_that_version_2_called_reproduced_are_compatible(tmp_path):
     """Its figures have `p_against`, but no `p_for`; claims about existence have only `p_for`."""
-    reading = {"verdict": "reproduced", "observed": 1, "interval": None, "band": None, "reason": "", "by_seed": []}
     rates = {"figure": (0.4, None), "order": (1.0, 0.001), "existence": (None, 0.001), "few": (None, None)}
     run = filed([beats("D2-rte", 80, 20)]).model_dump(mode="json")
     verdicts = [
-        {**run["verdicts"][0], "id": name, "p_against": against, "p_for": in_favour, "readings": {"special": reading}}
+        {**run["verdicts"][0], "id": name, "p_against": against, "p_for": in_favour}
         for name, (against, in_favour) in rates.items()
     ]
     write_json(tmp_path / "old.json", {**run, "format_version": "2.1", "verdicts": verdicts})
@@ -187,7 +186,7 @@ def test_figures_that_version_2_called_reproduced_are_compatible(tmp_path):
     assert read.format_version == "3.0"
     for verdict in read.verdicts:
         expected = "compatible" if verdict.id == "figure" else "reproduced"
-        assert verdict.verdict == verdict.readings["special"].verdict == expected
+        assert verdict.verdict == expected
 
 
 @pytest.mark.parametrize("damage", [{"verdicts": 1}, {"verdicts": ["x"]}, {"format_version": 2}])

@@ -79,8 +79,8 @@ def test_the_overview_shows_published_values_units_and_known_deviations():
     luck = verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), provenance={})
     shares = verdict("A2-rte", "reproduced", 24.2, (20.0, 30.0))
     rows = overview(page({MODEL: [luck, replace(shares, outcome="inconclusive", open=True)]}, SETTINGS))
-    assert "24.2 % published 35.0 needs seeds inconclusive" in rows
-    assert "0.72 p known deviates" in rows
+    assert "24.2 % published 35.0 why inconclusive" in rows
+    assert "0.72 p why known deviates" in rows
     assert rows.index("A2") < rows.index("G1 luck")  # claims of the paper come first
 
 
@@ -97,7 +97,6 @@ def test_the_page_of_a_checkpoint_says_that_it_is_about_one_checkpoint():
     assert "One checkpoint, not a training procedure." in head
     assert "Training not by this suite" in head
     assert "seed 1" not in shown
-    assert "needs seeds" not in shown
     other = visible(page({MODEL: [beats("D2-rte", 80, 20)]}, SETTINGS))
     assert ("One checkpoint" in other, "Training seed 1" in other) == (False, True)
 
