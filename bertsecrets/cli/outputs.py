@@ -195,11 +195,16 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
         print(line)
 
 
+def _of_checkpoint(options: argparse.Namespace) -> bool:
+    """Return whether a command judges a single checkpoint, which the suite has not trained."""
+    return getattr(options, "checkpoint", None) is not None
+
+
 def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool) -> str:
     """Return a line with the command that would decide the claims that lack seeds, if any."""
     from bertsecrets.report.text import open_claims_line
 
-    if getattr(options, "checkpoint", None) is not None:
+    if _of_checkpoint(options):
         return ""
     command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *SEED_FLAGS, *(["--model"] * several)))]
     command += ["--model", run.model] * several
@@ -218,6 +223,7 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     from bertsecrets.store.files import write_whole
 
     verdicts, params = run.verdicts, load_settings()
+    checkpoint = _of_checkpoint(options)
     written = as_file(verdicts, run.model, params, note=run.note)
     if options.json:
         write_json(options.json, written.model_dump(mode="json"))
@@ -227,9 +233,9 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     if options.plots:
         write_json(options.plots, layer_rows(verdicts))
     if options.markdown:
-        write_whole(options.markdown, summary(verdicts, written, accepted_cases(run)))
+        write_whole(options.markdown, summary(verdicts, written, accepted_cases(run), checkpoint=checkpoint))
     if options.model_card:
-        write_whole(options.model_card, model_card(verdicts, written))
+        write_whole(options.model_card, model_card(verdicts, written, checkpoint=checkpoint))
 
 
 def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:
@@ -252,7 +258,7 @@ def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> Non
             [problem for shown in examples for problem in shown.problems],
             options.examples,
         ),
-        checkpoint=getattr(options, "checkpoint", None) is not None,
+        checkpoint=_of_checkpoint(options),
         accepted={name for run in runs for name in accepted_cases(run)},
     )
     write_whole(options.html, content)

@@ -60,19 +60,22 @@ def bounded(header: Sequence[str], rows: Iterable[Sequence[str]], most_bytes: in
 # ---------------------------------------------------------------------- the summary of a run, and a model card
 
 
-def summary(verdicts: Sequence[Verdict], run: VerdictsFile, accepted: Collection[str] = ()) -> str:
+def summary(
+    verdicts: Sequence[Verdict], run: VerdictsFile, accepted: Collection[str] = (), *, checkpoint: bool = False
+) -> str:
     """Return the summary of a run for `$GITHUB_STEP_SUMMARY`: failures first, then a collapsed list of all verdicts.
 
     Args:
         run: The same verdicts as data.
         accepted: Names of the cases whose failing verdict a baseline accepts.
+        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
     """
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
     failed.sort(key=lambda verdict: (bool(outcome_mark(verdict, accepted)), verdict.outcome == "degenerate"))
     together = run_lines(verdicts, run.settings["judge"]["confidence"])
     parts = [
         f"## K19 claims: {counts_text(verdicts, accepted)}",
-        _about(run),
+        _about(run, checkpoint=checkpoint),
         f"> [!WARNING]\n> incomplete: {prose(run.incomplete)}" if run.incomplete else "",
         "\n".join(f"- {prose(line)}" for line in together),
         _failures(failed, accepted),
@@ -86,11 +89,12 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile, accepted: Collection
     return f"{text}<details><summary>{count}</summary>\n\n{rows}\n\n</details>\n"
 
 
-def model_card(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
+def model_card(verdicts: Sequence[Verdict], run: VerdictsFile, *, checkpoint: bool = False) -> str:
     """Return a section for a model card: what was judged, and a table of the claims that were decided.
 
     Args:
         run: The same verdicts as data.
+        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
     """
     undecided = [verdict for verdict in verdicts if verdict.outcome in ("inconclusive", "not applicable", None)]
     rows = []
@@ -102,24 +106,25 @@ def model_card(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     header = ("claim", "task", "published", "observed", "verdict")
     shown = bounded(header, ([prose(cell) for cell in row] for row in rows), SUMMARY_BYTES // 3)
     others = ", ".join(str(verdict.case) for verdict in undecided)
+    confidence = f"{100 * run.settings['judge']['confidence']:g}%"
     return "\n\n".join([
         "## Attention and fine-tuning",
         f"Judged against the claims of [*Revealing the Dark Secrets of BERT*]({PAPER_ADDRESS}): "
         f"{counts_text(verdicts)}.",
         shown if rows else "No claim was decided.",
         *([f"Not decided, or not applicable: {prose(others, 4000)}."] if others else []),
-        f"{_about(run)} Intervals are at {100 * run.settings['judge']['confidence']:g}% confidence.",
+        f"{_about(run, checkpoint=checkpoint)} Intervals are at {confidence} confidence.",
     ]) + "\n"  # fmt: skip
 
 
-def _about(run: VerdictsFile) -> str:
+def _about(run: VerdictsFile, *, checkpoint: bool) -> str:
     """Return a sentence with the model, data, seeds and software of a run."""
     names = dict.fromkeys(verdict.task for verdict in run.verdicts if verdict.task != ALL_TASKS)
     measured = [verdict for verdict in run.verdicts if verdict.models]
     limits = {f"{name} {number}" for verdict in measured for name, number in verdict.limits.items()}
     parts = [
         f"{code(run.model)} on {', '.join(map(task_title, names)) or 'all tasks'}",
-        seeds_text(seed for verdict in measured for seed in verdict.seeds),
+        "one checkpoint" if checkpoint else seeds_text(seed for verdict in measured for seed in verdict.seeds),
         "GLUE's own data" if all(verdict.official_data for verdict in measured) else "**unofficial data**",
         f"**{prose(', '.join(sorted(limits)).replace('_', '-'))}**" if limits else "all rows",
     ]
