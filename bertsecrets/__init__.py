@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bertsecrets.options import RunOptions
     from bertsecrets.report.head_chart import head_map, show_head, show_layer
     from bertsecrets.session import Session
+    from bertsecrets.texts.own_tasks import OwnTask as Task
     from bertsecrets.types import Measurement, Subject
 
 _HOMES = {
@@ -39,6 +40,7 @@ _HOMES = {
     "RunOptions": "options",
     "Session": "session",
     "Subject": "types",
+    "Task": "texts.own_tasks:OwnTask",
     "UserError": "errors",
     "Verdict": "claims.verdict",
     "head_map": "report.head_chart",
@@ -61,6 +63,7 @@ __all__ = [
     "RunOptions",
     "Session",
     "Subject",
+    "Task",
     "UserError",
     "Verdict",
     "head_map",
@@ -77,7 +80,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"bertsecrets.{_HOMES[name]}"), name)
+    module, _, original = _HOMES[name].partition(":")
+    return getattr(importlib.import_module(f"bertsecrets.{module}"), original or name)
 
 
 def __dir__() -> list[str]:

@@ -55,7 +55,7 @@ class CheckpointCache:
         inputs = {
             "model": ref.identity(),
             "tokenizer": ref.tokenizer(),
-            "task": subject.task,
+            "task": task(subject.task).identity,
             "initialisation": subject.initialisation,
             "seed": subject.seed,
             "finetune": self.resources.settings.finetune.model_dump() if trained else None,

@@ -13,10 +13,13 @@ from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.models.families import full_name
 from bertsecrets.reading import expanded, seconds
 from bertsecrets.settings import project_options
+from bertsecrets.texts.tasks import Task
+from bertsecrets.texts.tasks import task as task_named
 from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEED_LIMIT, InitialisationName, Keep
 
 if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
+    from bertsecrets.texts.own_tasks import OwnTask
 
 MODEL_VARIABLE = "BERTSECRETS_MODEL"
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
@@ -26,13 +29,13 @@ DEFAULT_PIPELINE = "en_core_web_sm"
 HUB_SOURCE = "hub"  # value of --glue that selects the hub instead of a folder
 # Options of every command that reads rows; some commands add those for frames and spaCy.
 ROW_OPTIONS = (
-    *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
+    *("model", "glue", "task_file", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
     *("offline", "allow_unofficial_data"),
 )
 # All run options, grouped as in `--help`.
 HELP_GROUPS = {
     "model and data": (
-        *("model", "glue", "frames", "spacy", "limit", "train_limit", "grid_limit", "offline"),
+        *("model", "glue", "task_file", "frames", "spacy", "limit", "train_limit", "grid_limit", "offline"),
         "allow_unofficial_data",
     ),
     "seeds and store": ("seeds", "budget", "store", "keep_checkpoints"),
@@ -42,7 +45,7 @@ MAX_PATH_BYTES, MAX_NAME_BYTES = 4095, 255  # bytes, on all common file systems
 LIMIT_OPTIONS = ("limit", "train_limit", "grid_limit")
 MAX_THREADS = 1024
 SEEDS_ALLOWED = 100  # every checkpoint is trained once per seed
-PATH_OPTIONS = ("model", "glue", "store", "frames", "checkpoint")
+PATH_OPTIONS = ("model", "glue", "task_file", "store", "frames", "checkpoint")
 # What Python code may give; the command line parses its own.
 OPTION_TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
     "a whole number": ((int,), (*LIMIT_OPTIONS, "threads")),
@@ -50,6 +53,7 @@ OPTION_TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
     "a name or path": ((str, os.PathLike), PATH_OPTIONS),
     "text": ((str,), ("budget", "precision", "spacy", "device", "keep_checkpoints", "checkpoint_task")),
     "true or false": ((bool,), ("offline", "allow_unofficial_data")),
+    "a collection of your own tasks (bertsecrets.Task)": ((Task,), ("tasks",)),
 }
 
 
@@ -93,6 +97,7 @@ CHECKPOINT_OPTION: dict[str, Any] = {
     "help": "judge only this checkpoint, fine-tuned on --task; --model is then the pretrained model to compare it with",
     **FOLDER_OPTION,
 }
+LISTED_OPTIONS = ("glue", "task_file", "tasks")  # options that may be collections
 TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect on a trained checkpoint
 
 
@@ -113,6 +118,12 @@ class RunOptions:
         "repeatable: later folders fill in missing tasks",
         action="append",
         **FOLDER_OPTION,
+    )
+    task_file: Sequence[Path | str] | Path | str | None = _option(
+        "YAML file of a task of your own, whose claims are judged unless other tasks are named; repeatable",
+        action="append",
+        type=path,
+        metavar="FILE",
     )
     store: Path | str | None = _option(
         "folder of checkpoints and measurements (default: BERTSECRETS_STORE, otherwise runs)", **FOLDER_OPTION
@@ -157,12 +168,14 @@ class RunOptions:
     )
     checkpoint: Path | str | None = None
     checkpoint_task: str | None = None
+    tasks: "Sequence[OwnTask]" = ()
 
     def __post_init__(self) -> None:
+        self._gather_tasks()
         for expected, (types, names) in OPTION_TYPES.items():
             for name in names:
                 value = getattr(self, name)
-                for each in value if name == "glue" and isinstance(value, list | tuple) else [value]:
+                for each in several(value) if name in LISTED_OPTIONS else [value]:
                     if each is not None:
                         check_type(name, each, types, expected)
         if self.model is not None:
@@ -197,7 +210,22 @@ class RunOptions:
             object.__setattr__(self, "checkpoint", expanded(self.checkpoint))
             self._check_checkpoint()
 
+    def _gather_tasks(self) -> None:
+        """Add the tasks of task files to `tasks`, unless a copy of these options has them already."""
+        tasks = several(self.tasks)
+        files = {expanded(file).absolute() for file in several(self.task_file) if isinstance(file, str | os.PathLike)}
+        if files := files - {getattr(own, "file", None) for own in tasks}:
+            from bertsecrets.texts.own_tasks import read_task_file  # slow to import, and rarely needed
+
+            tasks += tuple(map(read_task_file, sorted(files)))
+        names = [own.name for own in tasks if isinstance(own, Task)]
+        if len({*names}) < len(names):
+            raise UserError(f"two of your own tasks have the same name: {', '.join(names)}")
+        object.__setattr__(self, "tasks", tasks)
+
     def _check_checkpoint(self) -> None:
+        if self.checkpoint_task is None and len(self.tasks) == 1:
+            object.__setattr__(self, "checkpoint_task", self.tasks[0].name)
         if self.checkpoint_task is None:
             raise UserError("a checkpoint needs the one task that it was fine-tuned on: name that task")
         given = [name for name in TRAINING_OPTIONS if getattr(self, name) is not None]
@@ -224,6 +252,7 @@ class RunOptions:
         Raises:
             UserError: If there is not exactly one task, or an option has no effect on a checkpoint.
         """
+        tasks = tasks or self.scope
         return replace(
             self, checkpoint=checkpoint, checkpoint_task=tasks[0] if checkpoint and len(tasks) == 1 else None
         )
@@ -238,11 +267,18 @@ class RunOptions:
         """The local GLUE folders in search order; empty if the hub is the source."""
         if self.glue is None:
             return [expanded(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
-        given = [self.glue] if isinstance(self.glue, str | Path) else list(self.glue)
+        given = several(self.glue)
         return [] if [str(folder) for folder in given] == [HUB_SOURCE] else [expanded(folder) for folder in given]
 
+    @property
+    def scope(self) -> list[str]:
+        """The tasks whose claims are judged unless others are named: the checkpoint's or own ones; empty for GLUE's."""
+        if self.checkpoint_task is not None:
+            return [task_named(self.checkpoint_task).name]
+        return [own.name for own in self.tasks]
+
     def source(self) -> "Source":
-        """Return the source of GLUE rows.
+        """Return the source of rows.
 
         Raises:
             UserError: If a GLUE folder does not exist.
@@ -257,6 +293,7 @@ class RunOptions:
             offline=self.offline,
             allow_unofficial=self.allow_unofficial_data,
             beside=tuple(folders[1:]),
+            own={own.name: own.splits for own in self.tasks},
         )
 
     @property
@@ -292,7 +329,7 @@ def configured() -> dict[str, Any]:
     Defaults from the environment take precedence.
     """
     given = project_options()
-    known = [name for name in PARSING if name not in ("budget", "keep_checkpoints")]
+    known = [name for name in PARSING if name not in ("budget", "keep_checkpoints", "task_file")]
     try:
         for name, value in given.items():
             if name not in known:
@@ -386,6 +423,13 @@ def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = RO
     for title, members in HELP_GROUPS.items():
         if present := [name for name in members if name in names]:
             add_options(parser.add_argument_group(title).add_argument, present)
+
+
+def several(value: Any) -> tuple[Any, ...]:
+    """Return the values of an option that may be given as one value or as a collection of them."""
+    if isinstance(value, list | tuple | set):
+        return tuple(value)
+    return () if value is None else (value,)
 
 
 def _from_environment(variable: str) -> Path | None:

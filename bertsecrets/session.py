@@ -40,7 +40,8 @@ from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store
 from bertsecrets.texts.rows import TaskRows
-from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, register_tasks
+from bertsecrets.texts.tasks import task as task_named
 from bertsecrets.types import AUTO, Measurement, Request, Subject
 
 COMPARED_ROWS = 64  # of which a model in memory is compared with its saved form on some of all lengths
@@ -87,6 +88,7 @@ class Session:
             torch.set_num_threads(options.threads)  # for the entire process; part of the cache keys
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
+        register_tasks(options.tasks)
         source, frames = options.source(), options.frames_path
         if frames is not None and not frames.exists():
             raise UserError(f"{frames} does not exist: the option frames takes a JSONL file or FrameNet's folder")
@@ -166,9 +168,9 @@ class Session:
         """
         checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
         if checkpoint is not None and of_task is not None and model is None:
-            opening.open_checkpoint_config(Path(checkpoint), task(of_task))
-            opening.check_base(Path(checkpoint), task(of_task), self.ref(self.model))
-            opening.open_checkpoint(Path(checkpoint), task(of_task), self.ref(self.model))  # reads all weights
+            opening.open_checkpoint_config(Path(checkpoint), task_named(of_task))
+            opening.check_base(Path(checkpoint), task_named(of_task), self.ref(self.model))
+            opening.open_checkpoint(Path(checkpoint), task_named(of_task), self.ref(self.model))  # reads all weights
             return
         configuration.open_config(self.ref(model or self.model))
 
@@ -209,7 +211,7 @@ class Session:
         name = check_initialisation(init)
         if task_name is None:
             return Subject(self.model, ALL_TASKS, "untrained", seed)
-        return Subject(self.model, task(task_name).name, name, seed)
+        return Subject(self.model, task_named(task_name).name, name, seed)
 
     @checked
     def measure(
@@ -255,7 +257,7 @@ class Session:
 
         Args:
             claim: Claim id (`C1`), including the variant if there are several (`D1-untrained`).
-            task: One of the claim's tasks. Optional if there is only one.
+            task: One of the claim's tasks. Optional if there is only one, or if the session is about one task.
             seeds: If given, judge on seeds 1 to `seeds` instead of the session's. With `auto`, seeds are added as long
                 as the budget allows another one, assuming that it takes as long as the last.
 
@@ -267,7 +269,7 @@ class Session:
         if seeds is not None:
             session = copy(self)
             session.options = replace(self.options, seeds=seeds)
-        case = find_case(claim, task)
+        case = find_case(claim, task, session.options.scope)
         result = JudgedRun(session, [case]).result(case)
         if isinstance(result, Skipped):
             raise MissingError(result.reason)
@@ -280,16 +282,19 @@ class Session:
         """Return the verdicts on all claims that apply to the model and can be measured, and log which cannot.
 
         Args:
-            task: If given, only claims on this task or on the bare encoder are judged.
+            task: Judge only claims on this task or on the bare encoder. By default, the tasks are those of the
+                session's checkpoint, or else its own tasks, or else GLUE's.
             claims: If given, only these claims or families are judged, such as `["C", "D1"]` or `"C"`.
 
         Raises:
             UserError: If the task or a claim is unknown.
         """
-        chosen = select_cases([claims] if isinstance(claims, str) else claims, [task] if task else [])
-        run = JudgedRun(self, [case for case in chosen if not (task and set(case.on_tasks) - {task})])
-        for reason, names in run.skipped().items():
-            log.info(skipped(names, reason))
+        names = [task] if task else self.options.scope or [glue.name for glue in GLUE_TASKS]
+        tasks = {task_named(name).name for name in names}
+        chosen = select_cases([claims] if isinstance(claims, str) else claims, tasks)
+        run = JudgedRun(self, [case for case in chosen if tasks.issuperset(case.on_tasks)])
+        for reason, without in run.skipped().items():
+            log.info(skipped(without, reason))
         run.judge(log.info)
         if run.ended is not None:
             raise run.ended
@@ -382,8 +387,8 @@ class Session:
             return None
         if (of_base or measure.compares) and self.options.model is None:
             raise NotGivenError("needs the pretrained model: name it with the option model")
-        if measure.on_task and subject.task != self.options.checkpoint_task:
-            raise NotApplicableError(f"needs a checkpoint of {task(subject.task).title} as well")
+        if measure.on_task and [subject.task] != self.options.scope:
+            raise NotApplicableError(f"needs a checkpoint of {task_named(subject.task).title} as well")
         if initial.trains and initial.name != "pretrained":
             raise NotApplicableError(f"needs {initial.title}, not a single checkpoint")
         return None if of_base else checkpoint

@@ -44,6 +44,7 @@ from tiny import save_bert, save_tokenizer
 
 from bertsecrets import settings
 from bertsecrets.texts.corpus import write_corpus
+from bertsecrets.texts.tasks import TASKS, own_task_names
 from bertsecrets.types import Subject
 
 # `make attack` runs the long form of every attack: many more examples, and different ones each time.
@@ -82,6 +83,14 @@ def same_threads():
     yield
     if torch.get_num_threads() != before:
         torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def only_glue_tasks():
+    """Forget own tasks after each test."""
+    yield
+    for name in own_task_names():
+        del TASKS[name]
 
 
 @pytest.fixture(scope="module", autouse=True)

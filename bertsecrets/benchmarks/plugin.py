@@ -72,7 +72,7 @@ from bertsecrets.progress import log, shown_by
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
-from bertsecrets.texts.tasks import task
+from bertsecrets.texts.tasks import register_tasks, task
 
 if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
@@ -136,6 +136,7 @@ def _options(config: pytest.Config) -> RunOptions:
         )
     given = {name: get_option(config, name) for name in PARSING}
     options = RunOptions.from_namespace(argparse.Namespace(**given))
+    register_tasks(options.tasks)
     checkpoint, name, jobs = (get_option(config, option) for option in ("checkpoint", "task", "jobs"))
     if name is not None and checkpoint is None:
         raise UserError("--task has no effect without --checkpoint: select claims with -k, such as -k rte")
@@ -171,10 +172,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "judged" not in metafunc.fixturenames:
         return
     options, model = metafunc.config.stash[OPTIONS], judged_model(metafunc.config)
-    baseline = metafunc.config.stash[ACCEPTED]
+    baseline, scope = metafunc.config.stash[ACCEPTED], options.scope
     params = []
     for case in cases():
-        if options.checkpoint_task not in (None, case.task):
+        if options.checkpoint_task not in (None, case.task) or (scope and not case.belongs_to(scope)):
             continue
         claim = case.claim
         spellings = (claim.id,) if claim.on_request else (claim.id, claim.family)

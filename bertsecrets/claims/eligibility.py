@@ -11,6 +11,7 @@ import numpy as np
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.claims.schema import Case
 from bertsecrets.models.locations import published_identities
+from bertsecrets.texts.tasks import TASKS, own_task_names
 from bertsecrets.types import Measurement
 
 
@@ -85,6 +86,9 @@ def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
     if not case.applies_to(model.architecture):
         wanted, architecture = " and ".join(claim.architectures), model.architecture or "unknown"
         return NotApplicable(Grounds.OTHER_ARCHITECTURE(wanted=wanted, architecture=architecture))
+    if case.task in own_task_names() and claim.about_published_figures:
+        title = TASKS[case.task].title
+        return NotApplicable(Grounds.NOT_APPLICABLE(message=f"compares with published figures, which {title} lacks"))
     instead = f"; {claim.relative} is the same claim for any " if claim.relative else ""
     if claim.needs_weights and model.weights not in (None, *published_identities(claim.needs_weights)):
         instead = instead and f"{instead}model"

@@ -56,6 +56,7 @@ class Quantity:
         within: Function from the name of a task to the range of possible values.
         inherits: Whether a collapse of the checkpoint, which its scores show, makes the quantity meaningless. False for
             quantities whose own measurements show it, and if nothing is fine-tuned. Undeclared means True.
+        published: Whether it uses published figures of the task.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Quantity:
     arguments: inspect.Signature
     within: Callable[[str], Ends]
     inherits: bool | None = None
+    published: bool = False
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
         """Return the estimand of measurements, by name of the need, and of a claim's arguments."""
@@ -93,6 +95,7 @@ def states_of(needed: Mapping[str, Needed]) -> tuple[Measurement, ...]:
 
 def quantity(
     name: str,
+    about: Literal["measured", "published"] = "measured",
     /,
     *,
     unit: str,
@@ -107,6 +110,7 @@ def quantity(
 
     Args:
         name: Name that claims use.
+        about: `published` if the function uses published figures of the task, which own tasks do not have.
         unit: Unit of the quantity.
         within: Range of possible values, or a function that returns it for the name of a task. Intervals and bands are
             clipped to it.
@@ -134,6 +138,7 @@ def quantity(
             arguments=inspect.Signature(rest),
             within=within if callable(within) else lambda task: within,
             inherits=inherits,
+            published=about == "published",
         )
         return function
 

@@ -5,7 +5,7 @@ A claim is one YAML entry. A `Case` is a claim on one task: one benchmark, and o
 
 import functools
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from bertsecrets.models.locations import recorded_name
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
 from bertsecrets.settings import first_problem, project_path
 from bertsecrets.store.files import digest, file_sha256, listed
-from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
+from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, TASKS, Task, own_task_names, task
 from bertsecrets.types import InitialisationName
 
 CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights are random if it is untrained
@@ -183,8 +183,23 @@ class Claim(References):
 
     @property
     def cases(self) -> list["Case"]:
-        """One case for each task."""
-        return [Case(self, name) for name in self.tasks]
+        """One case for each of its tasks, and for each own task that it covers."""
+        return [Case(self, name) for name in (*self.tasks, *filter(self.covers, own_task_names()))]
+
+    def covers(self, name: str) -> bool:
+        """Return whether the claim is made about tasks in general: on all of K19's or all but one.
+
+        The exception may be of the kind of the given task: STS-B is the only one with scores, and SST-2 the only one
+        with single texts.
+        """
+        own, known = TASKS[name], [each for each in GLUE_TASKS if each.name in self.tasks]
+        kinds: tuple[Callable[[Task], bool], ...] = (lambda each: each.regression, lambda each: each.sentence2 is None)
+        return len(known) >= len(GLUE_TASKS) - 1 and all(kind(own) in map(kind, known) for kind in kinds)
+
+    @property
+    def about_published_figures(self) -> bool:
+        """Whether the claim compares with published figures of its task."""
+        return isinstance(self.expect, Figure) or QUANTITIES[self.quantity].published
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,8 +216,8 @@ class Case:
 
     @property
     def figure(self) -> TaskFigure:
-        """The published figure."""
-        return self.claim.tasks[self.task]
+        """The published figure; empty on an own task."""
+        return self.claim.tasks.get(self.task) or TaskFigure()
 
     @property
     def unit(self) -> str:
@@ -411,16 +426,18 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
     ]
 
 
-def find_case(wanted: str, task_name: str | None = None) -> Case:
+def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] = ()) -> Case:
     """Return a single case.
 
     Args:
         wanted: Id of a claim (`C1`), with its variant if it has one (`D1-untrained`), or of a case (`C1-rte`).
         task_name: One of the claim's tasks. Can be omitted if there is only one.
+        scope: The tasks that are meant if `task_name` is omitted; all if the claim is about none of these.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     known = find_cases(wanted)
-    fitting = [case for case in known if chosen in (None, case.task)]
+    meant = [case for case in known if case.task in scope] or known
+    fitting = meant if chosen is None else [case for case in known if case.task == chosen]
     exact = [case for case in fitting if case.claim.name.lower() == wanted.lower()]
     if len(exact) == 1:
         return exact[0]

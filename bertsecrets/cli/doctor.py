@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bertsecrets.errors import OPTIONAL_PACKAGES, UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_command, add_run_options
 from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, entries
-from bertsecrets.texts.tasks import TASKS
+from bertsecrets.texts.tasks import GLUE_TASKS, own_task_names
 
 if TYPE_CHECKING:
     from bertsecrets.models.locations import ModelRef
@@ -80,7 +80,8 @@ def _model(name: str, run: RunOptions) -> bool:
 
     rows = None
     with suppress(UserError):  # missing data have a line of their own
-        rows = _sample(TaskRows(run.source()), TASKS) if run.glue_folders else None
+        local = [*own_task_names(), *(task.name for task in GLUE_TASKS if run.glue_folders)]
+        rows = _sample(TaskRows(run.source()), local)
     with _or_missing(f"model {name}"):
         facts = _model_facts(locate(name, offline=True), load_settings().finetune.max_length, rows)
         print(f"model {name}: found, {', '.join(facts)}")
@@ -168,7 +169,9 @@ def _texts(run: RunOptions) -> None:
         with _or_missing("GLUE"):
             check_glue(folder)
     present = [folder for folder in folders if folder.is_dir()]
-    for task in TASKS.values() if present else ():
+    for own in run.tasks:
+        print(f"task {own.title}: found, {own}")
+    for task in GLUE_TASKS if present else ():
         problem = Source(present[0], beside=tuple(present[1:])).missing(task)
         print(f"GLUE {task.title}: {'found' if problem is None else f'missing; {problem}'}")
     frames = run.frames_path

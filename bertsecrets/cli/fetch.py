@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import INITIALISATION_OPTION, RunOptions, add_command, add_run_options, path, whole_number
+from bertsecrets.options import (
+    INITIALISATION_OPTION,
+    ROW_OPTIONS,
+    RunOptions,
+    add_command,
+    add_run_options,
+    path,
+    whole_number,
+)
 from bertsecrets.texts.tasks import TASKS, task
 
 if TYPE_CHECKING:
@@ -51,7 +59,7 @@ def add_parsers(commands) -> None:
         metavar="PATH",
         help="with --output or --digests: fail unless they read from this path, which a pipeline watches for changes",
     )
-    add_run_options(fetching)
+    add_run_options(fetching, [name for name in ROW_OPTIONS if name != "task_file"])
 
     training = add_command(
         commands,

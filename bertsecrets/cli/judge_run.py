@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_run_options, seed_range
-from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 from bertsecrets.types import AUTO
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
         "--task",
         action="append",
         help="judge claims on this task, including those about the bare encoder; repeatable. `all` selects only claims "
-        "about the bare encoder and claims across tasks (default: all tasks with data)",
+        "about the bare encoder and claims across tasks (default: those of --task-file, or else all tasks with data)",
     )
     parser.add_argument(
         "--claim",
@@ -39,10 +39,10 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
-    """Return the cases selected by `--task` and `--claim`, and the named tasks."""
+    """Return the cases selected by `--task` and `--claim`, and the named tasks: by default own ones, if given."""
     from bertsecrets.claims.schema import select_cases
 
-    tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
+    tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or own_task_names()]
     chosen = select_cases(options.claim or (), tasks)
     if getattr(options, "checkpoint", None) is not None:  # a checkpoint is judged on its own task
         chosen = [case for case in chosen if case.task in tasks]

@@ -23,6 +23,7 @@ from bertsecrets.cli.console import (
 )
 from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed, check_threads
+from bertsecrets.texts.tasks import register_tasks
 
 COMMAND_GROUPS = {
     "claims": ("claims", "explain"),
@@ -99,6 +100,8 @@ def _run(options: argparse.Namespace) -> int:
             check_seed(options.seed)
         if hasattr(options, "threads"):
             check_threads(options.threads)  # before torch is imported, which would print a line about it
+        if getattr(options, "task_file", None):
+            register_tasks(RunOptions.from_namespace(options).tasks)
         code = options.run(options) or 0
         print(end="", flush=True)
     except UserError as error:

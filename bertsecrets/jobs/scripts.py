@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import PARSING, RunOptions, flag
+from bertsecrets.options import PARSING, RunOptions, flag, several
+from bertsecrets.reading import expanded
 from bertsecrets.types import Request
 
 EXPORTED_VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
@@ -60,6 +61,7 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
         options,
         store=os.path.abspath(options.store_folder),
         glue=tuple(map(os.path.abspath, options.glue_folders)) or options.glue,
+        task_file=tuple(os.path.abspath(expanded(file)) for file in several(options.task_file)) or None,
         frames=os.path.abspath(options.frames_path) if options.frames_path else None,
         model=absolute(options.model),
         spacy=absolute(options.spacy),

@@ -119,6 +119,7 @@ class AttentionChange(AttentionMeasure):
         """Yield the maps of similarities."""
         padded_to = seeds.first.options.get("padded_to")
         form = "cropped to the real tokens" if padded_to is None else f"padded to {padded_to} tokens"
-        theirs, unit = np.array(seeds.published("fig5_cosine")), "cosine similarity"
-        yield HeadMap("K19, figure 5: maps padded to 200 tokens", theirs, unit)
+        theirs, unit = seeds.published("fig5_cosine"), "cosine similarity"
+        if theirs is not None:
+            yield HeadMap("K19, figure 5: maps padded to 200 tokens", np.array(theirs), unit)
         yield HeadMap(f"{{who}}: maps {form}", seeds.mean("cosine"), unit)

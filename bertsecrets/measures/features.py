@@ -72,7 +72,7 @@ class Features(AttentionMeasure):
         kinds = [kind for kind in FIGURE_7_LABELS if f"cls_row_{kind}" in seeds.first.values]
         if kinds:
             published = seeds.published("fig7_CLS_last_layer")
-            theirs = [published[FIGURE_7_LABELS[kind]] for kind in kinds]
+            theirs = published and [published[FIGURE_7_LABELS[kind]] for kind in kinds]
             ours = np.array([seeds.mean(f"cls_row_{kind}") for kind in kinds])
             captions = ("K19, figure 7: last layer", "{who}: last layer")
             yield from published_and_measured(theirs, ours, "attention of [CLS]", captions, kinds)

@@ -87,9 +87,10 @@ class HeadAblation(AblationMeasure):
         ours, baseline = 100 * seeds.mean("score"), 100 * float(seeds.mean("baseline"))
         if ours.ndim != 2:
             return
-        theirs = 100 * np.array(seeds.published("fig8_head"))
-        low, high = (100 * end for end in seeds.published("fig8_colorbar"))
-        caption = f"K19, figure 8: score with each head disabled ({published_baseline_text(seeds.first.subject.task)})"
-        yield HeadMap(caption, theirs, seeds.metric, low=low, high=high)
+        if (theirs := seeds.published("fig8_head")) is not None:
+            low, high = (100 * end for end in seeds.published("fig8_colorbar"))
+            without = published_baseline_text(seeds.first.subject.task)
+            caption = f"K19, figure 8: score with each head disabled ({without})"
+            yield HeadMap(caption, 100 * np.array(theirs), seeds.metric, low=low, high=high)
         caption = f"{{who}}: score with each head disabled (none disabled: {baseline:.1f})"
         yield HeadMap(caption, ours, seeds.metric, low=float(ours.min()), high=float(ours.max()))

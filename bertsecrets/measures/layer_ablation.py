@@ -46,10 +46,12 @@ class LayerAblation(AblationMeasure):
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield the curves of scores."""
-        theirs, baseline = 100 * np.array(seeds.published("fig9_layer")), 100 * float(seeds.mean("baseline"))
-        task = seeds.first.subject.task
-        caption = f"K19, figure 9: score with each layer disabled ({published_baseline_text(task)})"
-        yield Lines(caption, {"K19": theirs}, seeds.metric, from_zero=False, baseline=ABLATION_BASELINES.get(task))
+        theirs, baseline = seeds.published("fig9_layer"), 100 * float(seeds.mean("baseline"))
+        if theirs is not None:
+            task = seeds.first.subject.task
+            caption = f"K19, figure 9: score with each layer disabled ({published_baseline_text(task)})"
+            scores = {"K19": 100 * np.array(theirs)}
+            yield Lines(caption, scores, seeds.metric, from_zero=False, baseline=ABLATION_BASELINES.get(task))
         caption = f"{{who}}: score with each layer disabled (dashed: none disabled, {baseline:.1f})"
         ours = {seeds.first.subject.model: 100 * seeds.mean("score")}
         yield Lines(caption, ours, seeds.metric, from_zero=False, baseline=baseline)

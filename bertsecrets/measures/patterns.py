@@ -216,12 +216,15 @@ class Patterns(AttentionMeasure):
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         """Yield one bar for the paper, and one for each reading with corrected shares."""
-        theirs = dict(zip(FIGURE_2_ORDER, seeds.published("fig2"), strict=True))
-        shares = {"K19, figure 2": np.array([theirs[name] for name in CLASSES])}
+        shares: dict[str, np.ndarray] = {}
+        if (published := seeds.published("fig2")) is not None:
+            theirs = dict(zip(FIGURE_2_ORDER, published, strict=True))
+            shares = {"K19, figure 2": np.array([theirs[name] for name in CLASSES])}
         for name in readings_in(seeds.first):
             corrected = [100 * float(seeds.mean(f"{name}_corrected_{key(c)}")) for c in CLASSES]
             shares[f"{seeds.first.subject.model}, reading {name}"] = np.array(corrected)
-        yield Shares("Classes of attention maps: K19 above, {who} below", shares, CLASSES)
+        caption = "K19 above, {who} below" if published is not None else "{who}"
+        yield Shares(f"Classes of attention maps: {caption}", shares, CLASSES)
 
 
 def readings_in(measurement: Measurement) -> list[str]:

@@ -6,7 +6,7 @@ from bertsecrets.measures.base import MeasureContext, Resources, Results, SuiteM
 from bertsecrets.measures.registry import measure
 from bertsecrets.store.files import digest
 from bertsecrets.texts.published import published_figures
-from bertsecrets.texts.tasks import TASKS
+from bertsecrets.texts.tasks import GLUE_TASKS
 
 
 @measure("published-figures", title="scores with one head disabled, as K19 published them", source="K19 figure 8")
@@ -30,5 +30,5 @@ class PublishedFigures(SuiteMeasure):
     def run(self, context: MeasureContext) -> Results:
         """Return the published scores."""
         grids = published_figures()["fig8_head"]
-        scores = np.array([[grids[task.folder] for task in TASKS.values()]])
-        return {self.name: ({"tasks": list(TASKS)}, {"figure_8": scores})}, 1
+        scores = np.array([[grids[task.folder] for task in GLUE_TASKS]])
+        return {self.name: ({"tasks": [task.name for task in GLUE_TASKS]}, {"figure_8": scores})}, 1

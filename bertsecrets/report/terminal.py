@@ -31,7 +31,7 @@ from bertsecrets.report.text import (
     status,
     task_title,
 )
-from bertsecrets.texts.tasks import TASKS
+from bertsecrets.texts.tasks import GLUE_TASKS
 
 VERDICT_COLUMNS = ("id", "task", "published", "observed", "verdict")
 TASKS_WIDTH = 16  # maximum width of the column of tasks
@@ -123,7 +123,7 @@ def _claim_cells(claim: Claim, model: str | None, *, verbose: bool) -> tuple[str
     known = status(claim, model)
     more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose else []
     more += [known] if known else []
-    shown = tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"
+    shown = tasks if verbose or len(claim.tasks) < len(GLUE_TASKS) else f"each of {len(GLUE_TASKS)}"
     return claim.name, shown, claim.statement, "\n".join(more)
 
 

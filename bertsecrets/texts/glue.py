@@ -9,8 +9,8 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ class Split:
 
         Rows from the hub and a local copy have the same fingerprint.
         """
-        sha = hashlib.sha256(f"{self.task.name} {self.name}".encode())
+        sha = hashlib.sha256(f"{self.task.identity} {self.name}".encode())
         second = self.sentence2 or [""] * len(self)
         for row in zip(self.sentence1, second, self.labels, strict=True):
             for cell in map(str, row):
@@ -146,15 +146,20 @@ class Source:
 
     A split is read from `glue`, or else from the first folder in `beside` that contains it. For example, one folder can
     contain the official files and another the incomplete ones.
+
+    `own` are the splits of own tasks, by task and name.
     """
 
     glue: Path | None = None
     offline: bool = False
     allow_unofficial: bool = False
     beside: tuple[Path, ...] = ()
+    own: Mapping[str, Mapping[str, Split]] = field(default_factory=dict)
 
     def split(self, task: Task, name: str) -> Split:
         """Load and check a split (`train` or `dev`)."""
+        if task.own:
+            return self._own(task, name)
         if self.glue is None:
             split, content = load_hub(task, name, self.offline), None
         else:
@@ -168,6 +173,8 @@ class Source:
 
     def state(self, task: Task, name: str) -> tuple[str, ...]:
         """Return the digests of the local files that a split is read from; empty if the hub is the source."""
+        if task.own:
+            return (self._own(task, name).fingerprint,)
         if self.glue is None:
             return ()
         folder, file = self._find(task, name)
@@ -177,11 +184,21 @@ class Source:
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
         """Return why the local folders cannot provide these splits, or None if they can or the hub is the source."""
         try:
-            for name in splits if self.glue is not None else ():
-                self._find(task, name)
+            find = self._own if task.own else self._find
+            for name in splits if self.glue is not None or task.own else ():
+                find(task, name)
         except UserError as error:
             return str(error)
         return None
+
+    def _own(self, task: Task, name: str) -> Split:
+        """Return a split of an own task."""
+        splits = self.own.get(task.name)
+        if splits is None or splits["dev"].task != task:
+            raise UserError(f"{task.title} is not among the tasks of this session, or was changed since: give it again")
+        if name not in splits:
+            raise UserError(f"{task.title} has no training rows: make the task with train, or judge a checkpoint")
+        return splits[name]
 
     def _find(self, task: Task, name: str) -> tuple[Path, Path]:
         """Return the first folder that contains a split, and the split's file."""

@@ -1,10 +1,12 @@
-"""The seven GLUE tasks in K19: columns, label names, metric, official row and class counts.
+"""The registry of tasks: the seven GLUE tasks in K19, with columns, label names, metric, official row and class counts.
 
-Task details are defined only in this module. Labels are stored by name. The order of `labels` is that of the classes in
-a model's output and on the hub (`nyu-mll/glue`).
+Details of GLUE's tasks are defined only in this module. Users' own tasks (`texts.own_tasks`) are added to the registry.
+Labels are stored by name. The order of `labels` is that of the classes in a model's output and on the hub
+(`nyu-mll/glue`).
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bertsecrets.errors import UserError, near_matches
@@ -21,7 +23,7 @@ PARAPHRASE_WORDS = {"equivalent", "duplicate", "duplicates", "paraphrase", "para
 
 @dataclass(frozen=True)
 class Task:
-    """A GLUE task.
+    """A GLUE task, or with `own` a task of the user's.
 
     `train_rows` and `dev_rows` are the official row counts, and `dev_counts` and `train_counts` the official counts per
     label (empty for regression or if not verified). `label_codes` maps the codes in GLUE's TSV files to label names.
@@ -45,6 +47,7 @@ class Task:
     dev_split: str = "validation"
     hub_columns: tuple[str, str | None] = ("sentence1", "sentence2")
     skips_short_rows: bool = False
+    own: bool = False
 
     @property
     def regression(self) -> bool:
@@ -56,22 +59,30 @@ class Task:
         """The number of logits of a classifier for this task."""
         return len(self.labels) or 1
 
+    @property
+    def identity(self) -> str:
+        """What identifies the task in cache keys: the name, and what a name alone does not determine for own tasks."""
+        return self.name if not self.own else f"{self.name} {self.metric} {list(self.labels)}"
+
     def class_named(self, name: str) -> str | None:
         """Return the class that a name stands for, whatever its case, separators and form; None if unknown.
 
         >>> task("rte").class_named("Non-Entailment"), task("mnli").class_named("CONTRADICTORY")
         ('not_entailment', 'contradiction')
         """
-        negation, word = _folded(name)
-        named = {_folded(label): label for label in self.labels}
-        return named.get((negation, SYNONYMS.get(word, word)))
+        if self.own and name in self.labels:
+            return name
+        ignored = r"[\W_]" if self.own else "[^a-z]"  # own names may differ only in digits, or in other alphabets
+        folded = _folded(name, ignored)
+        named = [label for label in self.labels if folded[1] and folded == _folded(label, ignored)]
+        return named[0] if len(named) == 1 else None
 
 
-def _folded(name: str) -> tuple[str, str]:
-    """Return the negation of a class name (`not` or nothing) and the rest of its letters, in lower case."""
-    letters = re.sub(r"[^a-z]", "", name.lower())
+def _folded(name: str, ignored: str) -> tuple[str, str]:
+    """Return the negation of a class name (`not` or nothing) and the rest without ignored characters, in lower case."""
+    letters = re.sub(ignored, "", name.lower())
     negation, word = re.fullmatch(r"(not?n?(?=entail|equiv|dupl|paraphr)|)(.*)", letters).groups()  # type: ignore[union-attr]
-    return "not" if negation else "", "equivalent" if word in PARAPHRASE_WORDS else word
+    return "not" if negation else "", "equivalent" if word in PARAPHRASE_WORDS else SYNONYMS.get(word, word)
 
 
 def _same(*labels: str) -> dict[str, str]:
@@ -81,49 +92,71 @@ def _same(*labels: str) -> dict[str, str]:
 _NLI2 = ("entailment", "not_entailment")
 _NLI3 = ("entailment", "neutral", "contradiction")
 
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task(
-            "mrpc", "MRPC", "MRPC", "#1 String", "#2 String", "Quality",
-            ("not_equivalent", "equivalent"), {"0": "not_equivalent", "1": "equivalent"}, "f1",
-            3668, 408, {"not_equivalent": 129, "equivalent": 279}, {"not_equivalent": 1194, "equivalent": 2474},
-        ),
-        Task(
-            "stsb", "STS-B", "STS-B", "sentence1", "sentence2", "score",
-            (), {}, "pearson", 5749, 1500, {}, {},
-        ),
-        Task(
-            "sst2", "SST-2", "SST-2", "sentence", None, "label",
-            ("negative", "positive"), {"0": "negative", "1": "positive"}, "accuracy",
-            67349, 872, {"negative": 428, "positive": 444}, {"negative": 29780, "positive": 37569},
-            hub_columns=("sentence", None),
-        ),
-        Task(
-            "qqp", "QQP", "QQP", "question1", "question2", "is_duplicate",
-            ("not_duplicate", "duplicate"), {"0": "not_duplicate", "1": "duplicate"}, "f1",
-            363846, 40430, {"not_duplicate": 25545, "duplicate": 14885}, {},
-            hub_columns=("question1", "question2"), skips_short_rows=True,
-        ),
-        Task(
-            "rte", "RTE", "RTE", "sentence1", "sentence2", "label",
-            _NLI2, _same(*_NLI2), "accuracy",
-            2490, 277, {"entailment": 146, "not_entailment": 131}, {"entailment": 1249, "not_entailment": 1241},
-        ),
-        Task(
-            "qnli", "QNLI", "QNLI", "question", "sentence", "label",
-            _NLI2, _same(*_NLI2), "accuracy",
-            104743, 5463, {"entailment": 2702, "not_entailment": 2761}, {},
-            hub_columns=("question", "sentence"),
-        ),
-        Task(
-            "mnli", "MNLI-m", "MNLI", "sentence1", "sentence2", "gold_label",
-            _NLI3, _same(*_NLI3), "accuracy",
-            392702, 9815, {"entailment": 3479, "neutral": 3123, "contradiction": 3213}, {},
-            dev_file="dev_matched.tsv", dev_split="validation_matched", hub_columns=("premise", "hypothesis"),
-        ),
-    )
-}  # fmt: skip
+GLUE_TASKS: tuple[Task, ...] = (
+    Task(
+        "mrpc", "MRPC", "MRPC", "#1 String", "#2 String", "Quality",
+        ("not_equivalent", "equivalent"), {"0": "not_equivalent", "1": "equivalent"}, "f1",
+        3668, 408, {"not_equivalent": 129, "equivalent": 279}, {"not_equivalent": 1194, "equivalent": 2474},
+    ),
+    Task(
+        "stsb", "STS-B", "STS-B", "sentence1", "sentence2", "score",
+        (), {}, "pearson", 5749, 1500, {}, {},
+    ),
+    Task(
+        "sst2", "SST-2", "SST-2", "sentence", None, "label",
+        ("negative", "positive"), {"0": "negative", "1": "positive"}, "accuracy",
+        67349, 872, {"negative": 428, "positive": 444}, {"negative": 29780, "positive": 37569},
+        hub_columns=("sentence", None),
+    ),
+    Task(
+        "qqp", "QQP", "QQP", "question1", "question2", "is_duplicate",
+        ("not_duplicate", "duplicate"), {"0": "not_duplicate", "1": "duplicate"}, "f1",
+        363846, 40430, {"not_duplicate": 25545, "duplicate": 14885}, {},
+        hub_columns=("question1", "question2"), skips_short_rows=True,
+    ),
+    Task(
+        "rte", "RTE", "RTE", "sentence1", "sentence2", "label",
+        _NLI2, _same(*_NLI2), "accuracy",
+        2490, 277, {"entailment": 146, "not_entailment": 131}, {"entailment": 1249, "not_entailment": 1241},
+    ),
+    Task(
+        "qnli", "QNLI", "QNLI", "question", "sentence", "label",
+        _NLI2, _same(*_NLI2), "accuracy",
+        104743, 5463, {"entailment": 2702, "not_entailment": 2761}, {},
+        hub_columns=("question", "sentence"),
+    ),
+    Task(
+        "mnli", "MNLI-m", "MNLI", "sentence1", "sentence2", "gold_label",
+        _NLI3, _same(*_NLI3), "accuracy",
+        392702, 9815, {"entailment": 3479, "neutral": 3123, "contradiction": 3213}, {},
+        dev_file="dev_matched.tsv", dev_split="validation_matched", hub_columns=("premise", "hypothesis"),
+    ),
+)  # fmt: skip
+
+
+class Registry(dict[str, Task]):
+    """Tasks by name. A name that is not registered, such as that of another user's own task, is a user's mistake."""
+
+    def __missing__(self, name: str) -> Task:
+        raise UserError(f"unknown task {name!r}: {near_matches(name, self)} (a task of your own needs its data)")
+
+
+TASKS = Registry({task.name: task for task in GLUE_TASKS})  # own tasks follow
+
+
+def register_tasks(tasks: Iterable[Task]) -> None:
+    """Add own tasks to `TASKS`, replacing those of the same name."""
+    TASKS.update({task.name: task for task in tasks})
+
+
+def own_task_names() -> list[str]:
+    """Return the names of all own tasks in `TASKS`."""
+    return [task.name for task in TASKS.values() if task.own]
+
+
+def task_name_of(title: str) -> str:
+    """Return the name for a task's title: in lower case, without hyphens and underscores."""
+    return title.lower().replace("-", "").replace("_", "")
 
 
 def task(name: str) -> Task:
@@ -132,8 +165,6 @@ def task(name: str) -> Task:
     >>> task("MNLI-m").title, task("sst_2").metric
     ('MNLI-m', 'accuracy')
     """
-    folded = name.lower().replace("-", "").replace("_", "")
+    folded = task_name_of(name)
     folded = {"mnlim": "mnli", "mnlimatched": "mnli", "sts": "stsb", "sst": "sst2"}.get(folded, folded)
-    if folded not in TASKS:
-        raise UserError(f"unknown task {name!r}: {near_matches(name, TASKS)}")
-    return TASKS[folded]
+    return TASKS[folded] if folded in TASKS else TASKS[name]

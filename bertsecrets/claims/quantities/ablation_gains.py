@@ -400,7 +400,7 @@ def _most_harmful(ablations: Sequence[Measurement]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-@quantity("figure-8-correlation", unit="r", inherits=False, ablation=HEAD_ABLATION)
+@quantity("figure-8-correlation", "published", unit="r", inherits=False, ablation=HEAD_ABLATION)
 def figure_8(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 8 exceeds all references."""
     block, gains = gains_of(ablation)
@@ -408,7 +408,7 @@ def figure_8(ablation: Measurement) -> Estimand:
     return likeness(block, panels("fig8_head"), folder, to_map=gains, clusters=clusters)
 
 
-@quantity("figure-9-correlation", unit="r", inherits=False, ablation=LAYER_ABLATION)
+@quantity("figure-9-correlation", "published", unit="r", inherits=False, ablation=LAYER_ABLATION)
 def figure_9(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 9 exceeds all references.
 

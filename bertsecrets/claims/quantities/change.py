@@ -61,7 +61,7 @@ def little_changed(change: Measurement) -> Estimand:
     return replace(estimand, unmet="" if least < CHANGED_COSINE else unchanged)
 
 
-@quantity("figure-5-correlation", unit="r", inherits=True, change=ATTENTION_CHANGE)
+@quantity("figure-5-correlation", "published", unit="r", inherits=True, change=ATTENTION_CHANGE)
 def figure_5(change: Measurement) -> Estimand:
     """Return how much the similarities' correlation with the task's panel of K19's figure 5 exceeds all references."""
     folder = TASKS[change.subject.task].folder

@@ -25,13 +25,13 @@ def _figure_8(figures: Measurement) -> Float[np.ndarray, "1 heads"]:
     return 100 * figures.sample("figure_8")[:, place].reshape(1, -1)
 
 
-@quantity("figure-8-score", unit="points", inherits=False, figures=PUBLISHED_FIGURES)
+@quantity("figure-8-score", "published", unit="points", inherits=False, figures=PUBLISHED_FIGURES)
 def median_score(figures: Measurement) -> Estimand:
     """Return the median of figure 8's scores with one head disabled, an estimate of the score with all heads."""
     return replace(Estimand.from_block(_figure_8(figures), lambda mean: np.median(mean, axis=-1)), sampled=False)
 
 
-@quantity("figure-8-luck", unit="p", inherits=False, figures=PUBLISHED_FIGURES)
+@quantity("figure-8-luck", "published", unit="p", inherits=False, figures=PUBLISHED_FIGURES)
 def luck(figures: Measurement) -> Estimand:
     """Return the probability of a best gain as large as figure 8's by chance, relative to the median of all heads.
 
@@ -53,7 +53,9 @@ def luck(figures: Measurement) -> Estimand:
     return replace(Estimand.from_block(scores, chance, note), sampled=False)
 
 
-@quantity("gain-over-seeds", unit="ratio", inherits=False, within=(0, float("inf")), figures=PUBLISHED_FIGURES)
+@quantity(
+    "gain-over-seeds", "published", unit="ratio", inherits=False, within=(0, float("inf")), figures=PUBLISHED_FIGURES
+)
 def gain_over_seeds(figures: Measurement) -> Estimand:
     """Return figure 8's best gain divided by the 95 % half-width of the difference between two of P20's seeds.
 

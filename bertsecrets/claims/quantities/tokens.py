@@ -185,7 +185,7 @@ def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
     return 100 * np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
-@quantity("figure-6-correlation", unit="r", inherits=True, special=SPECIAL_TOKENS)
+@quantity("figure-6-correlation", "published", unit="r", inherits=True, special=SPECIAL_TOKENS)
 def figure_6(special: Measurement, kind: str) -> Estimand:
     """Return how much the correlation of a map with the task's panel of K19's figure 6 exceeds all references."""
     _by_layer(special, kind)

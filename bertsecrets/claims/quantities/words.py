@@ -247,7 +247,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estim
     return Estimand.from_block(excess[:, heads], lambda mean: mean.mean(-1), *notes, clusters=clusters_of(words))
 
 
-@quantity("figure-7-correlation", unit="r", inherits=True, features=FEATURE_WEIGHTS)
+@quantity("figure-7-correlation", "published", unit="r", inherits=True, features=FEATURE_WEIGHTS)
 def figure_7(features: Measurement) -> Estimand:
     """Return how much the correlation of the last layer with the task's panel of K19's figure 7 exceeds all references.
 

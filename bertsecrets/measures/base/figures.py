@@ -148,19 +148,21 @@ class Repeats:
         )
 
     def published(self, name: str) -> Any:
-        """Return one of K19's figures (`expected/figures.json`) for the task."""
-        return published_figures()[name][TASKS[self.task].folder]
+        """Return one of K19's figures (`expected/figures.json`) for the task; None for an own task."""
+        return published_figures()[name].get(TASKS[self.task].folder)
 
 
 def published_and_measured(
     published: Any, measured: np.ndarray, unit: str, captions: tuple[str, str], rows: Sequence[str] = ()
 ) -> Iterator[HeadMap]:
-    """Yield the paper's map and the measured map on a common colour scale from 0.
+    """Yield the paper's map, if there is one, and the measured map on a common colour scale from 0.
 
     Args:
         captions: Captions of the paper's map and of this suite's.
     """
-    published = np.array(published, dtype=np.float64)
-    high = float(max(np.nanmax(published), np.nanmax(measured)))
-    for caption, values in zip(captions, (published, measured), strict=True):
+    maps = [(captions[1], measured)]
+    if published is not None:
+        maps.insert(0, (captions[0], np.array(published, dtype=np.float64)))
+    high = max(float(np.nanmax(values)) for _, values in maps)
+    for caption, values in maps:
         yield HeadMap(caption, values, unit, high=high, rows=rows)

@@ -1,0 +1,266 @@
+"""Own tasks: a user's texts and labels under a name, from a table in memory, a CSV or TSV file, or a task file.
+
+Rows are read and checked once, when the task is made. From then on, a task carries its splits, also to other processes.
+"""
+
+import csv
+import inspect
+import io
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bertsecrets.arguments import checked
+from bertsecrets.errors import UserError, excerpt, near_matches
+from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
+from bertsecrets.texts.glue import Split
+from bertsecrets.texts.metrics import METRICS
+from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, Task, task_name_of
+from bertsecrets.types import INITIALISATIONS, plain
+
+REGRESSION_METRIC = "pearson"
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+# Names that mean something else in a claim's name, on the command line, or as one of pytest's own marks.
+RESERVED_NAMES = (
+    *(ALL_TASKS, *(task.name for task in GLUE_TASKS), *INITIALISATIONS, "not", "mean"),
+    *("skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings", "benchmark"),
+)
+
+
+class OwnTask(Task):
+    """A task of your own: texts with labels.
+
+    Data are a pandas `DataFrame`, a `datasets.Dataset`, a mapping of columns, or the path of a CSV or TSV file with a
+    header. Every row needs its texts and a label.
+
+    ```python
+    task = bs.Task("complaints", train=train, dev="dev.csv", texts=("title", "text"), label="upheld")
+    bs.Session(model="minilm", tasks=[task]).judge("C1", seeds=3)
+    ```
+
+    Attributes:
+        splits: The checked rows, by name: `dev` and, if given, `train`.
+        file: The task file that describes the task, if any.
+    """
+
+    splits: Mapping[str, Split]
+    file: Path | None
+
+    @checked
+    def __init__(
+        self,
+        name: str,
+        *,
+        dev: Any,
+        train: Any = None,
+        texts: str | Sequence[str] = "text",
+        label: str = "label",
+        metric: str = "accuracy",
+        labels: Sequence[str] | None = None,
+        file: Path | None = None,
+    ):
+        """Read and check the rows.
+
+        Args:
+            name: Name of the task: a letter, then letters, digits, hyphens and underscores.
+            dev: Validation rows, on which models are measured.
+            train: Training rows. Only needed to fine-tune models.
+            texts: The column of texts, or two columns for pairs of texts.
+            label: The column of labels: names or numbers of classes or, for `pearson`, scores.
+            metric: `accuracy`, `f1` (of the second of two classes), or `pearson` for scores.
+            labels: Names of the classes in the order of a model's outputs. By default, those that occur in the training
+                rows, in alphabetical or numerical order.
+            file: Task file that describes the task. Paths of data are relative to it.
+
+        Raises:
+            UserError: If the name, metric or a column is invalid, a value is missing, or a label is unknown. The
+                message names the row, counted from 1, or the line of the file.
+        """
+        what, columns = f"task {name}", (texts,) if isinstance(texts, str) else tuple(texts)
+        if not re.fullmatch("[a-z][a-z0-9]*", task_name_of(name)) or task_name_of(name) in RESERVED_NAMES:
+            allowed = f"use letters and digits, and none of {', '.join(RESERVED_NAMES)}"
+            raise UserError(f"{excerpt(name, 60)!r} cannot be the name of your own task: {allowed}")
+        if len(columns) not in (1, 2):
+            raise UserError(f"{what} has {len(columns)} columns of texts: name one or two")
+        if metric not in METRICS:
+            raise UserError(f"{what}: unknown metric {excerpt(metric, 60)!r}: {near_matches(metric, METRICS)}")
+        given = {name: data for name, data in (("train", train), ("dev", dev)) if data is not None}
+        folder = file.parent if file else Path()
+        tables = {split: _table(data, f"{what}, {split}", columns, label, folder) for split, data in given.items()}
+        classes = () if metric == REGRESSION_METRIC else _classes(next(iter(tables.values())), labels, metric, what)
+        rows = {split: len(table.labels) for split, table in tables.items()}
+        super().__init__(
+            name=task_name_of(name),
+            title=name,
+            folder=task_name_of(name),
+            sentence1=columns[0],
+            sentence2=columns[1] if len(columns) == 2 else None,
+            label=label,
+            labels=classes,
+            label_codes={},
+            metric=metric,
+            train_rows=rows.get("train", 0),
+            dev_rows=rows["dev"],
+            dev_counts={},
+            train_counts={},
+            own=True,
+        )
+        object.__setattr__(self, "file", file)
+        object.__setattr__(self, "splits", {split: table.split(self, split) for split, table in tables.items()})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnTask) and self.fingerprints == other.fingerprints
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        kind = "scores" if self.regression else f"classes {excerpt(', '.join(self.labels), 60)}"
+        rows = " and ".join(f"{len(split)} {name}" for name, split in self.splits.items())
+        return f"<Task {self.title}: {kind}; {rows} rows>"
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """The fingerprints of the splits, which cover texts, labels, their names, and the metric."""
+        return {name: split.fingerprint for name, split in self.splits.items()}
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The columns of some rows, and the names of the classes if the table has them. `place` names a row in messages."""
+
+    texts: list[list[str]]
+    labels: list[Any]
+    names: tuple[str, ...]
+    origin: str
+    place: Callable[[int], str]
+
+    def split(self, task: Task, name: str) -> Split:
+        """Return the rows as a split, after checking their labels."""
+        second = self.texts[1] if len(self.texts) > 1 else None
+        labels: list[Any] = [self._label(task, row) for row in range(len(self.labels))]
+        return Split(task, name, self.texts[0], second, labels, self.origin, official=False)
+
+    def _label(self, task: Task, row: int) -> str | float:
+        value = self.labels[row]
+        if not task.regression:
+            if (name := _label_name(value)) not in task.labels:
+                known = excerpt(", ".join(task.labels))
+                raise UserError(f"{self.place(row)}: unknown label {excerpt(name, 60)!r}: expected one of {known}")
+            return name
+        try:
+            score = float(value)
+        except (TypeError, ValueError):
+            score = math.nan
+        if not math.isfinite(score):
+            shown = excerpt(repr(value), 60)
+            raise UserError(f"{self.place(row)}: {shown} is not a score: {task.metric} needs numbers")
+        return score
+
+
+def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path) -> _Table:
+    """Return the columns of a table in memory or in a file, after checking that no value is missing."""
+    origin, place = what, lambda row: f"{what}, row {row + 1}"
+    if isinstance(data, str | Path):
+        path = folder / expanded(data)
+        data, lines = _read_file(path)
+        origin, place = f"own data, {path.name}", lambda row: f"{path}, line {lines[row]}"
+    names = [*(data.keys() if hasattr(data, "keys") else getattr(data, "column_names", ()))]
+    if not names:
+        shown = excerpt(repr(data), 60) if isinstance(data, int | float | str) else f"a {type(data).__name__}"
+        raise UserError(f"{what} must be a DataFrame, a Dataset or the path of a CSV or TSV file, not {shown}")
+    for column in (*texts, label):
+        if names.count(column) != 1:
+            number = "several columns" if column in names else "no column"
+            raise UserError(f"{what}: {number} {excerpt(column, 60)!r} among {excerpt(names)}")
+    columns = {column: [*map(plain, data[column])] for column in (*texts, label)}
+    features = getattr(data, "features", None)  # of a Dataset, whose classes may have names
+    classes = tuple(getattr(features[label], "names", ())) if isinstance(features, Mapping) else ()
+    if classes:
+        columns[label] = [classes[each] if each is not None and each >= 0 else None for each in columns[label]]
+    if not columns[label]:
+        raise UserError(f"{what} has no rows: give at least one")
+    for column, values in columns.items():
+        for row, value in enumerate(values):
+            if _is_missing(value):
+                raise UserError(f"{place(row)}: column {column!r} has no value: fill it in, or leave the row out")
+            if column != label and not isinstance(value, str):
+                raise UserError(f"{place(row)}: column {column!r} must hold text, not {excerpt(repr(value), 60)}")
+    return _Table([columns[column] for column in texts], columns[label], classes, origin, place)
+
+
+def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
+    """Return the columns of a CSV or TSV file, and the line on which each row ends."""
+    delimiter = DELIMITERS.get(path.suffix.lower())
+    if delimiter is None:
+        raise UserError(f"{path} is neither CSV nor TSV: its name must end in {' or '.join(DELIMITERS)}")
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, [])
+        rows = [(fields, reader.line_num) for fields in reader if fields]
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: {error}: is a quotation mark not closed?") from error
+    if len({*header}) < len(header):
+        raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
+    for fields, line in rows:
+        if len(fields) != len(header):
+            raise UserError(f"{path}, line {line}: {len(fields)} fields where the header has {len(header)}")
+    columns = {name: [fields[place] for fields, _ in rows] for place, name in enumerate(header)}
+    return columns, [line for _, line in rows]
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a cell is empty: None, NaN, pandas' NA, or an empty field of a file."""
+    import pandas as pd  # takes a third of a second to import
+
+    return value == "" if isinstance(value, str) else bool(pd.api.types.is_scalar(value) and pd.isna(value))
+
+
+def _label_name(value: Any) -> str:
+    """Return the name of a class. A column of whole numbers with a missing value holds 1.0 for 1."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str) -> tuple[str, ...]:
+    """Return the names of the classes in the order of a model's outputs."""
+    if scores := [value for value in table.labels if isinstance(value, float) and value % 1]:
+        raise UserError(f"{what}: the labels are scores such as {scores[0]}: give the metric {REGRESSION_METRIC}")
+    found = {_label_name(value) for value in table.labels}
+    numbers = all(re.fullmatch("-?[0-9]{1,15}", name) for name in found)
+    classes = tuple(given or ()) or table.names or tuple(sorted(found, key=int if numbers else None))
+    if len({*classes}) < max(2, len(classes)):
+        raise UserError(f"{what} has the labels {excerpt(', '.join(classes))}: it needs two or more different ones")
+    if metric == "f1" and len(classes) != 2:
+        raise UserError(f"{what} has {len(classes)} classes, and f1 is for two: give the metric accuracy")
+    return classes
+
+
+def read_task_file(path: Path) -> OwnTask:
+    """Return the task that a YAML file describes with the arguments of `OwnTask`, as texts and lists of texts.
+
+    Raises:
+        UserError: If the file or its data are invalid.
+    """
+    try:
+        document, _ = read_yaml(read_text(path, YAML_LIMIT, "cannot read the task file"))
+    except YamlError as error:
+        raise UserError(f"{path}, line {error.line}: {error}") from error
+    given = _as_written(document) if isinstance(document, yaml.MappingNode) else {}
+    known = [name for name in inspect.signature(OwnTask.__init__).parameters if name not in ("self", "file")]
+    for name in given.keys() - {*known}:
+        raise UserError(f"{path}: unknown field {excerpt(name, 60)!r}: {near_matches(name, known)}")
+    for name in {"name", "dev"} - given.keys():
+        raise UserError(f"{path} has no field {name}: it needs at least a name and the validation data, dev")
+    return OwnTask(**given, file=path)
+
+
+def _as_written(node: Any) -> Any:
+    """Return the texts of a YAML document: a class named `no` or `1` is neither false nor a number."""
+    if isinstance(node, yaml.MappingNode):
+        return {key.value: _as_written(value) for key, value in node.value}
+    return [*map(_as_written, node.value)] if isinstance(node, yaml.SequenceNode) else node.value

@@ -1,0 +1,208 @@
+"""Own tasks are read from tables and files, checked row by row, and identified by all that decides results."""
+
+import pickle
+import time
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+
+import bertsecrets as bs
+from bertsecrets.texts.metrics import order_problem
+from bertsecrets.texts.own_tasks import read_task_file
+from bertsecrets.texts.tasks import GLUE_TASKS, TASKS
+
+ROWS = {
+    "a": ["one text", "a second", "a third", "the last"],
+    "b": ["x", "y", "z", "w"],
+    "y": ["no", "yes", "no", "yes"],
+}
+FRAME = pd.DataFrame(ROWS)
+
+
+def task(dev=FRAME, **given):
+    return bs.Task(**{"name": "complaints", "dev": dev, "texts": ("a", "b"), "label": "y"} | given)
+
+
+def test_every_kind_of_table_gives_the_same_rows(tmp_path):
+    FRAME.to_csv(tmp_path / "rows.csv", index=False)
+    FRAME.to_csv(tmp_path / "rows.tsv", index=False, sep="\t")
+    tables = (FRAME, ROWS, datasets.Dataset.from_pandas(FRAME), tmp_path / "rows.csv", str(tmp_path / "rows.tsv"))
+    made = [task(table, train=table) for table in tables]
+    assert {str(each.fingerprints) for each in made} == {str(made[0].fingerprints)}
+    dev = made[0].splits["dev"]
+    assert (dev.sentence1, dev.sentence2, dev.labels) == (ROWS["a"], ROWS["b"], ROWS["y"])
+    assert dev.targets() == [0, 1, 0, 1]
+    assert repr(made[0]) == "<Task complaints: classes no, yes; 4 train and 4 dev rows>"
+
+
+def test_quoted_fields_may_contain_delimiters_and_line_breaks(tmp_path):
+    frame = FRAME.assign(a=['a "quoted", text', "two\nlines", "a\ttab", "plain"])
+    for name, delimiter in (("rows.csv", ","), ("rows.tsv", "\t")):
+        frame.to_csv(tmp_path / name, index=False, sep=delimiter)
+        assert task(tmp_path / name).splits["dev"].sentence1 == list(frame["a"])
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "labels", "targets"),
+    [
+        ([2, 10, 1, 2], {}, ("1", "2", "10"), [1, 2, 0, 1]),
+        ([2.0, 1.0, 1.0, 2.0], {}, ("1", "2"), [1, 0, 0, 1]),
+        (np.float32([2, 1, 1, 2]), {}, ("1", "2"), [1, 0, 0, 1]),
+        ([True, False, True, True], {}, ("False", "True"), [1, 0, 1, 1]),
+        (["b", "a", "c", "a"], {"labels": ["c", "b", "a"]}, ("c", "b", "a"), [1, 2, 0, 2]),
+        ([0.5, 2, -1, 1e3], {"metric": "pearson"}, (), [0.5, 2, -1, 1e3]),
+    ],
+)
+def test_labels_have_a_natural_order_unless_one_is_given(column, given, labels, targets):
+    made = task(FRAME.assign(y=column), **given)
+    assert (made.labels, made.splits["dev"].targets()) == (labels, targets)
+    assert made.regression == (not labels)
+
+
+def test_classes_of_a_dataset_keep_their_order():
+    features = datasets.Features({"a": datasets.Value("string"), "y": datasets.ClassLabel(names=["yes", "no"])})
+    rows = datasets.Dataset.from_dict({"a": ["x", "y", "z"], "y": [1, 0, -1]}, features=features)
+    assert task(rows.select([0, 1]), texts="a").labels == ("yes", "no")
+    with pytest.raises(bs.UserError, match="row 3: column 'y' has no value"):
+        task(rows, texts="a")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dev": FRAME.assign(a=["x", None, "z", "w"])}, "^task complaints, dev, row 2: column 'a' has no value: fill"),
+        ({"dev": FRAME.assign(y=[1, 0, np.nan, 1])}, "^task complaints, dev, row 3: column 'y' has no value"),
+        ({"dev": FRAME.assign(y=["no", "yes", pd.NA, "no"])}, "^task complaints, dev, row 3: column 'y' has no value"),
+        ({"dev": FRAME.assign(b=["x", 3, "z", "w"])}, "^task complaints, dev, row 2: column 'b' must hold text, not 3"),
+        ({"train": FRAME[:1], "labels": ["no", "x"]}, "dev, row 2: unknown label 'yes': expected one of no, x"),
+        ({"train": FRAME.assign(y=["no", "x"] * 2)}, "^task complaints, dev, row 2: unknown label 'yes'"),
+        ({"metric": "pearson"}, "^task complaints, dev, row 1: 'no' is not a score: pearson needs numbers"),
+        (
+            {"dev": FRAME.assign(y=[1, 0.5, 2, 1])},
+            "^task complaints: the labels are scores such as 0.5: give the metric",
+        ),
+        ({"dev": FRAME.assign(y="no")}, "^task complaints has the labels no: it needs two or more different ones"),
+        ({"dev": FRAME.assign(y=list("abca")), "metric": "f1"}, "has 3 classes, and f1 is for two"),
+        ({"texts": "text"}, "^task complaints, dev: no column 'text' among"),
+        ({"texts": ("a", "b", "y")}, "^task complaints has 3 columns of texts: name one or two"),
+        ({"dev": pd.concat([FRAME, FRAME["a"]], axis=1)}, "several columns 'a'"),
+        ({"dev": FRAME[:0]}, "^task complaints, dev has no rows"),
+        ({"dev": 3}, "^task complaints, dev must be a DataFrame, a Dataset or the path of a CSV or TSV file, not 3"),
+        ({"dev": [{"a": "x"}]}, "^task complaints, dev must be a DataFrame, .* not a list"),
+        ({"dev": "rows.json"}, "^rows.json is neither CSV nor TSV"),
+        ({"dev": "nowhere.csv"}, "^cannot read nowhere.csv"),
+        ({"metric": "accurracy"}, "^task complaints: unknown metric 'accurracy': did you mean accuracy"),
+        ({"name": "RTE"}, "^'RTE' cannot be the name of your own task"),
+        ({"name": "my task"}, "^'my task' cannot be the name of your own task: use letters and digits"),
+        ({"name": "skip"}, "^'skip' cannot be the name of your own task"),
+        ({"name": 3}, "^name must be text, not 3"),
+        ({"texts": 3}, "^texts must be text or a collection of text, not 3"),
+    ],
+)
+def test_a_fault_is_one_line_that_names_its_row(given, message):
+    with pytest.raises(bs.UserError, match=message) as error:
+        task(**given)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b,y\nx,y,no\nx,,yes\n", "line 3: column 'b' has no value"),
+        ('a,b,y\n"x\ny",z,no\nx,y,\n', "line 4: column 'y' has no value"),
+        ("a,b,y\nx,y,no,z\n", "line 2: 4 fields where the header has 3"),
+        ('a,b,y\nx,"y,no\n', "is a quotation mark not closed"),
+        ("a,a,y\nx,y,no\n", "line 1: two columns have the same name"),
+        ("", "must be a DataFrame"),
+        ("a,b,y\n", "has no rows"),
+    ],
+)
+def test_a_fault_of_a_file_names_its_line(tmp_path, text, message):
+    (tmp_path / "rows.csv").write_text(text)
+    with pytest.raises(bs.UserError, match=message):
+        task(tmp_path / "rows.csv")
+
+
+TASK_FILE = "name: complaints\ntrain: train.csv\ndev: dev.csv\ntexts: [a, b]\nlabel: y\nmetric: f1\nlabels: [no, yes]\n"
+
+
+def test_a_task_file_gives_the_same_task(tmp_path):
+    for name in ("train.csv", "dev.csv"):
+        FRAME.to_csv(tmp_path / name, index=False)
+    (tmp_path / "task.yaml").write_text(TASK_FILE)
+    made = read_task_file(tmp_path / "task.yaml")
+    assert made == task(train=FRAME, metric="f1", labels=["no", "yes"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TASK_FILE.replace("label:", "lable:"), "task.yaml: unknown field 'lable': did you mean label"),
+        (TASK_FILE.replace("dev: dev.csv\n", ""), "task.yaml has no field dev: it needs at least a name"),
+        (TASK_FILE.replace("dev.csv", "none.csv"), "cannot read .*none.csv"),
+        ("name: [", "task.yaml, line 2: this is not valid YAML"),
+        ("", "task.yaml has no field"),
+        ("- name", "task.yaml has no field"),
+        (TASK_FILE.replace("label: y", "label: [y]"), "^label must be text, not"),
+    ],
+)
+def test_a_fault_of_a_task_file_is_one_line(tmp_path, text, message):
+    FRAME.to_csv(tmp_path / "train.csv", index=False)
+    (tmp_path / "task.yaml").write_text(text)
+    with pytest.raises(bs.UserError, match=message) as error:
+        read_task_file(tmp_path / "task.yaml")
+    assert "\n" not in str(error.value)
+
+
+def test_the_identity_covers_rows_labels_and_metric():
+    whole = task(train=FRAME)
+    others = [
+        task(train=FRAME, name="grumbles"),
+        task(train=FRAME, metric="f1"),
+        task(train=FRAME, labels=["yes", "no"]),
+        task(train=FRAME[:3]),
+        task(train=FRAME, dev=FRAME.assign(a=["one text ", *ROWS["a"][1:]])),
+        task(train=FRAME, texts="a"),
+    ]
+    assert pickle.loads(pickle.dumps(whole)) == whole == task(train=FRAME)
+    assert len({str(each.fingerprints) for each in (whole, *others)}) == len(others) + 1
+    assert all(each != whole for each in others)
+
+
+def test_names_of_classes_in_a_checkpoint_match_whatever_their_spelling():
+    made = task(FRAME.assign(y=["Not upheld", "upheld", "1 star", "2 stars"]))
+    spellings = {
+        "NOT_UPHELD": "Not upheld",
+        "upheld": "upheld",
+        "1-Star": "1 star",
+        "2_stars": "2 stars",
+        "3 stars": None,
+    }
+    assert {name: made.class_named(name) for name in spellings} == spellings
+    assert task(FRAME.assign(y=["neg", "pos"] * 2)).class_named("Positive") == "pos"
+
+
+def test_glue_tasks_are_identified_by_their_names_alone():
+    assert [each.identity for each in GLUE_TASKS] == [*TASKS][: len(GLUE_TASKS)]
+    with pytest.raises(
+        bs.UserError, match="^unknown task 'complaints': known: mrpc, .* .a task of your own needs its data."
+    ):
+        TASKS["complaints"]
+
+
+def test_many_rows_are_read_in_seconds():
+    frame = pd.concat([FRAME] * 12_500)
+    began = time.monotonic()
+    assert task(train=frame, dev=frame).train_rows == 50_000
+    assert time.monotonic() - began < 10
+
+
+def test_the_order_of_many_classes_is_checked_at_once():
+    many = task(pd.DataFrame({"a": ["x"] * 240, "b": ["y"] * 240, "y": [*range(12)] * 20}))
+    target = np.array(many.splits["dev"].targets())
+    assert order_problem(many, target, target) is None
+    problem = order_problem(many, (target + 1) % 12, target)
+    assert problem is not None
+    assert problem.startswith("worse than chance: 0.0 % right, 100.0 % if the classes 0, 1,")
