@@ -22,6 +22,7 @@ from bertsecrets.measures.base.probe import ModelChecks
 from bertsecrets.measures.registry import canonical, get_measure
 from bertsecrets.models import opening
 from bertsecrets.models.initialisations import get_initialisation
+from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import release_memory
 from bertsecrets.progress import in_bytes, log
@@ -244,6 +245,9 @@ class MeasurementCache:
             return opening.open_classifier(ref, TASKS["rte"], "untrained", attention=kernel)
 
         checked = run.base if checkpoint is None else ModelRef.in_folder(checkpoint)
+        if not measure.on_task and is_lent(checked.path):  # without a classifier to check
+            measure.check_model(opening.open_encoder(checked))
+            return
         refusal = self._checks.setdefault(checked.identity(), ModelChecks()).refusal(measure, open_with)
         if refusal is not None:
             raise type(refusal)(str(refusal))

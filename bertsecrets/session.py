@@ -4,8 +4,8 @@ A session combines options, data, models and the store, whose caches (`bertsecre
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import fields, replace
 from pathlib import Path
@@ -29,16 +29,25 @@ from bertsecrets.judging import JudgedRun, Verdicts, skipped
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models import configuration, in_memory, opening
+from bertsecrets.models import configuration, opening
 from bertsecrets.models.families import full_name
+from bertsecrets.models.in_memory import Held, check_tokenizer
 from bertsecrets.models.initialisations import get_initialisation
-from bertsecrets.models.locations import locator
-from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
+from bertsecrets.models.locations import locate, locator
+from bertsecrets.options import (
+    DEFAULT_PIPELINE,
+    TRAINING_OPTIONS,
+    RunOptions,
+    check_initialisation,
+    check_seed,
+    seed_range,
+)
 from bertsecrets.progress import log
-from bertsecrets.reading import seconds
+from bertsecrets.reading import expanded, seconds
 from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store
+from bertsecrets.store.files import temporary_folder
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, register_tasks
 from bertsecrets.texts.tasks import task as task_named
@@ -62,13 +71,18 @@ class Session:
     """
 
     @checked
-    def __init__(self, options: RunOptions | None = None, *, settings: Params | None = None, **given: Any):
+    def __init__(
+        self, options: RunOptions | None = None, *, settings: Params | None = None, tokenizer: Any = None, **given: Any
+    ):
         """Open a session.
 
         Args:
             options: Options of the run.
-            given: Options as keyword arguments (`model`, `glue`, `limit`, ...), which override `options`.
+            given: Options as keyword arguments (`model`, `glue`, `limit`, ...), which override `options`. `model` and
+                `checkpoint` can also be models in memory.
             settings: Settings to use instead of those in `params.yaml`.
+            tokenizer: The tokenizer of a model in memory. By default, that of the model that a checkpoint was trained
+                from.
 
         Raises:
             UserError: If an option is invalid, or names something that does not exist.
@@ -76,6 +90,11 @@ class Session:
         names = {field.name: None for field in fields(RunOptions)}
         for name in given.keys() - names:
             raise UserError(f"unknown option {name!r}: {near_matches(name, names)}")
+        objects = {name: given[name] for name in ("model", "checkpoint") if isinstance(given.get(name), nn.Module)}
+        given |= {name: f"{type(model).__name__}-in-memory" for name, model in objects.items()}
+        check_tokenizer(tokenizer)
+        if tokenizer is not None and not objects:
+            raise UserError("tokenizer has no effect unless the model is in memory: leave it out")
         self.options = replace(options, **given) if options else RunOptions(**given)
         options, self.settings = self.options, settings or load_settings()
         if options.budget is not None and not self.adds_seeds:
@@ -94,11 +113,25 @@ class Session:
             raise UserError(f"{frames} does not exist: the option frames takes a JSONL file or FrameNet's folder")
         if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
             raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
+        trains = options.checkpoint is None
+        rows = TaskRows(source, options.limit, options.train_limit, options.grid_limit, trains=trains)
+        self._objects: dict[str, Held] = {}
+        base: Path | str | None = options.model
+        if "model" in objects:
+            self._objects["model"] = Held(objects["model"], tokenizer)
+            base = self._objects["model"].folder
+        if "checkpoint" in objects:
+            ref = locate(str(base), options.offline) if base else None
+            compared = rows.split(options.scope[0], "dev", COMPARED_ROWS)
+            self._objects["checkpoint"] = Held(objects["checkpoint"], tokenizer, ref, compared)
+            base = base or self._objects["checkpoint"].folder
+        self.ref = locator({options.judged: str(base)} if options.judged and base else {}, options.offline)
         self.store = Store(options.store_folder)
+        if not self._storable:
+            log.info("the model in memory differs from its saved form (hooks or own code): results are not stored")
+            self.store = Store(temporary_folder(self))
         self.resources = Resources(
-            rows=TaskRows(
-                source, options.limit, options.train_limit, options.grid_limit, trains=options.checkpoint is None
-            ),
+            rows=rows,
             settings=self.settings,
             device=device,
             kept=self.store.root,
@@ -106,8 +139,6 @@ class Session:
             spacy=options.spacy or DEFAULT_PIPELINE,
             grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # not for `auto`
         )
-        of_checkpoint = {options.judged: options.model} if options.judged and options.model else {}
-        self.ref = locator(of_checkpoint, options.offline)
         self._complete: set[tuple[str, str]] = set()  # measures and tasks for which nothing is missing
         self.checkpoints = CheckpointCache(self.store, self.resources, self.ref)
         self.measurements = MeasurementCache(self.checkpoints)
@@ -119,6 +150,17 @@ class Session:
     def model(self) -> str:
         """The judged model: the checkpoint or model in the options, otherwise the model in `params.yaml`."""
         return self.options.judged or full_name(self.settings.model)
+
+    @property
+    def _storable(self) -> bool:
+        """Whether results may be stored: False if a model in memory has hooks or code of its own."""
+        return all(held.storable for held in self._objects.values())
+
+    @property
+    def _judged_folder(self) -> Path | None:
+        """The folder of the judged checkpoint, if the session judges one."""
+        held = self._objects.get("checkpoint")
+        return held.folder if held else Path(self.options.checkpoint) if self.options.checkpoint else None
 
     @property
     def seeds(self) -> Sequence[int]:
@@ -166,11 +208,11 @@ class Session:
         Raises:
             UserError: If the model is not available, or the checkpoint was not trained for its task.
         """
-        checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
-        if checkpoint is not None and of_task is not None and model is None:
-            opening.open_checkpoint_config(Path(checkpoint), task_named(of_task))
-            opening.check_base(Path(checkpoint), task_named(of_task), self.ref(self.model))
-            opening.open_checkpoint(Path(checkpoint), task_named(of_task), self.ref(self.model))  # reads all weights
+        if (checkpoint := self._judged_folder) is not None and model is None:
+            of_task = task_named(self.options.scope[0])
+            opening.open_checkpoint_config(checkpoint, of_task)
+            opening.check_base(checkpoint, of_task, self.ref(self.model))
+            opening.open_checkpoint(checkpoint, of_task, self.ref(self.model))  # reads all weights
             return
         configuration.open_config(self.ref(model or self.model))
 
@@ -228,7 +270,8 @@ class Session:
 
         Args:
             measure: Name of the measure, such as `attention-change`.
-            task: GLUE task. None for measures of the bare encoder or of the suite itself.
+            task: GLUE task or own task. None for measures of the bare encoder or of the suite itself. Optional if the
+                session is about one task.
             init: Initialisation: `pretrained`, `random`, `frozen`, `untrained`, ...
             checkpoint: Folder, or model in memory, to measure instead of a checkpoint trained by the suite.
             options: Options for the measure, such as `padded_to=200`.
@@ -236,23 +279,33 @@ class Session:
         Raises:
             UserError: If the measure, task or an option is unknown, or data, a model or a tool is missing.
         """
-        subject = self.subject(task, init, seed)
         found = get_measure(measure)
+        if task is None and found.on_task and len(self.options.scope) == 1:
+            task = self.options.scope[0]
+        subject = self.subject(task, init, seed)
         found.check_request(task, check_initialisation(init), seed, checkpoint=checkpoint)
-        is_object = not isinstance(checkpoint, str | os.PathLike | None)
-        rows = self.resources.rows.split(subject.task, "dev", COMPARED_ROWS) if is_object and found.on_task else None
-        with in_memory.given(checkpoint, self.ref(self.model), rows) as (folder, storable):
-            if storable:
-                return self.measurement(measure, subject, folder, **options)
-            log.info("the model in memory differs from its saved form (hooks or own code): the result is not stored")
-            with TemporaryDirectory() as place:
-                resources = replace(self.resources, kept=Path(place))
-                cache = CheckpointCache(Store(Path(place)), resources, self.ref)
-                unstored = MeasurementCache(cache).get(Request(measure, subject, tuple(options.items())), folder)
-                return replace(unstored, provenance=replace(unstored.provenance, weights=None), origin="")
+        if not isinstance(checkpoint, nn.Module):
+            return self.measurement(measure, subject, expanded(checkpoint) if checkpoint else None, **options)
+        rows = self.resources.rows.split(subject.task, "dev", COMPARED_ROWS) if found.on_task else None
+        held = Held(checkpoint, None, self.ref(self.model), rows)
+        if held.storable and self._storable:
+            return self.measurement(measure, subject, held.folder, **options)
+        log.info("the model in memory differs from its saved form (hooks or own code): the result is not stored")
+        with TemporaryDirectory() as place, self._measured(), held.measured():
+            resources = replace(self.resources, kept=Path(place))
+            cache = CheckpointCache(Store(Path(place)), resources, self.ref)
+            unstored = MeasurementCache(cache).get(Request(measure, subject, tuple(options.items())), held.folder)
+            return replace(unstored, provenance=replace(unstored.provenance, weights=None), origin="")
 
     @checked
-    def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
+    def judge(
+        self,
+        claim: str,
+        task: str | None = None,
+        *,
+        seeds: int | None = None,
+        checkpoint: "Path | nn.Module | None" = None,
+    ) -> Verdict:
         """Return the verdict on a claim, making measurements that are not in the store.
 
         Args:
@@ -260,15 +313,13 @@ class Session:
             task: One of the claim's tasks. Optional if there is only one, or if the session is about one task.
             seeds: If given, judge on seeds 1 to `seeds` instead of the session's. With `auto`, seeds are added as long
                 as the budget allows another one, assuming that it takes as long as the last.
+            checkpoint: Folder, or model in memory, to judge instead of checkpoints that the suite trains.
 
         Raises:
             UserError: If the claim is unknown or ambiguous, data, a model or a tool is missing, or `seeds` is given
                 although the session judges a single checkpoint.
         """
-        session = self
-        if seeds is not None:
-            session = copy(self)
-            session.options = replace(self.options, seeds=seeds)
+        session = self._with(checkpoint, task, seeds)
         case = find_case(claim, task, session.options.scope)
         result = JudgedRun(session, [case]).result(case)
         if isinstance(result, Skipped):
@@ -278,27 +329,55 @@ class Session:
         return result
 
     @checked
-    def judge_all(self, task: str | None = None, claims: Iterable[str] | str = ()) -> Verdicts:
+    def judge_all(
+        self,
+        task: str | None = None,
+        claims: Iterable[str] | str = (),
+        *,
+        seeds: int | None = None,
+        checkpoint: "Path | nn.Module | None" = None,
+    ) -> Verdicts:
         """Return the verdicts on all claims that apply to the model and can be measured, and log which cannot.
 
         Args:
             task: Judge only claims on this task or on the bare encoder. By default, the tasks are those of the
                 session's checkpoint, or else its own tasks, or else GLUE's.
             claims: If given, only these claims or families are judged, such as `["C", "D1"]` or `"C"`.
+            seeds: As in `judge`.
+            checkpoint: As in `judge`.
 
         Raises:
             UserError: If the task or a claim is unknown.
         """
-        names = [task] if task else self.options.scope or [glue.name for glue in GLUE_TASKS]
+        session = self._with(checkpoint, task, seeds)
+        names = [task] if task else session.options.scope or [glue.name for glue in GLUE_TASKS]
         tasks = {task_named(name).name for name in names}
         chosen = select_cases([claims] if isinstance(claims, str) else claims, tasks)
-        run = JudgedRun(self, [case for case in chosen if tasks.issuperset(case.on_tasks)])
+        run = JudgedRun(session, [case for case in chosen if tasks.issuperset(case.on_tasks)])
         for reason, without in run.skipped().items():
             log.info(skipped(without, reason))
         run.judge(log.info)
         if run.ended is not None:
             raise run.ended
         return Verdicts(run.verdicts)
+
+    def _with(self, checkpoint: "Path | nn.Module | None", task: str | None, seeds: int | None) -> "Session":
+        """Return this session, or one with another number of seeds, or one that judges a checkpoint."""
+        if checkpoint is None and seeds is None:
+            return self
+        if checkpoint is None:
+            session = copy(self)
+            session.options = replace(self.options, seeds=seeds)
+            return session
+        given: dict[str, Any] = dict.fromkeys(TRAINING_OPTIONS) | {"keep_checkpoints": "full", "seeds": seeds}
+        held, tokenizer = self._objects.get("model"), None
+        if held is not None:
+            given["model"], tokenizer = held.model, held.tokenizer
+        elif self.options.model is None and self.options.checkpoint is None:
+            given["model"] = self.settings.model
+        if task is not None or self.options.checkpoint is not None:
+            given["checkpoint_task"] = task or self.options.checkpoint_task
+        return Session(self.options, settings=self.settings, tokenizer=tokenizer, checkpoint=checkpoint, **given)
 
     # ------------------------------------------------------------------ verdicts
 
@@ -328,10 +407,12 @@ class Session:
 
     def checkpoint(self, subject: Subject) -> Path:
         """Return the folder of a subject's checkpoint, training it if it is not in the store."""
+        self._check_trainable()
         return self.checkpoints.get(subject)
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """Write a subject's checkpoint to a folder, completely or not at all."""
+        self._check_trainable()
         return self.checkpoints.export(subject, folder)
 
     def measurement(
@@ -346,9 +427,35 @@ class Session:
         Raises:
             UserError: If the measure or an option is unknown, or data, a model or a tool is missing.
         """
-        if checkpoint is None and self.options.checkpoint is not None:
-            checkpoint = self._single(get_measure(measure), subject, Path(self.options.checkpoint))
-        return self.measurements.get(Request(measure, subject, tuple(options.items())), checkpoint)
+        if checkpoint is None and (judged := self._judged_folder) is not None:
+            checkpoint = self._single(get_measure(measure), subject, judged)
+        if checkpoint is None and get_measure(measure).on_task:
+            self._check_trainable()
+        with self._measured():
+            measurement = self.measurements.get(Request(measure, subject, tuple(options.items())), checkpoint)
+        if self._storable:
+            return measurement
+        return replace(measurement, provenance=replace(measurement.provenance, weights=None), origin="")
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Let models in memory be measured inside the block."""
+        with ExitStack() as stack:
+            for held in self._objects.values():
+                stack.enter_context(held.measured())
+            yield
+
+    def _check_trainable(self) -> None:
+        """Check that the model, if it is in memory, can be trained: copies would lose its hooks and its own code.
+
+        Raises:
+            NotApplicableError: If it has any.
+        """
+        if "model" in self._objects and not self._objects["model"].storable:
+            raise NotApplicableError(
+                f"{self._objects['model'].name} has hooks or code of its own, so only you can fine-tune it: "
+                "give the fine-tuned model as the checkpoint"
+            )
 
     def example_maps(self, subject: Subject) -> Measurement:
         """Return the maps of a subject for the page's attention viewer, without training.

@@ -5,26 +5,31 @@ hooks or code of its own, the folder stands for the object. Otherwise the object
 whoever opens the folder gets the object, with copies of its weights. Afterwards, the object is as it was.
 """
 
+import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from torch import nn
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, excerpt
 from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.consistency import CHECKED_EXAMPLES, explain_failure
 from bertsecrets.models.encoding import collate, tokenize
 from bertsecrets.models.families import own_family
 from bertsecrets.models.loans import lent
-from bertsecrets.models.locations import ModelRef
-from bertsecrets.models.opening import check_embeddings, open_checkpoint, open_checkpoint_config, open_encoder
-from bertsecrets.reading import expanded
-from bertsecrets.store.files import read_json
+from bertsecrets.models.locations import ModelRef, locate
+from bertsecrets.models.opening import (
+    OpenModel,
+    check_embeddings,
+    open_checkpoint,
+    open_checkpoint_config,
+    open_encoder,
+)
+from bertsecrets.store.files import read_json, temporary_folder
 from bertsecrets.texts.glue import Split
 
 REPLACED_WEIGHTS = ("weight_orig", "weight_g", "weight_v")  # left by torch.nn.utils.prune and weight_norm
@@ -52,7 +57,7 @@ def check_object(model: Any) -> None:
         for inner in ("module", "_orig_mod"):  # of DataParallel and of torch.compile
             if isinstance(getattr(model, inner, None), PreTrainedModel):
                 raise UserError(f"{name} wraps a model: give the model itself, which is its attribute {inner}")
-        raise UserError(f"checkpoint must be a folder or a model of transformers, not {name}")
+        raise UserError(f"a model must be the name of one, a folder or a model of transformers, not {name}")
     for where, module in model.named_modules():
         own = where or name
         if hasattr(module, "parametrizations") or any(each in module._parameters for each in REPLACED_WEIGHTS):
@@ -70,6 +75,18 @@ def check_object(model: Any) -> None:
                 )
 
 
+def check_tokenizer(tokenizer: Any) -> None:
+    """Check that an object, if there is one, is a tokenizer of transformers.
+
+    Raises:
+        UserError: If it is not.
+    """
+    from transformers import PreTrainedTokenizerBase
+
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise UserError(f"tokenizer must be a tokenizer of transformers, not {excerpt(repr(tokenizer), 60)}")
+
+
 def has_own_code(model: Any) -> bool:
     """Return whether a model has hooks, or classes or `forward` functions from elsewhere than its libraries.
 
@@ -78,58 +95,117 @@ def has_own_code(model: Any) -> bool:
     family = own_family(type(model.config).model_type)
     of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
     for module in model.modules():
-        hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        code = {str(getattr(each, "func", each).__module__) for each in hooks} | {type(module).__module__} - of_family
-        if "forward" in vars(module) or any(name.partition(".")[0] not in TRUSTED_PACKAGES for name in code):
+        code = {*map(_home, _hooks(module))} | {type(module).__module__} - of_family
+        if "forward" in vars(module) or not all(map(_is_trusted, code)):
             return True
     return False
 
 
-@contextmanager
-def given(checkpoint: Any, ref: ModelRef, rows: Split | None) -> Iterator[tuple[Path | None, bool]]:
-    """Yield the folder of a checkpoint (a folder, a model in memory, or None), and whether its results may be stored.
+def _hooks(module: Any) -> list[Any]:
+    return [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
 
-    A model in memory is saved with the tokenizer of `ref` to a temporary folder. If the model has no hooks or code of
-    its own, and the folder computes the same numbers on some rows, the folder stands for the model. Otherwise, whoever
-    opens the folder inside the block gets the model itself, and results must not be stored, since nothing identifies
-    them.
 
-    Args:
-        rows: Some rows of the classifier's task, or None for a bare encoder.
+def _home(hook: Any) -> str:
+    """Return the module that a hook is from."""
+    return str(getattr(hook, "func", hook).__module__)
 
-    Raises:
-        UserError: If the object is not a model, cannot be saved, or cannot be measured as it is.
+
+def _is_trusted(module: str) -> bool:
+    return module.partition(".")[0] in TRUSTED_PACKAGES
+
+
+class Held:
+    """A model object, and the folder that stands for it as long as this exists.
+
+    Attributes:
+        name: What messages and results call the model.
+        storable: Whether results may be stored: the folder computes the same numbers as the object on some rows, and
+            the object has no hooks or code of its own. Otherwise nothing identifies the results.
     """
-    if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
-        yield expanded(checkpoint) if checkpoint else None, True
-        return
-    check_object(checkpoint)
-    tokenizer = open_tokenizer(ref)
-    check_embeddings("the model in memory", checkpoint.config, ref, tokenizer)
-    with TemporaryDirectory() as place:
-        folder = Path(place) / "in-memory"
-        checkpoint.save_pretrained(folder)
-        if not type(checkpoint).__module__.startswith("transformers."):
-            _leave_out_class(folder / "config.json")
-        tokenizer.save_pretrained(folder)
+
+    def __init__(self, model: Any, tokenizer: Any, base: ModelRef | None = None, rows: Split | None = None):
+        """Save the object with its tokenizer, and compare it with its saved form.
+
+        Args:
+            tokenizer: The tokenizer of the model, or None for that of `base`.
+            base: The model that a classifier was trained from.
+            rows: Some rows of a classifier's task, or None for a bare encoder.
+
+        Raises:
+            UserError: If the object is not a model, has no tokenizer, cannot be saved, or cannot be measured as it is.
+        """
+        check_object(model)
+        check_tokenizer(tokenizer)
+        if tokenizer is None:
+            if base is None:
+                raise UserError("a model in memory needs its tokenizer: give it as the argument tokenizer")
+            tokenizer = open_tokenizer(base)
+            check_embeddings("the model in memory", model.config, base, tokenizer)
+        self.model, self.tokenizer, self.name = model, tokenizer, f"{type(model).__name__}-in-memory"
+        self.folder = temporary_folder(self) / self.name
+        model.save_pretrained(self.folder)
+        if not type(model).__module__.startswith("transformers."):
+            _leave_out_class(self.folder / "config.json")
+        tokenizer.save_pretrained(self.folder)
+        self._state = _state(model)
+        self.storable = self._is_as_saved(base, rows)
+
+    def _is_as_saved(self, base: ModelRef | None, rows: Split | None) -> bool:
         try:
-            reopened = _outputs(folder, ref, rows)
-            with lent(checkpoint, folder):
-                own = _outputs(folder, ref, rows)
+            reopened = _outputs(self.folder, base, rows)
+            with lent(self.model, self.folder):
+                own = _outputs(self.folder, base, rows)
         except UserError as error:
-            raise type(error)(str(error).replace(str(folder), "the model in memory")) from error
-        if not has_own_code(checkpoint) and len(own) == len(reopened) and all(map(torch.equal, own, reopened)):
-            yield folder, True
-            return
+            raise type(error)(str(error).replace(str(self.folder), "the model in memory")) from error
+        if not has_own_code(self.model) and len(own) == len(reopened) and all(map(torch.equal, own, reopened)):
+            return True
         if rows is not None and not rows.task.regression:
-            names = [*open_checkpoint_config(folder, rows.task).id2label.values()]
+            names = [*open_checkpoint_config(self.folder, rows.task).id2label.values()]
             if names != [*rows.task.labels]:  # reordering the weights would not reorder what a hook does
                 raise UserError(
                     "the model in memory differs from its saved form, so its classes must have the order "
                     f"of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
                 )
-        with lent(checkpoint, folder):
-            yield folder, False
+        return False
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Let whoever opens the folder inside the block measure the object: itself or, if storable, its saved form.
+
+        Raises:
+            UserError: If the object has changed since it was saved.
+        """
+        if _state(self.model) != self._state:
+            raise UserError("the model in memory has changed since it was given: open a new session to measure it")
+        with nullcontext() if self.storable else lent(self.model, self.folder):
+            yield
+
+
+@contextmanager
+def opened(model: Any, tokenizer: Any = None, *, offline: bool = False) -> Iterator[OpenModel]:
+    """Open an encoder, given by name, by folder or as an object in memory, and yield it.
+
+    Raises:
+        UserError: If the model is not available, or an object has no tokenizer or cannot be measured.
+    """
+    check_tokenizer(tokenizer)
+    if not isinstance(model, nn.Module):
+        yield open_encoder(locate(str(model), offline))
+        return
+    held = Held(model, tokenizer)
+    with held.measured():
+        yield open_encoder(ModelRef.in_folder(held.folder))
+
+
+def _state(model: Any) -> str:
+    """Return a digest of what a user may have changed in a model: weights, modules, hooks and `forward`."""
+    sha = hashlib.sha256()
+    for name, module in model.named_modules():
+        hooks = [id(hook) for hook in _hooks(module) if not _is_trusted(_home(hook))]
+        sha.update(repr((name, id(module), id(type(module)), hooks, id(vars(module).get("forward")))).encode())
+    for tensor in model.state_dict().values():
+        sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return sha.hexdigest()
 
 
 def _leave_out_class(file: Path) -> None:
@@ -138,7 +214,7 @@ def _leave_out_class(file: Path) -> None:
     file.write_text(json.dumps(config), encoding="utf-8")
 
 
-def _outputs(folder: Path, base: ModelRef, rows: Split | None) -> list[torch.Tensor]:
+def _outputs(folder: Path, base: ModelRef | None, rows: Split | None) -> list[torch.Tensor]:
     """Return everything that the model in a folder computes for some rows: logits, hidden states and maps."""
     opened = open_encoder(ModelRef.in_folder(folder)) if rows is None else open_checkpoint(folder, rows.task, base)
     first, second = (PROBES, None) if rows is None else (rows.sentence1, rows.sentence2)
@@ -148,6 +224,8 @@ def _outputs(folder: Path, base: ModelRef, rows: Split | None) -> list[torch.Ten
         for row in encoded.spread(CHECKED_EXAMPLES):
             inputs = collate(encoded, [row]).inputs()
             outputs = opened.model(**inputs, output_hidden_states=True, output_attentions=True)
-            for value in outputs.to_tuple():
+            for name, value in outputs.items():
+                if rows is None and name == "pooler_output":  # not every encoder has a pooler, and none is measured
+                    continue
                 shown += [each for each in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(each)]
     return shown

@@ -28,6 +28,11 @@ def borrowed(folder: str, *, bare: bool) -> Any | None:
     return None if loan is None else loan.renew(bare)
 
 
+def is_lent(folder: str) -> bool:
+    """Return whether a folder stands for an object."""
+    return folder in _lent
+
+
 @contextmanager
 def lent(model: Any, folder: Path) -> Iterator[None]:
     """Let a folder stand for an object inside the block. Afterwards, the object is restored."""

@@ -1,18 +1,19 @@
 """The attention of one head, or of all heads of a layer, over a text, as a chart for notebooks."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from torch import nn
 
 from bertsecrets.arguments import checked
 from bertsecrets.devices import best_device
 from bertsecrets.errors import UserError
 from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.encoding import Batch, tokenize
-from bertsecrets.models.locations import locator
-from bertsecrets.models.opening import open_encoder
+from bertsecrets.models.in_memory import opened
 
 
 class _OneLayer:
@@ -35,43 +36,61 @@ class _OneLayer:
 
 
 def _layer_maps(
-    model: str, text: str, text2: str | None, layer: int, head: int, *, offline: bool
+    model: str | Path | nn.Module, text: str, text2: str | None, layer: int, head: int, tokenizer: Any, *, offline: bool
 ) -> tuple[list[str], Float[np.ndarray, "heads tokens tokens"]]:
     """Return the tokens of a text and the attention maps of a layer, which must have the head."""
-    encoder = open_encoder(locator({}, offline)(model))
-    if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
-        raise UserError(
-            f"{model} has {encoder.layers} layers of {encoder.heads} heads; head {layer}.{head} does not exist"
-        )
-    encoder.to(torch.device(best_device(None)))
-    encoded, _ = tokenize(encoder.tokenizer, [text], None if text2 is None else [text2], encoder.fit(512))
-    observer = _OneLayer(layer - 1)
-    Pass(encoder).feed(encoded, [observer])
+    with opened(model, tokenizer, offline=offline) as encoder:
+        if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
+            has = f"{_name(model)} has {encoder.layers} layers of {encoder.heads} heads"
+            raise UserError(f"{has}; head {layer}.{head} does not exist")
+        encoder.to(torch.device(best_device(None)))
+        encoded, _ = tokenize(encoder.tokenizer, [text], None if text2 is None else [text2], encoder.fit(512))
+        observer = _OneLayer(layer - 1)
+        Pass(encoder).feed(encoded, [observer])
     return encoder.tokenizer.convert_ids_to_tokens(list(encoded.input_ids[0])), observer.maps
 
 
 @checked
 def head_map(
-    model: str, text: str, text2: str | None = None, *, layer: int = 1, head: int = 1, offline: bool = False
+    model: str | Path | nn.Module,
+    text: str,
+    text2: str | None = None,
+    *,
+    layer: int = 1,
+    head: int = 1,
+    tokenizer: Any = None,
+    offline: bool = False,
 ) -> tuple[list[str], Float[np.ndarray, "tokens tokens"]]:
     """Return the tokens of a text and one head's attention from each token (row) to each token (column).
 
     Args:
-        model: Hub name, folder, or packaged encoder.
+        model: Hub name, folder, packaged encoder, or model in memory.
         text2: Second text of a pair.
         layer: Layer number, starting at 1.
         head: Head number, starting at 1.
+        tokenizer: Tokenizer of a model in memory.
 
     Raises:
         UserError: If the model is not available, has no such head, or does not expose its attention.
     """
-    tokens, maps = _layer_maps(model, text, text2, layer, head, offline=offline)
+    tokens, maps = _layer_maps(model, text, text2, layer, head, tokenizer, offline=offline)
     return tokens, maps[head - 1]
+
+
+def _name(model: str | Path | nn.Module) -> str:
+    return type(model).__name__ if isinstance(model, nn.Module) else str(model)
 
 
 @checked
 def show_head(
-    model: str, text: str, text2: str | None = None, *, layer: int = 1, head: int = 1, offline: bool = False
+    model: str | Path | nn.Module,
+    text: str,
+    text2: str | None = None,
+    *,
+    layer: int = 1,
+    head: int = 1,
+    tokenizer: Any = None,
+    offline: bool = False,
 ) -> Any:
     """Return a head's attention over a text as an Altair chart. Takes the same arguments as `head_map`.
 
@@ -81,12 +100,20 @@ def show_head(
     """
     from bertsecrets.report.charts import attention_maps
 
-    tokens, weights = head_map(model, text, text2, layer=layer, head=head, offline=offline)
-    return attention_maps(tokens, {head: weights}, f"{model}, layer {layer}, head {head}")
+    tokens, weights = head_map(model, text, text2, layer=layer, head=head, tokenizer=tokenizer, offline=offline)
+    return attention_maps(tokens, {head: weights}, f"{_name(model)}, layer {layer}, head {head}")
 
 
 @checked
-def show_layer(model: str, text: str, text2: str | None = None, *, layer: int = 1, offline: bool = False) -> Any:
+def show_layer(
+    model: str | Path | nn.Module,
+    text: str,
+    text2: str | None = None,
+    *,
+    layer: int = 1,
+    tokenizer: Any = None,
+    offline: bool = False,
+) -> Any:
     """Return the attention of all heads of a layer over a text as an Altair chart. Takes the arguments of `head_map`.
 
     Raises:
@@ -95,5 +122,5 @@ def show_layer(model: str, text: str, text2: str | None = None, *, layer: int = 
     """
     from bertsecrets.report.charts import attention_maps
 
-    tokens, maps = _layer_maps(model, text, text2, layer, 1, offline=offline)
-    return attention_maps(tokens, dict(enumerate(maps, start=1)), f"{model}, layer {layer}")
+    tokens, maps = _layer_maps(model, text, text2, layer, 1, tokenizer, offline=offline)
+    return attention_maps(tokens, dict(enumerate(maps, start=1)), f"{_name(model)}, layer {layer}")

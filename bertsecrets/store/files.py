@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -36,6 +37,13 @@ WRITE_ADVICE = {  # what to do about errors on writing
     errno.EISDIR: "it is a folder, not a file: choose another file",
 }
 FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may name the file that was read
+
+
+def temporary_folder(owner: object) -> Path:
+    """Return a new folder that is deleted together with an object, or else when the process ends."""
+    folder = tempfile.mkdtemp()
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def file_sha256(path: Path) -> str:

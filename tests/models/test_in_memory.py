@@ -7,7 +7,13 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrize, prune
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertForSequenceClassification,
+)
 
 import bertsecrets as bs
 from bertsecrets import UserError
@@ -188,6 +194,121 @@ def test_disabling_a_head_that_a_hook_has_silenced_changes_nothing(session, mode
     hooked = session.measure("head-ablation", task="rte", checkpoint=model, **options)
     assert plain.values.keys() == hooked.values.keys()
     assert hooked.values["score"][0] == hooked.values["baseline"]
+
+
+# ---------------------------------------------------------------------- wherever a model or a checkpoint goes
+
+
+def scale_queries(model):
+    model.base_model.encoder.layer[1].attention.self.query.register_forward_hook(
+        lambda module, inputs, output: 4 * output
+    )
+
+
+def replace_keys(model):
+    own = model.base_model.encoder.layer[0].attention.self
+    new = OtherLinear(own.key.in_features, own.key.out_features)
+    new.load_state_dict(own.key.state_dict())
+    own.key = new
+
+
+def patch_a_layer(model):
+    layer = model.base_model.encoder.layer[0].output
+    original = layer.forward
+    layer.forward = lambda hidden, residual: original(hidden, 3 * residual)
+
+
+ATTENTION_CHANGES = (scale_queries, replace_keys, patch_a_layer)
+
+
+def direct_maps(model, tokenizer, *texts):
+    """Return the attention of all heads, [layer, head, token, token], from a plain forward pass."""
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        outputs = model.eval()(**tokenizer(*texts, return_tensors="pt"), output_attentions=True)
+    return torch.cat(outputs.attentions).double().numpy()
+
+
+def direct_cosines(model, session):
+    """Return each head's mean cosine between an object's maps and those of the pretrained model, by plain PyTorch."""
+    rows, tokenizer = session.resources.rows.split("rte", "dev"), AutoTokenizer.from_pretrained(session.options.model)
+    base = AutoModel.from_pretrained(session.options.model)
+    cosines = []
+    for texts in zip(rows.sentence1, rows.sentence2, strict=True):
+        own, pretrained = (direct_maps(each, tokenizer, *texts) for each in (model, base))
+        norms = [np.linalg.norm(maps, axis=(2, 3)) for maps in (own, pretrained)]
+        cosines.append((own * pretrained).sum((2, 3)) / (norms[0] * norms[1]))
+    return np.mean(cosines, axis=0)
+
+
+@pytest.mark.parametrize("change", ATTENTION_CHANGES)
+def test_a_changed_checkpoint_is_judged_on_the_numbers_of_plain_pytorch(session, model, change):
+    change(model)
+    expected = direct_cosines(model, session)
+    own = bs.Session(session.options, checkpoint=model, checkpoint_task="RTE")
+    for verdict in (
+        session.judge("C1", "rte", checkpoint=model),
+        own.judge("C1"),
+        *session.judge_all("RTE", "C1", checkpoint=model),
+        *own.judge_all(claims="C1"),
+    ):
+        assert str(verdict.case) == "C1-rte"
+        assert np.abs(verdict.measurements[0].values["cosine"] - expected).max() < 1e-6
+        assert verdict.measurements[0].provenance.weights is None
+    assert not stored(session)
+    assert own.model == "BertForSequenceClassification-in-memory"
+
+
+@pytest.mark.parametrize("change", ATTENTION_CHANGES)
+def test_a_head_of_a_changed_object_is_shown_as_plain_pytorch_computes_it(model, tiny_bert, change):
+    tokenizer, text = AutoTokenizer.from_pretrained(tiny_bert), "ada sold two books"
+    change(model)
+    tokens, shown = bs.head_map(model, text, layer=2, head=3, tokenizer=tokenizer)
+    assert np.abs(shown - direct_maps(model, tokenizer, text)[1, 2]).max() < 1e-6
+    assert tokens == ["[CLS]", *text.split(), "[SEP]"]
+    chart = bs.show_head(model, text, layer=2, head=3, tokenizer=tokenizer)
+    assert "BertForSequenceClassification, layer 2, head 3" in str(chart.to_dict())
+    with pytest.raises(UserError, match="^a model in memory needs its tokenizer"):
+        bs.head_map(model, text)
+
+
+@pytest.mark.parametrize("encoder", [AutoModel, AutoModelForMaskedLM])
+def test_an_unchanged_model_in_memory_is_fine_tuned_like_its_folder(session, tiny_bert, tmp_path, encoder):
+    model, tokenizer = encoder.from_pretrained(tiny_bert), AutoTokenizer.from_pretrained(tiny_bert)
+    for each in (model, tokenizer):
+        each.save_pretrained(tmp_path / "saved")
+    own = bs.Session(session.options, model=model, tokenizer=tokenizer)
+    verdict, expected = own.judge("C1", "rte"), bs.Session(session.options, model=tmp_path / "saved").judge("C1", "rte")
+    assert expected.reused
+    assert verdict.observed == expected.observed
+    assert verdict.measurements[0].subject.model == own.model == f"{type(model).__name__}-in-memory"
+
+
+def test_a_model_with_hooks_is_measured_but_not_fine_tuned(session, tiny_bert):
+    model = AutoModel.from_pretrained(tiny_bert)
+    scale_queries(model)
+    own = bs.Session(session.options, model=model, tokenizer=AutoTokenizer.from_pretrained(tiny_bert))
+    plain, hooked = (each.measure("example-sentence") for each in (session, own))
+    assert plain.values.keys() == hooked.values.keys()
+    assert any(not np.array_equal(value, hooked.values[name]) for name, value in plain.values.items())
+    assert own.judge("C1", "rte").outcome == "not applicable"
+    with pytest.raises(UserError, match="^BertModel-in-memory has hooks or code of its own, so only you can fine-tune"):
+        own.checkpoint(own.subject("rte"))
+
+
+def test_a_change_after_the_session_was_opened_is_noticed(session, model):
+    own = bs.Session(session.options, checkpoint=model, checkpoint_task="rte")
+    first = own.measure("scores", "rte").values
+    assert own.measure("scores", "rte").values == first
+    with torch.no_grad():
+        model.bert.pooler.dense.weight.add_(1)
+    with pytest.raises(UserError, match="has changed since it was given: open a new session"):
+        own.measure("scores", "rte")
+
+
+def test_a_tokenizer_is_for_models_in_memory(session, tiny_bert):
+    with pytest.raises(UserError, match="^tokenizer has no effect unless the model is in memory: leave it out"):
+        bs.Session(session.options, tokenizer=AutoTokenizer.from_pretrained(tiny_bert))
 
 
 # ---------------------------------------------------------------------- objects that need no special care
