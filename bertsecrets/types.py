@@ -168,23 +168,11 @@ class Measurement:
         }
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the values as a table: one row per layer and head, per layer, or one row of scalars.
+        """Return the values as a table whose rows are those of the measure's `axes`, such as layers and heads.
 
-        Layers and heads are counted from 1. Scalars are repeated in every row; values of other shapes are omitted.
+        Layers and heads are counted from 1. Scalars are repeated in every row; values with other axes are omitted.
         """
-        import pandas as pd
-
-        values = {name: np.asarray(value) for name, value in self.values.items()}
-        ndim = next((dim for dim in (2, 1) if any(value.ndim == dim and value.size for value in values.values())), 0)
-        shape = next((value.shape for value in values.values() if value.ndim == ndim), ())
-        columns: dict[str, Any] = {
-            name: place.ravel() + 1 for name, place in zip(("layer", "head"), np.indices(shape), strict=False)
-        }
-        rows = int(np.prod(shape))
-        for name, value in values.items():
-            if value.shape in (shape, ()):
-                columns[name] = np.broadcast_to(value, shape).ravel() if shape else [value.item()]
-        return pd.DataFrame(columns, index=range(rows))
+        return as_frame(self)
 
     def plot(self) -> Any:
         """Return the measurement's first figure as an Altair chart.
@@ -214,6 +202,12 @@ class Measurement:
 def as_chart(shown: object) -> Any:
     """Return an object's main figure; `report` registers the types that have one."""
     raise TypeError(f"{type(shown).__name__} has no figure")
+
+
+@functools.singledispatch
+def as_frame(shown: object) -> "pd.DataFrame":
+    """Return an object as a table; `measures.registry` registers measurements."""
+    raise TypeError(f"{type(shown).__name__} has no table")
 
 
 @functools.singledispatch

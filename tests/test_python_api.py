@@ -10,7 +10,7 @@ import pytest
 from tiny import HEADS, LAYERS, save_bert
 
 import bertsecrets as bs
-from bertsecrets.measures.registry import get_measure
+from bertsecrets.measures.registry import get_measure, measure_names
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -92,6 +92,18 @@ def test_missing_inputs_are_reported_before_training(session, runs, tiny_bert, t
     trained = bs.Session(checkpoint=tiny_bert, checkpoint_task="rte", glue=tiny_glue, store=runs)
     with pytest.raises(bs.UserError, match="^the option seeds has no effect on a trained checkpoint"):
         trained.judge("C1", task="rte", seeds=2)
+
+
+def test_the_task_of_a_checkpoint_is_asked_for_once(session, runs, tiny_bert, tiny_glue, caplog):
+    folder = session.checkpoint(session.subject("rte"))
+    own = bs.Session(session.options, checkpoint=folder, checkpoint_task="RTE")
+    assert own.measure("scores").values == session.measure("scores", "rte").values
+    assert str(own.judge("D1-pretrained").case) == "D1-rte-pretrained"
+    verdicts = own.judge_all(claims=["C1", "D2", "E1"])
+    assert {verdict.case.task for verdict in verdicts} == {"rte"}
+    assert "skipped" not in caplog.text
+    assert [v.observed for v in session.judge_all("RTE", ["C1"], checkpoint=folder)] == [own.judge("C1").observed]
+    assert str(session.judge_all("RTE", ["C1"], seeds=2)[0].case) == "C1-rte"
 
 
 @pytest.mark.parametrize(
@@ -225,6 +237,41 @@ def test_a_measurement_becomes_a_table_with_a_row_per_head(session):
     assert (frame["layer"].iloc[0], frame["head"].iloc[-1]) == (1, HEADS)
     second = frame[(frame["layer"] == 2) & (frame["head"] == 3)]
     assert second["cls"].item() == np.asarray(measurement.values["cls"])[1, 2]
+
+
+@pytest.mark.parametrize(
+    ("measure", "options", "axes", "values", "rows"),
+    [
+        ("head-ablation", {"heads": "1.2 3.4 2"}, ["set"], {"score", "sets", "baseline"}, 3),
+        ("head-ablation", {}, ["layer", "head"], {"score", "baseline"}, LAYERS * HEADS),
+        ("layer-ablation", {}, ["layer"], {"score", "baseline"}, LAYERS),
+        ("head-pruning", {}, ["layer", "head"], {"baseline", "importance", "removed"}, LAYERS * HEADS),
+        ("weight-pruning", {}, ["step"], {"baseline", "score", "share", "pruned"}, 7),
+        ("head-statistics", {}, ["layer", "head"], {"entropy"}, LAYERS * HEADS),
+        ("anisotropy", {}, ["state"], {"cosine", "centred"}, LAYERS + 1),
+        ("example-maps", {}, ["layer", "head"], {"cosine"}, LAYERS * HEADS),
+        ("published-figures", {}, ["task"], {"tasks"}, 7),
+    ],
+)
+def test_the_rows_of_a_table_are_the_axes_of_the_measure(session, measure, options, axes, values, rows):
+    measurement = session.measure(measure, "rte" if get_measure(measure).on_task else None, **options)
+    frame = measurement.to_frame()
+    assert list(frame.columns[: len(axes)]) == axes
+    assert set(frame.columns) == {*axes, *values}
+    assert len(frame) == rows
+    assert frame[axes[0]].iloc[0] == (0 if axes == ["state"] else 1)
+
+
+def test_every_array_of_every_measure_has_the_axes_that_are_declared(session):
+    for name in measure_names():
+        measure = get_measure(name)
+        try:
+            measurement = session.measure(name, "rte" if measure.on_task else None)
+        except bs.UserError:  # no frames or no spaCy pipeline
+            continue
+        for value, content in measurement.values.items():
+            axes = measure.other_axes.get(value, measure.axes_of(measurement.options))
+            assert np.ndim(content) in (0, len(axes)), (name, value)
 
 
 def test_scores_become_a_table_of_one_row(session):

@@ -38,6 +38,7 @@ class Anisotropy(Measure):
 
     section = "attention"
     passes: ClassVar[float] = 2
+    axes = ("state",)
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model returns the hidden states of every layer."""

@@ -3,7 +3,7 @@
 They are displayed in the report's attention viewer. No claim uses this measure.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar
 
@@ -46,6 +46,11 @@ class ExampleMaps(AttentionMeasure):
     compares: ClassVar[bool] = True
     common: ClassVar[bool] = False
     companions: ClassVar[tuple[str, ...]] = ()
+    other_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **dict.fromkeys(("to_before", "to_after"), ("layer", "head", "kind")),
+        **dict.fromkeys(("texts", "labels"), ("example",)),
+        "tokens": ("token",),
+    }
 
     def most(self, settings: Params) -> int | None:
         """Return the maximum number of examples to average over."""

@@ -53,6 +53,9 @@ class Features(AttentionMeasure):
     needs = (SpacyPipeline(),)
     companions: ClassVar[tuple[str, ...]] = (*AttentionMeasure.companions, "relations")
     common: ClassVar[bool] = False
+    other_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        f"cls_row_{kind}": ("head",) for kind in (*WORD_FEATURES, *SPECIAL_KINDS)
+    }
     paper = PaperFigure(
         "7",
         "What [CLS] attends to in the last layer",

@@ -1,6 +1,6 @@
 """The score with each head disabled, or with given sets of heads disabled (K19 section 4.6, figure 8)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class HeadAblation(AblationMeasure):
     `baseline_predicted` and `target` [example].
     """
 
+    axes = ("layer", "head")
     paper = PaperFigure(
         "8",
         "Scores with one head disabled",
@@ -42,6 +43,10 @@ class HeadAblation(AblationMeasure):
         @classmethod
         def _spaced(cls, text: str | None) -> str | None:
             return text and " ".join(text.split())
+
+    def axes_of(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return one axis, the sets, if sets of heads were given."""
+        return ("set",) if options.get("heads") is not None else self.axes
 
     def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
         """Return one set per head, or the sets given by the option `heads`."""

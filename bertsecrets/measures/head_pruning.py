@@ -7,7 +7,7 @@ P20, importance and score are measured on the same validation rows, whereas Mich
 training data.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,6 +44,8 @@ class HeadPruning(HeadRemovalMeasure):
     """
 
     gradients: ClassVar[bool] = True
+    axes = ("layer", "head")
+    other_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"score": ("step",), "left": ("step",)}
     passes: ClassVar[float] = 3 * (1 + 1 / STEP_SHARE)  # a backward pass costs about two forward ones
 
     def check_model(self, classifier: OpenModel) -> None:

@@ -6,7 +6,7 @@ that attend to disjoint sets of tokens.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -100,6 +100,7 @@ class HeadStatistics(AttentionMeasure):
     """
 
     common: ClassVar[bool] = False
+    other_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"divergence": ("head of all", "other head of all")}
     curves = ("entropy",)
 
     def observer(self, view: AttentionRun) -> Observer:

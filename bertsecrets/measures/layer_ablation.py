@@ -22,6 +22,7 @@ class LayerAblation(AblationMeasure):
     Samples: `predicted` [layer, example], `baseline_predicted` and `target` [example].
     """
 
+    axes = ("layer",)
     paper = PaperFigure(
         "9",
         "Scores with one layer disabled",

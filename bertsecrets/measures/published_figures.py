@@ -18,6 +18,7 @@ class PublishedFigures(SuiteMeasure):
     """
 
     section = None
+    axes = ("task",)
 
     def fingerprint(self, context: MeasureContext) -> str:
         """Return a digest of the figure."""

@@ -6,14 +6,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from bertsecrets.errors import UserError, near_matches
-from bertsecrets.types import ALL_TASKS, Request, Subject
+from bertsecrets.types import ALL_TASKS, Measurement, Request, Subject, as_frame
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bertsecrets.measures.base.measure import Measure
 
 M = TypeVar("M", bound="type[Measure]")
 _MEASURES: dict[str, "Measure"] = {}
+COUNTED_FROM_0 = ("state",)  # state 0 is that of the embeddings, and state 1 the output of layer 1
 # Built-in measures that do not depend on a seed, listed here to avoid importing them.
 SEEDLESS_MEASURES = ("example-sentence", "frame-heads", "pattern-quality", "published-figures")
 
@@ -77,6 +82,25 @@ def canonical(request: Request) -> Request:
     if not measure.on_task:
         subject = Subject(subject.model, ALL_TASKS, "untrained", 1)
     return Request(request.measure, subject, tuple(sorted(options.items())))
+
+
+@as_frame.register(Measurement)
+def _(measurement: Measurement) -> "pd.DataFrame":
+    import pandas as pd  # takes a third of a second to import
+
+    measure = get_measure(measurement.measure)
+    axes = measure.axes_of(measurement.options)
+    values = {
+        name: np.asarray(value)
+        for name, value in measurement.values.items()
+        if np.ndim(value) == 0 or measure.other_axes.get(name, axes) == axes
+    }
+    shape = next((value.shape for value in values.values() if value.ndim), (1,))
+    columns: dict[str, Any] = {
+        axis: place.ravel() + (axis not in COUNTED_FROM_0) for axis, place in zip(axes, np.indices(shape), strict=False)
+    }
+    columns |= {name: np.broadcast_to(value, shape).ravel() for name, value in values.items()}
+    return pd.DataFrame(columns)
 
 
 def request(measure: str, subject: Subject, options: Mapping[str, Any]) -> Request:

@@ -40,6 +40,7 @@ class WeightPruning(RemovalMeasure):
     """
 
     passes: ClassVar[float] = 1 + len(PRUNED_SHARES)
+    axes = ("step",)
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model has layers with weight matrices."""

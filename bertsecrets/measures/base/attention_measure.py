@@ -86,6 +86,7 @@ class MapMeasure(Measure):
 
     section: ClassVar[Section | None] = "attention"
     kernel: ClassVar[str] = "eager"
+    axes: ClassVar[tuple[str, ...]] = ("layer", "head")
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model's maps can be read, and are those that it uses."""
@@ -220,3 +221,4 @@ class SuiteMeasure(EncoderMeasure):
     """A measure that uses no model, only components of the suite."""
 
     reads_model: ClassVar[bool] = False
+    axes: ClassVar[tuple[str, ...]] = ()

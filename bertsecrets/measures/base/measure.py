@@ -1,7 +1,7 @@
 """The base class of all measures: options, requirements, cache key, execution, figures and remarks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -100,6 +100,8 @@ class Measure(ABC):
         passes: Approximate cost in forward passes over the examples, for planning.
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
+        axes: Names of the dimensions of values that are arrays, which are the rows of `Measurement.to_frame`.
+        other_axes: Names of the dimensions of values with others, by name of the value.
     """
 
     name: ClassVar[str]
@@ -121,6 +123,8 @@ class Measure(ABC):
     passes: ClassVar[float] = 1
     gradients: ClassVar[bool] = False
     paper: ClassVar[PaperFigure | None] = None
+    axes: ClassVar[tuple[str, ...]] = ()
+    other_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     # ------------------------------------------------------------------ the request
 
@@ -268,6 +272,10 @@ class Measure(ABC):
         }
 
     # ------------------------------------------------------------------ the result
+
+    def axes_of(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the `axes` of a measurement with these options."""
+        return self.axes
 
     @abstractmethod
     def run(self, context: MeasureContext) -> Results:
