@@ -18,6 +18,7 @@ from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.measures.registry import measure_names
 from bertsecrets.options import PARSING
 from bertsecrets.report.explanation import statements
+from bertsecrets.texts.own_tasks import read_task_file
 from instruments.__main__ import build_parser as build_instruments
 
 SHELL = ("sh", "bash", "console", "")
@@ -38,6 +39,7 @@ RUN_FOR_REAL = [  # except on pages that add claims, which tests/docs/test_addin
     and command[1] in ("claims", "explain", "corpus")
     and block.page.name not in EXTENDING
 ]
+TASK_FILE = "complaints.yaml"
 
 
 def lines_of(*programs: str) -> list[tuple[Block, list[str]]]:
@@ -107,7 +109,8 @@ def test_documented_selections_name_claims_that_exist():
 
 def _claims_of_pages() -> list[Block]:
     """Return the YAML blocks with claims; tests/test_workflows.py checks those with workflows."""
-    return [block for block in all_blocks("yaml") if not block.title.startswith(".git")]
+    others = (".git", TASK_FILE)
+    return [block for block in all_blocks("yaml") if not block.title.startswith(others)]
 
 
 def _ids_that_pages_add() -> set[str]:
@@ -159,6 +162,14 @@ def test_the_python_of_the_data_card_runs():
     names: dict[str, object] = {}
     exec(code, names)
     assert len(names["maps"]) == 3378
+
+
+def test_the_documented_task_file_is_read(tmp_path):
+    block = next(block for block in all_blocks("yaml") if block.title == TASK_FILE)
+    for name in ("train.csv", "dev.csv"):
+        (tmp_path / name).write_text("title,text,decision\nan order,it came late,upheld\nanother,it came,rejected\n")
+    (tmp_path / TASK_FILE).write_text(block.text)
+    assert read_task_file(tmp_path / TASK_FILE).labels == ("rejected", "upheld")
 
 
 def test_documented_claims_are_sound():
