@@ -167,7 +167,7 @@ def test_an_accepted_failure_is_no_annotation(report, monkeypatch):
     report(0.35, "--update-baseline")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert "::error" not in report(0.35)
-    assert "::error title=D2-rte degenerate: collapsed::On every task" in report(0.1, code=1)
+    assert "::error title=D2-rte degenerate: 3 of 3 seeds failed::On every task" in report(0.1, code=1)
 
 
 def test_an_update_keeps_accepted_verdicts_on_other_tasks(report, tmp_path):
