@@ -122,7 +122,8 @@ def prospect_text(case: Case) -> str:
         return ""
     if recorded.contradicted:
         deviates = 100 * recorded.share("deviates")
-        whose = f"{P20}'s figures" if case.claim.published == P20 else "the paper's own figures"
+        papers = "the assumptions of the simulation" if case.figure.published is None else "the paper's own figures"
+        whose = f"{P20}'s figures" if case.claim.published == P20 else papers
         return f"{whose} contradict this: as published, it deviates in {deviates:.0f} % of runs (auto)"
     passes = 100 * recorded.share(*PASSES)
     seeds = f"{recorded.seeds:.1f} seeds on average" if recorded.seeds > 1 else "one seed"

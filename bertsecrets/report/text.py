@@ -151,12 +151,14 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def outcome_mark(verdict: Verdict, accepted: Collection[str] = ()) -> str:
-    """Return why a failing verdict does not fail the run: "accepted", "known", or "" if it does.
+    """Return why a failing verdict does not fail the run: "accepted", "known", "expected", or "" if it does.
 
     Args:
         accepted: Names of the cases whose failing verdict a baseline accepts.
     """
-    return "accepted" if str(verdict.case) in accepted else "known" if verdict.known_deviation else ""
+    if str(verdict.case) in accepted or not verdict.known_deviation:
+        return "accepted" if str(verdict.case) in accepted else ""
+    return "known" if any(map(verdict.case.observed_deviation, verdict.models)) else "expected"
 
 
 def outcome_phrase(verdict: Verdict, accepted: Collection[str] = ()) -> str:

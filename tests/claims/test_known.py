@@ -6,19 +6,21 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from measurements import of_id
+from measurements import measured, of_id
 
 from bertsecrets.benchmarks.output import expected_failure
 from bertsecrets.claims.figure import Known
 from bertsecrets.claims.schema import ANY_MODEL, Case, load_claims
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.models.families import full_name
 from bertsecrets.models.locations import is_papers_model, recorded_name
 from bertsecrets.models.packaged import packaged_folder
-from bertsecrets.report.text import status
+from bertsecrets.report.text import outcome_mark, status
 from bertsecrets.settings import project_path
 
 DEFINITIONS = Path(__file__).with_name("definitions.json")  # by claim: its version, and a digest of its definition
@@ -102,6 +104,15 @@ def test_only_a_deviation_that_was_observed_for_this_version_must_appear(known, 
     assert mark.kwargs["strict"] == strict
     word = "expected" if known.get("status") == "expected" else "known"
     assert mark.kwargs["reason"] == f"{word} to deviate: {EVIDENCE}"
+
+
+@pytest.mark.parametrize(("status", "mark"), [("deviates", "known"), ("expected", "expected"), ("reproduces", "")])
+def test_an_expected_deviation_is_not_called_known(status, mark):
+    measurement = measured("attention-change")
+    measurement = replace(measurement, subject=replace(measurement.subject, model="minilm"))
+    deviating = Verdict(with_known(status), "deviates", "", measurements=(measurement,))
+    assert (outcome_mark(deviating), deviating.known_deviation) == (mark, bool(mark))
+    assert outcome_mark(deviating, ["C1-rte"]) == "accepted"
 
 
 def test_a_known_reproduction_is_no_deviation():
