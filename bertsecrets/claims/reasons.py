@@ -35,7 +35,7 @@ class Grounds(Enum):
     PARTLY_EQUAL = "{interval} lies partly outside {limits}: {why}", "partly outside"
     INSIDE = (
         _DIFFERENCE + ": compatible; a difference of {half:.2} would not have been noticed",
-        "{difference:+} within +- {half:.2}",
+        "{difference:+} within ±{half:.2}",
     )
     OUTSIDE = _DIFFERENCE, DIFFERS
     OUTSIDE_SO_FAR = (
