@@ -97,8 +97,8 @@ def test_claims_without_a_task_are_selected_as_all(capsys, shared):
 
 def test_report_measures_missing_results_and_reuses_the_store(capsys, shared):
     run(capsys, "measure", "scores", "--task", "rte", *shared)
-    out = run(capsys, "report", "--task", "rte", "--claim", "D1", "--claim", "d3", *shared, code=1)
-    assert "2 degenerate" in out  # the tiny model predicts a constant, which gives exit code 1
+    out = run(capsys, "report", "--task", "rte", "--claim", "D1", "--claim", "d3", *shared)
+    assert "5 claims: 0 reproduced, 0 deviate, 5 inconclusive" in out  # of one seed
     assert "D1-random" in out
     assert "D3" in out
     assert "C1" not in out

@@ -45,7 +45,7 @@ def test_the_claims_about_gpt2_run_on_gpt2(gpt2, rest, tmp_path):
 
 def test_claims_about_gpt2_are_not_judged_for_other_architectures(capsys, tiny_bert, rest, tmp_path):
     run(capsys, "report", "--model", tiny_bert, "--task", "rte", "--seeds", 1, "--claim", "C2", "--claim", "H2",
-        "--json", tmp_path / "v.json", *rest, code=1)  # fmt: skip  # the tiny model collapsed
+        "--json", tmp_path / "v.json", *rest)  # fmt: skip
     assert [verdict["id"] for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]] == ["C2-rte"]
     line = told(capsys, "report", "--model", tiny_bert, "--task", "rte", "--claim", "H2", *rest)
     assert line == "bertsecrets: H2-rte applies only to gpt2: choose such a model with --model"

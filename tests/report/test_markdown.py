@@ -35,7 +35,7 @@ def test_a_model_card_has_the_decided_claims_and_names_the_others():
     decided = [verdict for verdict in of_every_outcome() if verdict.outcome in (*PASSES, *FAILURES)]
     assert [row.split(" | ")[1] for row in rows] == [task_title(verdict.case.task) for verdict in decided]
     assert "Not decided, or not applicable: D2-mnli, G7-rte, C1-rte." in text
-    assert "seed 1, GLUE's own data" in text
+    assert "seed 1, **unofficial data**" in text
 
 
 def test_a_checkpoint_has_no_seed():
@@ -43,7 +43,7 @@ def test_a_checkpoint_has_no_seed():
         model_card(of_every_outcome(), filed(), checkpoint=True),
         summary(of_every_outcome(), filed(), checkpoint=True),
     ):
-        assert "one checkpoint, GLUE's own data" in text
+        assert "one checkpoint, **unofficial data**" in text
 
 
 @pytest.mark.parametrize("tracker", ["mlflow", "wandb"])
