@@ -164,7 +164,7 @@ def test_the_doubt_of_a_figure_takes_the_place_of_one_more_run():
     of_figure = {"published": 60.0, "doubt": 3.0, "doubt_degrees": 4, "doubt_source": "two sources"}
     case = made_up(figure=of_figure)
     assert case.band(0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
-    assert "an uncertainty of 3 (two sources)" in band_text(case, 0.95)
+    assert "from a standard error of 3 (two sources)" in band_text(case, 0.95)
 
 
 def test_the_doubt_of_shares_is_how_far_readers_differ():

@@ -12,7 +12,6 @@ from bertsecrets.compare.changes import CHANGE_KINDS, Change, Changes
 from bertsecrets.compare.comparison import CellDifferences, Compared, Comparison
 from bertsecrets.errors import excerpt, one_line
 from bertsecrets.formats import VerdictsFile
-from bertsecrets.measures.base.figures import HeadMap
 from bertsecrets.progress import counted
 from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import FINETUNE, fast_tier
+from tiny import FINETUNE, fast_tier, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from zoo import save_family
 
@@ -21,6 +21,12 @@ from bertsecrets.texts.tasks import task
 
 CPU = torch.device("cpu")
 SETTINGS = FINETUNE.model_copy(update={"batch_size": 8})
+
+
+@pytest.fixture(scope="module")
+def tiny_bert(tmp_path_factory):
+    """Return a model whose weights have the usual size, so that it learns in a few steps."""
+    return save_bert(tmp_path_factory.mktemp("model"))
 
 
 def train(model, glue, folder, initialisation="pretrained", seed=1, **changes):
