@@ -22,8 +22,9 @@ from tabulate import tabulate
 
 from bertsecrets.claims.band import reach
 from bertsecrets.claims.eligibility import Skipped
+from bertsecrets.claims.loading import cases
 from bertsecrets.claims.requirements import required_measurements
-from bertsecrets.claims.schema import Case, cases
+from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.judging import attempt
 from bertsecrets.options import RunOptions, add_options

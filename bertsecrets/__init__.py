@@ -18,8 +18,9 @@ __version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from bertsecrets.claims.estimand import Estimand
+    from bertsecrets.claims.loading import load_claims
     from bertsecrets.claims.quantity import Need, quantity
-    from bertsecrets.claims.schema import Claim, load_claims
+    from bertsecrets.claims.schema import Claim
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.errors import MissingError, UserError
     from bertsecrets.measures.registry import list_measures, measure
@@ -45,7 +46,7 @@ _HOMES = {
     "Verdict": "claims.verdict",
     "head_map": "report.head_chart",
     "list_measures": "measures.registry",
-    "load_claims": "claims.schema",
+    "load_claims": "claims.loading",
     "measure": "measures.registry",
     "quantity": "claims.quantity",
     "register_family": "models.families",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.models.families import full_name
 from bertsecrets.reading import expanded, seconds
-from bertsecrets.settings import project_options
+from bertsecrets.settings import EXPECTED_VARIABLE, project_options
 from bertsecrets.texts.tasks import Task
 from bertsecrets.texts.tasks import task as task_named
 from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEED_LIMIT, InitialisationName, Keep
@@ -96,6 +96,24 @@ INITIALISATION_OPTION: dict[str, Any] = {
 CHECKPOINT_OPTION: dict[str, Any] = {
     "help": "judge only this checkpoint, fine-tuned on --task; --model is then the pretrained model to compare it with",
     **FOLDER_OPTION,
+}
+
+
+class _ToEnvironment(argparse.Action):
+    """Sets the environment variable of `expected`, which workers inherit."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None
+    ) -> None:
+        os.environ[EXPECTED_VARIABLE] = str(values)
+        setattr(namespace, self.dest, values)
+
+
+EXPECTED_OPTION: dict[str, Any] = {
+    "action": _ToEnvironment,
+    "type": path,
+    "metavar": "FILE",
+    "help": "add the claims and outcomes on record in this YAML file to those of the suite",
 }
 LISTED_OPTIONS = ("glue", "task_file", "tasks")  # options that may be collections
 TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect on a trained checkpoint

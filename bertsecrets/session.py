@@ -20,7 +20,8 @@ from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
 from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.schema import Case, find_case, select_cases
+from bertsecrets.claims.loading import find_case, select_cases
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.devices import best_device, in_precision

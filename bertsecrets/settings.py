@@ -30,6 +30,7 @@ Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
 
 # Limits far above usual values, to catch typos.
 MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 100_000
+EXPECTED_VARIABLE = "BERTSECRETS_EXPECTED"  # a file of claims to add, or a folder of claims to use instead
 MIN_TOKENS = 8  # a pair has three special tokens; below that, tokenizers do not truncate
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Tokens = Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)]

@@ -16,13 +16,14 @@ from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Figure
+from bertsecrets.claims.loading import cases, load_claims
 from bertsecrets.claims.prospects import prospect
 from bertsecrets.claims.prospects import prospects as all_prospects
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.ablation_gains import ABLATION_KINDS
 from bertsecrets.claims.quantity import Need
 from bertsecrets.claims.reasons import Grounds
-from bertsecrets.claims.schema import Case, Claim, cases, load_claims
+from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.cli.main import build_parser
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.formats import MAJOR_VERSION, PASSES, VerdictData, VerdictsFile, json_schema

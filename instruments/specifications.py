@@ -15,8 +15,9 @@ import numpy as np
 
 from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.loading import find_cases
 from bertsecrets.claims.requirements import Bench, required_measurements
-from bertsecrets.claims.schema import Case, find_cases
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError, near_matches
 from bertsecrets.formats import PASSES

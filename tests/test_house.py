@@ -131,8 +131,8 @@ def test_reading_files_and_starting_a_command_import_no_heavy_library(tmp_path):
         check("bertsecrets", "numpy pydantic torch")
         import bertsecrets.texts.framenet, bertsecrets.texts.parsing, bertsecrets.texts.tasks
         check("bertsecrets.texts")
-        import bertsecrets.claims.schema
-        check("bertsecrets.claims.schema")
+        import bertsecrets.claims.loading
+        check("bertsecrets.claims.loading")
         from bertsecrets.cli.main import build_parser, main
         build_parser()
         check("the parser", "torch transformers scipy sklearn spacy altair")

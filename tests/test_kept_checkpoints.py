@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from sessions import local_session
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
-from bertsecrets.claims.schema import find_case
+from bertsecrets.claims.loading import find_case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError

@@ -12,7 +12,7 @@ from faults import PROCESSES, pytest_benchmarks
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 import bertsecrets as bs
-from bertsecrets.claims.schema import cases
+from bertsecrets.claims.loading import cases
 from bertsecrets.jobs import pool
 from bertsecrets.texts import corpus
 from bertsecrets.texts.tasks import GLUE_TASKS, TASKS

@@ -5,7 +5,7 @@ import math
 import pytest
 from measurements import made_up
 
-from bertsecrets.claims.schema import cases, find_case, load_claims
+from bertsecrets.claims.loading import cases, find_case, load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
 from bertsecrets.report.explanation import claim_lines

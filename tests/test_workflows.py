@@ -13,7 +13,7 @@ from pages import PROJECT, run_options, titled
 from steps import WORKFLOWS, run_step, step, workflow
 from verdicts import filed
 
-from bertsecrets.claims.schema import select_cases
+from bertsecrets.claims.loading import select_cases
 from bertsecrets.cli.main import build_parser, main
 from bertsecrets.store.entries import write_json
 

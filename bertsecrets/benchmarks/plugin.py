@@ -52,7 +52,8 @@ from bertsecrets.benchmarks.output import (
 )
 from bertsecrets.benchmarks.pytest_options import add_benchmark_options, get_option
 from bertsecrets.benchmarks.selection import LEFT_OUT_LINE, deselect_cases_on_other_tasks, marks, names_claim
-from bertsecrets.claims.schema import Case, cases
+from bertsecrets.claims.loading import cases
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.baseline import read_baseline
 from bertsecrets.cli.console import (

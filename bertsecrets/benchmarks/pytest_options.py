@@ -12,7 +12,7 @@ from bertsecrets.cli.baseline import BASELINE_OPTIONS
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.cli.outputs import EXAMPLES_OPTION
 from bertsecrets.errors import UserError
-from bertsecrets.options import CHECKPOINT_OPTION, NUMBER_OPTION, PARSING, flag, path
+from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, NUMBER_OPTION, PARSING, flag, path
 
 PREFIX = "bertsecrets_"  # of destinations in pytest's namespace
 OWN_OPTIONS: dict[str, dict[str, Any]] = {
@@ -24,6 +24,7 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
         "help": "judge measurements saved in this folder by `measure --save` or the DVC pipeline, without measuring",
     },
     "task": {"metavar": "NAME", "help": "the task that --checkpoint was fine-tuned on"},
+    "expected": EXPECTED_OPTION,
     "strict_verdicts": {"action": "store_true", "help": "fail undecided claims instead of skipping them"},
     "report": {"type": path, "metavar": "DIR", "help": "write report.html and verdicts.json to DIR"},
     "examples": EXAMPLES_OPTION,

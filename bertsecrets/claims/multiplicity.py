@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bertsecrets.claims.schema import Claim, load_claims
+from bertsecrets.claims.loading import load_claims
+from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES, OverTasksData, TogetherData
 from bertsecrets.texts.published import SEVEN_TASKS

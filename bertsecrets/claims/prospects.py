@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.figure import P20
-from bertsecrets.claims.schema import Case, claims_folder
+from bertsecrets.claims.loading import claims_folder
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import ANALYSES
 from bertsecrets.errors import UserError
 from bertsecrets.formats import PASSES

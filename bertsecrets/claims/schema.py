@@ -3,30 +3,23 @@
 A claim is one YAML entry. A `Case` is a claim on one task: one benchmark, and one row of a table.
 """
 
-import functools
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from bertsecrets.arguments import checked
 from bertsecrets.claims.band import Ends, smallest
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.expectations import Expectation, Figure, Order
 from bertsecrets.claims.figure import Cited, Known, References, SmallestEffect, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.errors import UserError, near_matches
+from bertsecrets.errors import near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import MODEL_SHA256, full_name
 from bertsecrets.models.locations import recorded_name
-from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
-from bertsecrets.settings import first_problem, project_path
-from bertsecrets.store.files import digest, file_sha256, listed
-from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, TASKS, Task, own_task_names, task
+from bertsecrets.store.files import digest
+from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, TASKS, Task, own_task_names
 from bertsecrets.types import InitialisationName
 
 CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights are random if it is untrained
@@ -295,154 +288,3 @@ class Case:
         """Return whether the deviation on record was observed for this version of the claim, not only expected."""
         known = self.known_deviation(model)
         return known is not None and (known.status, known.version) == ("deviates", self.claim.version)
-
-
-def claims_folder() -> Path:
-    """Return the folder of the claims. The environment variable `BERTSECRETS_EXPECTED` overrides the default."""
-    return expanded(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
-
-
-@checked
-def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
-    """Return all claims, in the order of file names and entries. They are read again if a file changes.
-
-    Args:
-        folder: Defaults to `claims_folder()`.
-
-    Raises:
-        UserError: A file is malformed (with its line), an id is duplicated, or a reference does not exist.
-    """
-    folder = Path(folder) if folder else claims_folder()
-    files = [path for path in listed(folder) if path.suffix == ".yaml"]
-    if not files:
-        raise UserError(f"no claims in {folder}: expected YAML files such as C-change.yaml")
-    return _load_claims(tuple((file, file_sha256(file)) for file in files))
-
-
-@functools.cache
-def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
-    claims: dict[str, tuple[str, Claim]] = {}
-    for file, _ in files:
-        for line, claim in _read(file):
-            place = f"{file}, line {line}"
-            if claim.name in claims:
-                raise UserError(f"{place}: claim {claim.name} is defined twice: give each its own id or variant")
-            claims[claim.name] = (place, claim)
-    figures = {name: claim.tasks for name, (_, claim) in claims.items()}
-    return tuple(_filled(place, claim, figures) for place, claim in claims.values())
-
-
-def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFigure]]) -> Claim:
-    if claim.relative is not None and claim.relative not in figures:
-        hint = near_matches(claim.relative, figures)
-        raise UserError(f"{place}: {claim.name}: relative: unknown claim {claim.relative!r}: {hint}")
-    try:
-        return claim.filled(figures)
-    except ValueError as error:
-        raise UserError(f"{place}: {claim.name}: {error}") from error
-
-
-def _read(file: Path) -> list[tuple[int, Claim]]:
-    """Return the claims of a file with their line numbers."""
-    try:
-        node, data = read_yaml(read_text(file, YAML_LIMIT))
-    except YamlError as error:
-        raise UserError(f"{file}, line {error.line}: {error}") from error
-    if not isinstance(data, list) or node is None:
-        raise UserError(f"{file}, line 1: expected a list of claims, each starting with `- id:`")
-    claims = []
-    for entry, entry_node in zip(data, node.value, strict=True):
-        line = entry_node.start_mark.line + 1
-        try:
-            claims.append((line, Claim.model_validate(entry)))
-        except ValidationError as error:
-            line = _line_of(entry_node, error.errors()[0]["loc"])
-            raise UserError(f"{file}, line {line}: {first_problem(error, Claim)}") from error
-    return claims
-
-
-def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int:
-    """Return the line of the deepest node on `path` that exists in the file."""
-    line = node.start_mark.line + 1
-    for step in path:
-        if isinstance(node, yaml.MappingNode):
-            pair = next(((k, v) for k, v in node.value if k.value == str(step)), None)
-            if pair is None:  # not in the file, as the kind of an expectation, or missing
-                continue
-            line, node = pair[0].start_mark.line + 1, pair[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-    return line
-
-
-def cases() -> list[Case]:
-    """Return all cases."""
-    return [case for claim in load_claims() for case in claim.cases]
-
-
-def find_cases(wanted: str) -> list[Case]:
-    """Return the cases that a name refers to, in any form printed in tables and messages; case-insensitive.
-
-    The name can be the id of a case (`D1-rte-pretrained`), the id (`D1`, for all variants) or name (`D1-pretrained`) of
-    a claim, either of them with a task at the end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`, for all its claims
-    except those judged on request).
-    """
-    name = wanted.lower()
-    for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
-        name = f"{name}-".replace(f"-{task_name.title.lower()}-", f"-{task_name.name}-")[:-1]
-    named: dict[str, list[Case]] = {}
-    every = cases()
-    for case in every:
-        claim = case.claim
-        family = () if claim.on_request else (claim.family,)
-        for spelling in {claim.id, claim.name, f"{claim.id}-{case.task}", f"{claim.name}-{case.task}", *family}:
-            named.setdefault(spelling, []).append(case)
-    spelt = {spelling.lower(): spelling for spelling in named}
-    selected = [case for case in every if str(case).lower() == name] or named.get(spelt.get(name, ""))
-    if not selected:
-        families = sorted({case.claim.family for case in every})
-        spellings = dict.fromkeys([*(case.claim.id for case in every), *map(str, every), *named])
-        near = [spelling for spelling in spellings if spelling[0].lower() == name[:1]]
-        hint = near_matches(wanted, near) if near else f"families are {', '.join(families)}"
-        raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
-    return selected
-
-
-def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
-    """Return the cases of some claims and tasks; by default, those of the replication except expensive ones.
-
-    Args:
-        claims: Names that `find_cases` accepts.
-        tasks: Names of tasks. They also select claims about the bare encoder, and claims over several tasks that
-            include one of them. `all` selects only these two kinds.
-    """
-    named = {str(case) for name in claims for case in find_cases(name)}
-    of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
-    return [
-        case
-        for case in cases()
-        if (not of_tasks or case.belongs_to(of_tasks)) and (str(case) in named if named else case.claim.by_default)
-    ]
-
-
-def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] = ()) -> Case:
-    """Return a single case.
-
-    Args:
-        wanted: Id of a claim (`C1`), with its variant if it has one (`D1-untrained`), or of a case (`C1-rte`).
-        task_name: One of the claim's tasks. Can be omitted if there is only one.
-        scope: The tasks that are meant if `task_name` is omitted; all if the claim is about none of these.
-    """
-    chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
-    known = find_cases(wanted)
-    meant = [case for case in known if case.task in scope] or known
-    fitting = meant if chosen is None else [case for case in known if case.task == chosen]
-    exact = [case for case in fitting if case.claim.name.lower() == wanted.lower()]
-    if len(exact) == 1:
-        return exact[0]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise UserError(f"{wanted} could mean {', '.join(map(str, fitting))}: name one of them")
-    raise UserError(f"{wanted} is not about {task_name}: its cases are {', '.join(map(str, known))}")

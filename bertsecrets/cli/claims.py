@@ -5,7 +5,7 @@ import sys
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
-from bertsecrets.options import add_command
+from bertsecrets.options import EXPECTED_OPTION, add_command
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
 
@@ -17,17 +17,20 @@ def add_parsers(commands) -> None:
     listing.add_argument("--family", metavar="LETTER", help="only claims of this family, such as C")
     listing.add_argument("-v", "--verbose", action="store_true", help="also print each claim's source and measure")
 
+    listing.add_argument("--expected", **EXPECTED_OPTION)
+
     explaining = add_command(
         commands, "explain", "show one claim: figures, bands, known outcomes", "explain C1-rte", explain
     )
     explaining.add_argument(
         "claim", metavar="CLAIM", help="id or name as in tables, such as C1, D1-random, C1-rte or D1-rte-random"
     )
+    explaining.add_argument("--expected", **EXPECTED_OPTION)
 
 
 def claims(options: argparse.Namespace) -> None:
     """Print all claims, or those of a task or family, with their status."""
-    from bertsecrets.claims.schema import load_claims
+    from bertsecrets.claims.loading import load_claims
     from bertsecrets.report.terminal import Screen, claim_table
 
     listed = list(load_claims())
@@ -50,7 +53,7 @@ def claims(options: argparse.Namespace) -> None:
 
 def explain(options: argparse.Namespace) -> None:
     """Print everything about a claim, for all its variants and tasks or only for those named."""
-    from bertsecrets.claims.schema import find_cases
+    from bertsecrets.claims.loading import find_cases
     from bertsecrets.report.explanation import claim_lines
     from bertsecrets.settings import load_settings
 

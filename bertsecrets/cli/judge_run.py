@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import ROW_OPTIONS, RunOptions, add_run_options, seed_range
+from bertsecrets.options import EXPECTED_OPTION, ROW_OPTIONS, RunOptions, add_run_options, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 from bertsecrets.types import AUTO
 
@@ -35,12 +35,13 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
         metavar="ID",
         help="judge this claim or family only: D1, D1-random, D1-rte, D1-rte-random or D; repeatable",
     )
+    parser.add_argument("--expected", **EXPECTED_OPTION)
     add_run_options(parser, names)
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     """Return the cases selected by `--task` and `--claim`, and the named tasks: by default own ones, if given."""
-    from bertsecrets.claims.schema import select_cases
+    from bertsecrets.claims.loading import select_cases
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or own_task_names()]
     chosen = select_cases(options.claim or (), tasks)

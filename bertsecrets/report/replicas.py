@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.schema import load_claims
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.errors import UserError, from_extra
 from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.registry import get_measure

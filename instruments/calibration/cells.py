@@ -17,11 +17,12 @@ from bertsecrets.claims.estimand import Estimand, with_same_selection
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.judge import judge, judge_in_sequence
+from bertsecrets.claims.loading import cases, find_case, find_cases
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import STATE, Needed
 from bertsecrets.claims.requirements import measure_case, reads_model
-from bertsecrets.claims.schema import Case, cases, find_case, find_cases
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED, interim_confidence, one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError

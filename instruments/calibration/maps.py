@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.claims.quantities.pattern_shares import left_out_errors
-from bertsecrets.claims.schema import load_claims
 from bertsecrets.measures.base.observers import mean_over_present
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS

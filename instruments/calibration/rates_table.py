@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.expectations import Order
+from bertsecrets.claims.loading import cases, find_case
 from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed
-from bertsecrets.claims.schema import Case, cases, find_case
+from bertsecrets.claims.schema import Case
 from bertsecrets.formats import Outcome
 from bertsecrets.report import tables
 from bertsecrets.report.tables import Format

@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from tiny import save_bert
 
 from bertsecrets.ablation.head_sets import parse_sets
-from bertsecrets.claims.schema import load_claims
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.locations import ModelRef

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from faults import pytest_benchmarks
 
-from bertsecrets.claims.schema import cases
+from bertsecrets.claims.loading import cases
 from bertsecrets.formats import VerdictsFile
 from bertsecrets.texts.corpus import write_corpus
 

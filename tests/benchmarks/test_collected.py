@@ -5,7 +5,7 @@ import re
 import pytest
 from faults import PROJECT, run
 
-from bertsecrets.claims.schema import cases
+from bertsecrets.claims.loading import cases
 
 OTHER = """
 import pytest

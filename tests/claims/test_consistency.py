@@ -7,7 +7,8 @@ from scipy import stats
 
 from bertsecrets.claims import requirements
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.schema import ANY_MODEL, Case, cases, find_case
+from bertsecrets.claims.loading import cases, find_case
+from bertsecrets.claims.schema import ANY_MODEL, Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.options import RunOptions

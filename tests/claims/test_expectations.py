@@ -11,7 +11,8 @@ from measurements import SETTINGS, correlated, judged, made_up, order, scored
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.schema import Case, cases, find_case, load_claims
+from bertsecrets.claims.loading import cases, find_case, load_claims
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.explanation import claim_lines
 from bertsecrets.report.text import band_text

@@ -19,9 +19,10 @@ from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
 from bertsecrets.claims.expectations import Figure
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.loading import cases
 from bertsecrets.claims.quantity import REGISTERED_QUANTITIES, STATE
 from bertsecrets.claims.requirements import measure_case
-from bertsecrets.claims.schema import Case, cases
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.report.text import assert_holds

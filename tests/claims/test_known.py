@@ -14,7 +14,8 @@ from measurements import measured, of_id
 
 from bertsecrets.benchmarks.output import expected_failure
 from bertsecrets.claims.figure import Known
-from bertsecrets.claims.schema import ANY_MODEL, Case, load_claims
+from bertsecrets.claims.loading import load_claims
+from bertsecrets.claims.schema import ANY_MODEL, Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.models.families import full_name

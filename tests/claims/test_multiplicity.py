@@ -8,8 +8,8 @@ from measurements import of_id
 from scipy import stats
 from scipy.special import ndtr
 
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.claims.multiplicity import at_least, multiple_testing, over_tasks
-from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
 
 TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")

@@ -4,8 +4,8 @@ import pytest
 from calls import run
 
 from bertsecrets.claims import prospects, requirements
+from bertsecrets.claims.loading import find_cases, select_cases
 from bertsecrets.claims.prospects import Prospect, Prospects, advice
-from bertsecrets.claims.schema import find_cases, select_cases
 
 LINE = "as published, about 1,300 examples would decide it; RTE has 277"
 

@@ -16,9 +16,9 @@ from bertsecrets.claims.eligibility import Eligible, ModelFacts, Skipped
 from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.loading import cases
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.requirements import eligibility, is_measured, measure_case, required_measurements
-from bertsecrets.claims.schema import cases
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.store.measurements import Shelf

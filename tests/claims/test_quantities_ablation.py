@@ -12,8 +12,8 @@ from bertsecrets.claims.estimand import with_same_selection
 from bertsecrets.claims.estimate import with_interval
 from bertsecrets.claims.figure import published_gain
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.claims.quantities import ablation_gains
-from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
 from bertsecrets.texts.published import published_figures

@@ -8,8 +8,8 @@ from measurements import SETTINGS, estimand, gridded, measured, of_id, read, ver
 from scipy.stats import t
 
 from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.claims.quantities import pattern_shares as quantities
-from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares

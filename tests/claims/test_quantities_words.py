@@ -7,8 +7,8 @@ import pytest
 from measurements import estimand, gridded, measured, read, verdict
 
 from bertsecrets.claims.estimand import with_same_selection
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.claims.quantities.words import FIGURE_7_KINDS, LINGUISTIC_FEATURES
-from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS

@@ -6,9 +6,9 @@ import pytest
 from measurements import SETTINGS, of_id, shares
 
 from bertsecrets.claims.judge import READING, judge
+from bertsecrets.claims.loading import cases
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.pattern_shares import AUTHORS_NOTE
-from bertsecrets.claims.schema import cases
 from bertsecrets.measures.registry import get_measure
 
 

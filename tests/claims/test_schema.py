@@ -5,8 +5,9 @@ import re
 import pytest
 
 from bertsecrets.claims.expectations import Figure
+from bertsecrets.claims.loading import cases, find_cases, load_claims
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.schema import Case, cases, find_cases, load_claims
+from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.report.text import status
 from bertsecrets.settings import load_settings, project_path
@@ -221,6 +222,49 @@ def test_an_empty_folder_is_named(tmp_path):
 def test_another_folder_is_named_by_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("BERTSECRETS_EXPECTED", str(expected(tmp_path, GOOD)))
     assert [str(case) for case in cases()] == ["C1-rte"]
+
+
+OWN = """
+- id: C50
+  source: our lab
+  statement: The first layer changes least.
+  measure: attention-change
+  quantity: last-two-layers
+  expect: {kind: below, value: 0}
+  tasks: {rte: {}}
+- id: D1
+  variant: random
+  known: [{model: minilm, task: rte, evidence: seen in the first runs of our lab}]
+"""
+
+
+def test_a_file_adds_claims_and_outcomes_on_record(tmp_path, monkeypatch):
+    ours = load_claims()
+    (tmp_path / "own.yaml").write_text(OWN)
+    monkeypatch.setenv("BERTSECRETS_EXPECTED", str(tmp_path / "own.yaml"))
+    assert [claim.name for claim in load_claims()] == [*(claim.name for claim in ours), "C50"]
+    (before,) = (claim for claim in ours if claim.name == "D1-random")
+    (after,) = (claim for claim in load_claims() if claim.name == "D1-random")
+    assert [known.evidence for known in after.known[len(before.known) :]] == ["seen in the first runs of our lab"]
+    assert after.model_copy(update={"known": before.known}) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("variant: random|variant: rndom", "line 9: no claim D1-rndom to add outcomes to: "),
+        ("task: rte, evidence|task: sts, evidence", "line 9: a known outcome on sts"),
+        ("known: [|statement: Other.\n  known: [", "line 9: claim D1-random is defined twice"),
+        ("id: C50|id: C1", "line 2: claim C1 is defined twice"),
+    ],
+)
+def test_a_bad_entry_in_a_file_of_ones_own_is_named(tmp_path, monkeypatch, change, message):
+    (tmp_path / "own.yaml").write_text(OWN.replace(*change.split("|")))
+    monkeypatch.setenv("BERTSECRETS_EXPECTED", str(tmp_path / "own.yaml"))
+    with pytest.raises(UserError) as error:
+        load_claims()
+    assert f"own.yaml, {message}" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tiny import SIZES, WIDE, vocabulary
 from transformers import AutoModelForSequenceClassification, BertConfig, SqueezeBertConfig
 from verdicts import run_of
 
-from bertsecrets.claims.schema import cases
+from bertsecrets.claims.loading import cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import NotApplicableError, RunError, UserError

@@ -8,7 +8,7 @@ from sessions import local_session
 
 from bertsecrets import provenance
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.schema import find_case
+from bertsecrets.claims.loading import find_case
 from bertsecrets.settings import load_settings
 from bertsecrets.store.measurements import Shelf
 

@@ -18,7 +18,7 @@ import builtins, sys
 from bertsecrets.cli.main import main
 original = builtins.__import__
 def interrupted(name, *more, **named):
-    if name == "bertsecrets.claims.schema":
+    if name == "bertsecrets.claims.loading":
         raise KeyboardInterrupt
     return original(name, *more, **named)
 builtins.__import__ = interrupted

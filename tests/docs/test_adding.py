@@ -161,7 +161,7 @@ def test_a_claim_on_an_existing_quantity_is_one_entry(checkout):
 
 
 def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
-    from bertsecrets.claims.schema import load_claims
+    from bertsecrets.claims.loading import load_claims
 
     page = next(b for b in blocks(PROJECT / "docs/extend.md") if b.language == "yaml" and not b.title)
     (tmp_path / "D.yaml").write_text(page.text)
@@ -271,7 +271,7 @@ assert [need.tasks for need in QUANTITIES["same-class-across-tasks"].needs.value
 one, two = QUANTITIES["sep-lead"].needs.values()
 assert (one.task, two.tasks) == ("sst2", ("mrpc", "stsb", "qqp", "rte", "qnli", "mnli"))
 from bertsecrets.claims.requirements import required_measurements
-from bertsecrets.claims.schema import cases
+from bertsecrets.claims.loading import cases
 class Everything:
     def missing(self, measure, task_name):
         return None

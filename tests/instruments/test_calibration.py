@@ -9,9 +9,9 @@ import pytest
 from calls import run, told
 
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.loading import cases, find_case
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.requirements import measure_case, reads_model
-from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
 from instruments.calibration import cells as counted

@@ -7,8 +7,8 @@ import pytest
 from calls import run, told
 from measurements import of_id
 
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
 from bertsecrets.session import Session

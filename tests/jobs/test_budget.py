@@ -11,7 +11,7 @@ from measurements import scored
 from sessions import local_session
 
 from bertsecrets.claims import requirements
-from bertsecrets.claims.schema import find_case
+from bertsecrets.claims.loading import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.jobs.prepare import PlannedRunner
 from bertsecrets.texts.corpus import write_corpus

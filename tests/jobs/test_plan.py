@@ -9,7 +9,7 @@ import sys
 import pytest
 from calls import run
 
-from bertsecrets.claims.schema import cases
+from bertsecrets.claims.loading import cases
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import Plan, PlanningSession, plan_for, waits_for
 from bertsecrets.jobs.scripts import command, shell_script

@@ -17,8 +17,8 @@ from calls import run
 from faults import LIMIT, PROCESSES, lasting
 from sessions import local_session
 
+from bertsecrets.claims.loading import find_case
 from bertsecrets.claims.requirements import measure_case
-from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.jobs import pool

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.schema import load_claims
 from bertsecrets.measures.base import Measure
 from bertsecrets.measures.registry import SEEDLESS_MEASURES, get_measure, measure, measure_names
 

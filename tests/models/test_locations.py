@@ -12,7 +12,8 @@ import huggingface_hub.constants
 import pytest
 from safetensors.torch import load_file, save_file
 
-from bertsecrets.claims.schema import Case, Known, find_case
+from bertsecrets.claims.loading import find_case
+from bertsecrets.claims.schema import Case, Known
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models import families, packaged

@@ -5,7 +5,7 @@ import io
 import pytest
 from verdicts import LIMITED, beats, run_of, verdict
 
-from bertsecrets.claims.schema import cases, load_claims
+from bertsecrets.claims.loading import cases, load_claims
 from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_table
 from bertsecrets.report.text import OWN_SECTION, SECTIONS, in_sections
 

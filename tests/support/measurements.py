@@ -6,9 +6,10 @@ import numpy as np
 
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.loading import cases
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
-from bertsecrets.claims.schema import Case, Claim, cases
+from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.settings import JudgeParams
