@@ -311,7 +311,10 @@ class Figure(Section):
                 meaning = evidence.estimands[0].nothing_is
                 learned = Grounds.INCLUDES_NOTHING_LEARNED
                 return "inconclusive", learned(interval=evidence.interval, nothing=nothing, meaning=meaning)
-        return self.passes, Grounds.INSIDE(**self._difference(case, value, limits))
+        facts, tolerance = self._difference(case, value, limits), case.stated_tolerance
+        if tolerance is not None and abs(facts["difference"]) > tolerance + case.figure.rounding:
+            return "inconclusive", Grounds.OUTSIDE_TOLERANCE(tolerance=tolerance, **facts)
+        return self.passes, Grounds.INSIDE(**facts)
 
     def _difference(self, case: JudgedCase, value: float, band: Ends) -> dict[str, Any]:
         """Return a value's difference from the published one and its interval, half as wide as the band on each side.

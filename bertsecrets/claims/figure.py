@@ -78,7 +78,8 @@ class TaskFigure(Section):
     last published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees`
     degrees of freedom (4 for five seeds). `doubt` is the standard error of the published figure, if the figure is not
     comparable to one more run. `second` is the figure from a second source. `constant_answer` marks figures that equal
-    the score of a constant prediction.
+    the score of a constant prediction. `band` shows the range in which the mean over many seeds must lie, as computed
+    from the other numbers by `python -m instruments bands`.
     """
 
     published: float | None = None
@@ -93,6 +94,7 @@ class TaskFigure(Section):
     second_value: float | None = None
     note: str | None = None
     constant_answer: bool = False
+    band: tuple[float, float] | Literal["from the measured seeds"] | None = None
 
     @model_validator(mode="after")
     def _sourced(self) -> "TaskFigure":

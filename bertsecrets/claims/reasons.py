@@ -37,6 +37,10 @@ class Grounds(Enum):
         _DIFFERENCE + ": compatible; a difference of {half:.2} would not have been noticed",
         "{difference:+} within ±{half:.2}",
     )
+    OUTSIDE_TOLERANCE = (
+        _DIFFERENCE + ", more than the tolerance of {tolerance}, but not significantly",
+        "outside the tolerance",
+    )
     OUTSIDE = _DIFFERENCE, DIFFERS
     OUTSIDE_SO_FAR = (
         "{observed} lies outside the band, but inside {outer}, which allows for the seeds that may follow",

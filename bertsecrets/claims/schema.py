@@ -36,7 +36,8 @@ ANY_MODEL = "any"  # for deviations that do not depend on the model, such as tho
 class Claim(References):
     """A claim, as defined by its entry in `expected/`.
 
-    `options` are passed to the measure and `arguments` to the quantity.
+    `options` are passed to the measure and `arguments` to the quantity. `band` shows the limit of an order or equality
+    with its smallest effect of interest, as written by `python -m instruments bands`.
     `over_tasks` is set if the claim is about several tasks together: all of them, or most. Tasks for which it says the
     opposite belong to a separate claim, whose variant ends in `not`.
     `needs_shape` gives the required numbers of layers and heads for claims about numbered heads or a map of all heads.
@@ -66,6 +67,7 @@ class Claim(References):
     smallest_effect: SmallestEffect | None = None
     tolerance: SmallestEffect | None = None
     existence: bool = False
+    band: dict[Literal["above", "below", "equal", "smallest_effect"], float] = Field(default_factory=dict)
     tasks: dict[str, TaskFigure] = Field(min_length=1)
     over_tasks: Literal["all", "most"] | None = None
     needs_shape: tuple[PositiveInt, PositiveInt] | None = None
@@ -237,8 +239,13 @@ class Case:
     def definition(self) -> str:
         """A digest of the fields that decide its verdict on given measurements."""
         fields = self.claim.model_dump(mode="json", include=DEFINING_FIELDS)
-        figure = self.figure.model_dump(mode="json", exclude={"note"})
+        figure = self.figure.model_dump(mode="json", exclude={"note", "band"})
         return digest([fields, figure, self.unit, self.smallest_effect, self.tolerance])[:12]
+
+    @property
+    def stated_tolerance(self) -> float | None:
+        """The claim's own tolerance; None if it has that of its unit."""
+        return self.claim.tolerance.size if self.claim.tolerance else None
 
     @property
     def tolerance(self) -> float:

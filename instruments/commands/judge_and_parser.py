@@ -1,4 +1,4 @@
-"""The commands `calibrate` and `train-parser`."""
+"""The commands `calibrate`, `bands` and `train-parser`."""
 
 import argparse
 import json
@@ -54,6 +54,8 @@ def add_parsers(commands) -> None:
     )
     calibrating.add_argument("--markdown", type=path, metavar="FILE", help="write the table as Markdown")
 
+    add_instrument(commands, "bands", "write the bands of all claims into expected/", "bands", bands)
+
     training = add_instrument(
         commands,
         "train-parser",
@@ -65,6 +67,17 @@ def add_parsers(commands) -> None:
         "treebank", type=path, metavar="DIR", help="folder with NLTK's dependency_treebank.zip and treebank.zip"
     )
     training.add_argument("folder", type=path, metavar="NEW", help="new folder for the pipeline, to use with --spacy")
+
+
+def bands(options: argparse.Namespace) -> None:
+    """Write the current bands into the files of claims."""
+    from bertsecrets.claims.loading import claims_folder
+    from bertsecrets.store.files import listed, write_whole
+    from instruments.bands import with_bands
+
+    for file in listed(claims_folder()):
+        if file.suffix == ".yaml":
+            write_whole(file, with_bands(file))
 
 
 def calibrate(options: argparse.Namespace) -> int:

@@ -44,6 +44,8 @@ def verdicts():
     half = [scored([1] * right + [0] * (ROWS - right), [1] * ROWS) for right in (500, 504, 600, 700)]
     same, own = made_up(sampling="score"), made_up()
     constant = made_up(sampling="score", figure={"published": 52.7, "rounding": 0.05, "constant_answer": True, **CITED})
+    stated = {"size": 1.0, "reason": "for a reason"}
+    tolerant = made_up(sampling="score", figure={"published": 62.0}, tolerance=stated)
     rte = {"rows": 277, "classes": (146 / 277, 131 / 277)}
     opposite = {"rows": 277, "classes": (131 / 277, 146 / 277)}
     collapsed = seeds(None, None, None, initialisation="pretrained")
@@ -63,6 +65,7 @@ def verdicts():
         (same, seeds(900, 905, 895)),
         (own, seeds(100, 500, 900)),
         (made_up(figure={"published": 50.0, "doubt": 20.0, "doubt_source": "two readers"}), seeds(600)),
+        (tolerant, seeds(164, 167, 170, **rte)),
         (constant, seeds(None, None, None, **rte)),
         (constant, seeds(150, 146, 140, **rte)),
         (constant, seeds(160, 162, 161, **rte)),
@@ -151,6 +154,17 @@ def test_a_compatible_figure_says_how_large_a_difference_would_not_have_been_not
     assert verdict.outcome == "compatible"
     assert verdict.cause.facts["half"] == pytest.approx(half)
     assert verdict.cause.facts["low"] == pytest.approx(verdict.observed - 60.0 - half)
+
+
+def test_an_insignificant_difference_outside_a_stated_tolerance_is_inconclusive():
+    scores = seeds(164, 167, 170, rows=277)  # 60.29 points
+    stated = {"size": 1.0, "reason": "for a reason"}
+    near, far, plain = (
+        judge(made_up(sampling="score", figure={"published": published}, tolerance=tolerance), scores, SETTINGS)
+        for published, tolerance in ((60.0, stated), (62.0, stated), (62.0, None))
+    )
+    assert (near.outcome, far.outcome, plain.outcome) == ("compatible", "inconclusive", "compatible")
+    assert "more than the tolerance of 1, but not significantly" in far.reason
 
 
 def test_files_of_earlier_versions_have_no_codes():

@@ -1,0 +1,75 @@
+"""Write the bands of claims into `expected/`, where readers see them next to the published figures."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from bertsecrets.claims.expectations import Equality, Figure
+from bertsecrets.claims.loading import load_claims
+from bertsecrets.claims.schema import Case, Claim
+from bertsecrets.reading import YAML_LIMIT, read_text, read_yaml
+from bertsecrets.settings import load_settings
+
+FROM_SEEDS = "from the measured seeds"  # of a figure whose source has no spread over seeds
+Edit = tuple[int, int, str]  # replaces the characters from the first to the second place
+
+
+def with_bands(file: Path) -> str:
+    """Return the text of a file of claims with current bands: of figures by task, of orders and equalities by claim."""
+    text = read_text(file, YAML_LIMIT)
+    root, data = read_yaml(text)
+    assert root is not None
+    claims, edits = {claim.name: claim for claim in load_claims(file.parent)}, list[Edit]()
+    for entry, node in zip(data, root.value, strict=True):
+        claim = claims["-".join(filter(None, (entry["id"], entry.get("variant"))))]
+        edits += _of_figures(claim, node) if isinstance(claim.expect, Figure) else [_of_claim(claim, node, text)]
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def band_of(case: Case) -> tuple[float, float] | str:
+    """Return the band of a figure for the mean over many seeds, with four significant digits."""
+    limits = case.band(load_settings().judge.confidence)
+    if limits is None:
+        return FROM_SEEDS
+    low, high = (float(f"{end:.4g}") for end in limits)
+    return low, high
+
+
+def limit_of(claim: Claim) -> dict[str, float]:
+    """Return the limit of an order or an equality, with the smallest effect of interest."""
+    expect, (size, _) = claim.expect, claim.cases[0].smallest_effect
+    assert not isinstance(expect, Figure)
+    kind = "equal" if isinstance(expect, Equality) else expect.kind
+    return {kind: expect.value, "smallest_effect": size}
+
+
+def _of_figures(claim: Claim, entry: yaml.MappingNode) -> Iterator[Edit]:
+    tasks = _value(entry, "tasks")
+    assert isinstance(tasks, yaml.MappingNode)
+    for key, figure in tasks.value:
+        band = band_of(Case(claim, key.value))
+        shown = band if isinstance(band, str) else f"[{band[0]:g}, {band[1]:g}]"
+        if (written := _value(figure, "band")) is not None:
+            yield written.start_mark.index, written.end_mark.index, shown
+        else:
+            assert figure.flow_style, f"{claim.name}: write the figure of {key.value} in braces"
+            place = figure.end_mark.index - 1
+            yield place, place, f"{', ' if figure.value else ''}band: {shown}"
+
+
+def _of_claim(claim: Claim, entry: yaml.MappingNode, text: str) -> Edit:
+    shown = ", ".join(f"{name}: {number:g}" for name, number in limit_of(claim).items())
+    if (written := _value(entry, "band")) is not None:
+        return written.start_mark.index, written.end_mark.index, f"{{{shown}}}"
+    expect = _value(entry, "expect")
+    assert expect is not None
+    line = text.index("\n", expect.end_mark.index - 1)
+    return line, line, f"\n  band: {{{shown}}}"
+
+
+def _value(node: yaml.Node, name: str) -> yaml.Node | None:
+    assert isinstance(node, yaml.MappingNode)
+    return next((value for key, value in node.value if key.value == name), None)
