@@ -12,7 +12,7 @@ SEEDS ?= 3
 NEWEST ?=
 LOWEST ?=
 
-.PHONY: install demo notebook pipeline-demo test test-all expected attack gpu lint audit lock tables docs clean
+.PHONY: install demo notebook pipeline-demo test test-all expected oracle attack gpu lint audit lock tables docs clean
 
 # Write .pyc files even if PYTHONDONTWRITEBYTECODE is set: importing torch without them takes three times as long. pip need
 # not compile everything: that takes longer than downloading it.
@@ -103,6 +103,14 @@ test-all: $(DEV) $(VENV)/maps
 # The expected outputs of the example run, after a change of the report: read the difference.
 expected: $(DEV)
 	RENEW=yes $(BIN)/python -m pytest -p no:benchmark -q tests/report/test_expected.py
+
+# The file of what is reproduced if the model is as published, after a change of claims or of the judge. Killed, it goes on
+# where it stopped.
+JOBS ?= 2
+oracle: $(DEV) $(VENV)/maps
+	OMP_NUM_THREADS=1 $(BIN)/python -m instruments calibrate --as-published --jobs $(JOBS) --cells runs/oracle.jsonl \
+		--data expected/as-published.json
+	$(BIN)/python docs/tables.py
 
 # All attacks of docs/faults.md; `make test` makes a few.
 attack: $(DEV) $(VENV)/maps

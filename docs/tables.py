@@ -36,7 +36,11 @@ from bertsecrets.report.text import outcome_words
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from instruments.__main__ import build_parser as build_instruments
-from instruments.calibration.rates_table import LETTERS
+from instruments.calibration import rates_table
+from instruments.calibration.confronted import ASSUMPTIONS, CHECKS
+from instruments.calibration.false_verdicts import FalseVerdicts
+from instruments.calibration.procedures import PROCEDURES
+from instruments.calibration.rates_table import shares_text
 
 DOCS = Path(__file__).parent
 END = "<!-- end -->"
@@ -101,28 +105,50 @@ def quantities() -> str:
 
 
 def prospects() -> str:
-    """Return the simulated verdicts on every case for a model as published, and the assumptions."""
+    """Return the simulated verdicts on every case for a model as published."""
     found = all_prospects()
     if found is None:
         return "Not simulated yet.\n"
     rows = [
         (
             f"`{name}`" + (" (contradicted by the paper's own figures)" if one.contradicted else ""),
-            *(_shares(one.outcomes[procedure]) for procedure in ("auto", "1", "5")),
+            *(shares_text(one.outcomes.get(procedure, {})) for procedure in PROCEDURES),
+            "[{:.0f}, {:.0f}]".format(*(100 * end for end in one.interval(PASSES))),
             f"{one.seeds:.1f}",
             str(one.worlds),
+            f"{one.examples:,}" if one.examples else "",
             one.made,
         )
         for name, one in found.cases.items()
     ]
-    header = ("case", "auto", "`--seeds 1`", "`--seeds 5`", "seeds of auto", "worlds", "made")
-    assumed = "\n".join(f"- {line}" for line in found.assumptions)
-    error = "The Monte Carlo standard error of a share p of N worlds is the square root of p (1 - p) / N."
-    return f"{error}\n\n{_table(header, rows)}\n\n## Assumptions\n\n{assumed}\n"
+    header = (
+        "case",
+        *(f"`--seeds {name}`" for name in PROCEDURES),
+        "R of auto, 95 %",
+        "seeds",
+        "worlds",
+        "rows",
+        "made",
+    )
+    return _table(header, rows)
 
 
-def _shares(outcomes: Mapping[str, float]) -> str:
-    return " ".join(f"{LETTERS.get(name, name)} {100 * share:.0f}" for name, share in outcomes.items())
+def errors() -> str:
+    """Return a row for each simulated claim and world with its rates of false verdicts."""
+    study = json.loads((project_path("expected") / "evidence" / "error-rates.json").read_text())
+    return rates_table.error_table([FalseVerdicts.from_json(row) for row in study["rates"]], "markdown")
+
+
+def assumptions() -> str:
+    """Return a row for each assumption of the simulation, with what confronts it with evidence."""
+    rows = [(of.text, of.check if of.check in CHECKS else f"no evidence: {of.why_none}") for of in ASSUMPTIONS]
+    return _table(("assumption", "checked"), rows)
+
+
+def headlines() -> str:
+    """Return, by task, how often cases are reproduced for a model as published."""
+    found = all_prospects()
+    return "Not simulated yet.\n" if found is None else rates_table.headlines(found.cases, "markdown")
 
 
 def _need(need: Need) -> str:
@@ -364,6 +390,9 @@ TABLES: dict[str, Callable[..., str]] = {
     "measures": measures,
     "quantities": quantities,
     "prospects": prospects,
+    "headlines": headlines,
+    "errors": errors,
+    "assumptions": assumptions,
     "reasons": reasons,
     "statements": statements,
     "claims": claims,

@@ -12,14 +12,14 @@ from bertsecrets.texts.published import p20_score
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Subject
 from instruments.calibration import truth
-from instruments.calibration.worlds import PAPER, ROWS, SCORE_ROWS, SimulatedModel, simulates
+from instruments.calibration.worlds import PAPER, SimulatedModel, simulates
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
 Options = Mapping[str, Any]
-CHURN = 0.03  # fraction of an answer's variance due to the seed: about 5 % of the answers differ between two seeds
-FLIPPED = 0.001  # due to disabling a head: about 1 % of the answers flip
+FLIPPED = 0.001  # fraction of an answer's variance due to disabling a head: about 1 % of the answers flip
 OTHER = 0.5  # due to a different initialisation
 CASED = 0.001  # due to a different tokenization
+EXACT_ROWS = 20_000  # of a validation set without noise
 NEARLY = (0.01, 0.1)  # fractions of rows on which nearly collapsed models deviate from a constant answer
 
 
@@ -30,20 +30,26 @@ class Exam:
     task: str
     target: np.ndarray
     hardness: np.ndarray
+    wrong: np.ndarray
 
     @classmethod
-    def of(cls, model: SimulatedModel, task: str, most: int) -> "Exam":
+    def of(cls, model: SimulatedModel, task: str) -> "Exam":
         """Return a world's validation set. Without noise, it is large and has evenly spread difficulties."""
+        return model.shared(cls._of, model, task)
+
+    @classmethod
+    def _of(cls, model: SimulatedModel, task: str) -> "Exam":
         rng = model.rng("exam", task)
-        count = model.rows(task, most, answers=True) if model.noise else 5 * most
+        count = model.answer_rows(task) if model.noise else EXACT_ROWS
+        wrong = model.rng("labels", task).random(count) < model.world.mislabelled
 
         if TASKS[task].regression:
-            exam = cls(task, 2.5 + rng.normal(size=count), rng.normal(size=count))
+            exam = cls(task, 2.5 + rng.normal(size=count), rng.normal(size=count), wrong)
             return exam if model.random_rows else exam.evenly()
         counts = np.array(list(TASKS[task].dev_counts.values()))
         edges = np.round(count * counts.cumsum() / counts.sum())
         target = np.searchsorted(edges, np.arange(count), side="right").clip(max=len(counts) - 1)
-        exam = cls(task, rng.permutation(target), rng.normal(size=count))
+        exam = cls(task, rng.permutation(target).astype(np.int8), rng.normal(size=count), wrong)
         return exam if model.random_rows else exam.evenly()
 
     def evenly(self) -> "Exam":
@@ -61,6 +67,12 @@ class Exam:
         for rows in self._by_class:
             normal[rows] = ndtri((np.arange(len(rows)) + 0.5) / len(rows))
         return replace(self, hardness=replace(self, hardness=normal)._reordered(self.hardness))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The answers that count as correct; those of mislabelled rows are wrong."""
+        other = 5 - self.target if TASKS[self.task].regression else (self.target + 1) % len(TASKS[self.task].labels)
+        return np.where(self.wrong, other, self.target)
 
     @property
     def majority(self) -> float:
@@ -118,7 +130,7 @@ class Exam:
         from scipy.special import ndtr, ndtri
 
         shares = np.bincount(self.target, minlength=len(TASKS[self.task].labels)) / len(self.target)
-        by_class = truth.RIGHT_BY_CLASS.get((self.task, initialisation))
+        by_class = truth.right_by_class(self.task, initialisation)
         if by_class is None:
             return np.broadcast_to(ndtri(level / 100)[..., None], (*level.shape, len(shares)))
         lean = ndtri(np.array(by_class) / 100)
@@ -146,17 +158,26 @@ class Exam:
         answer[few] = (answer[few] + 1) % len(TASKS[self.task].labels)
         return answer
 
+    def untrained(self, rng: np.random.Generator) -> np.ndarray:
+        """Return the answers of an untrained classifier, independent of the target: one answer, or a random mixture."""
+        classes = len(TASKS[self.task].labels)
+        if rng.random() < truth.UNTRAINED_CONSTANT:
+            return np.full(len(self.target), rng.integers(classes))
+        return rng.choice(classes, size=len(self.target), p=rng.dirichlet(np.ones(classes)))
+
 
 @simulates("scores")
 def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
     """Return the answers of a model, also under cased tokenization."""
     task, initialisation, setting = subject.task, subject.initialisation, model.setting
-    exam = Exam.of(model, task, SCORE_ROWS)
+    exam = Exam.of(model, task)
     rng = model.rng("answers", task, initialisation, subject.seed)
     constant = truth.CONSTANT.get((task, initialisation)) if setting.strength == 1 else None
     if model.collapsed(subject):
         predicted = exam.collapsed(rng, model.world.exact)
-    elif constant is not None:
+    elif initialisation == "untrained" and model.noise and setting.strength == 1 and not TASKS[task].regression:
+        predicted = exam.untrained(rng)
+    elif constant is not None and (not model.noise or rng.random() < truth.constant_share(task, initialisation)):
         predicted = np.full(len(exam.target), constant)
     else:
         level = score_level(model, subject, exam)
@@ -164,25 +185,27 @@ def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
         if initialisation != "pretrained" and model.noise:
             luck = exam.luck(model.rng("kind", task, initialisation), OTHER, same_score=not model.random_rows)
             exam = replace(exam, hardness=luck)
-        luck = exam.luck(rng, CHURN if model.noise else 0.0)
+        luck = exam.luck(rng, truth.churn(task) if model.noise else 0.0)
         if options.get("cased"):
             loss, spread = truth.cased_loss(task)
             level = level - setting.mix((loss, 0.0)) - _of_seed(model, subject, "cased", spread)
             if model.noise and spread > 0:  # no change without capitals
                 luck = replace(exam, hardness=luck).luck(rng, CASED)
         predicted = exam.answers(luck, np.array(level), "accuracy", initialisation)
-    values: dict[str, Any] = {**all_scores(TASKS[task], predicted, exam.target)}
+    values: dict[str, Any] = {**all_scores(TASKS[task], predicted, exam.labels)}
     values["constant"] = is_constant(TASKS[task], predicted)
     if not TASKS[task].regression:
-        values["majority"] = float(np.bincount(exam.target).max() / len(exam.target))
+        values["majority"] = float(np.bincount(exam.labels).max() / len(exam.labels))
     if options.get("cased"):
         values["lower_cases"] = True
-    return values, {"predicted": predicted, "target": exam.target}, len(predicted)
+    return values, {"predicted": predicted, "target": exam.labels}, len(predicted)
 
 
 def score_level(model: SimulatedModel, subject: Subject, exam: Exam) -> float:
     """Return a model's true score, in points."""
     published, worse = truth.score(subject.task, subject.initialisation), model.world.worse
+    if subject.initialisation == "pretrained":
+        published = published if model.world.score is None else model.world.score
     counterpart = published - 40 if model.setting.against == "lowered" else truth.nothing_score(subject.task)
     level = model.setting.mix((published, counterpart))
     if subject.initialisation != "pretrained" or subject.seed >= PAPER or not worse:
@@ -194,8 +217,7 @@ def _of_seed(model: SimulatedModel, subject: Subject, name: str, scale: float) -
     """Return the effect of a seed on a score. Untrained classifiers also depend on the seed."""
     if not model.noise:
         return 0.0
-    rng = model.rng(name, subject.task, subject.initialisation, subject.seed)
-    return float(model.world.spread * scale * rng.normal())
+    return scale * float(model.seed_effect(name, subject))
 
 
 @simulates("head-ablation")
@@ -206,13 +228,15 @@ def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> 
         metric = "pearson" if TASKS[task].regression else "accuracy"
         published = p20_score(task, metric, "scores_without_attention")
         assert published is not None
-        exam = Exam.of(model, task, ROWS)
+        exam = Exam.of(model, task)
         rng = model.rng("without attention", task, subject.seed)
         level = published[0] + _of_seed(model, subject, "all", published[1])
         both = exam.answers(
-            exam.luck(rng, CHURN if model.noise else 0.0, 2), np.array([truth.score(task, "pretrained"), level]), metric
+            exam.luck(rng, truth.churn(task) if model.noise else 0.0, 2),
+            np.array([truth.score(task, "pretrained"), level]),
+            metric,
         )
-        samples = {"predicted": both[1:], "baseline_predicted": both[0], "target": exam.target}
+        samples = {"predicted": both[1:], "baseline_predicted": both[0], "target": exam.labels}
         return {"score": np.zeros(1), "baseline": 0.0, "sets": ["all"]}, samples, len(exam.target)
     return _ablation(model, subject, "head-ablation")
 
@@ -230,18 +254,26 @@ def _ablation(model: SimulatedModel, subject: Subject, measure: str) -> Result:
     gains = model.setting.mix(truth.gains(task, measure, model.setting.against))
     gains = gains + model.of_seed(measure, subject, (1,) * gains.ndim, together)
     gains = gains + model.of_seed(f"{measure} single", subject, gains.shape, single)
-    exam, metric = Exam.of(model, task, ROWS), TASKS[task].metric
+    exam, metric = Exam.of(model, task), TASKS[task].metric
     rng = model.rng(measure, task, subject.seed)
     if model.collapsed(subject):
         before = exam.collapsed(rng, model.world.exact)
         predicted = np.repeat(before[None], gains.size, axis=0)
     else:
         level = truth.baseline(task) + _of_seed(model, subject, "baseline", truth.p20(task)[1])
-        luck = exam.luck(model.rng("ablated", task, subject.seed), CHURN if model.noise else 0.0)
+        luck = exam.luck(model.rng("ablated", task, subject.seed), truth.churn(task) if model.noise else 0.0)
         before = exam.answers(luck, np.array(level), metric)
         without = replace(exam, hardness=luck).luck(rng, FLIPPED if model.noise else 0.0, gains.size)
         predicted = exam.answers(without, level + gains.ravel(), metric)
-    points = [METRICS[metric](moments(metric, answers, exam.target).mean(0)) for answers in predicted]
-    values = {"score": np.array(points).reshape(gains.shape), "baseline": 0.0}
-    samples = {"predicted": predicted, "baseline_predicted": before, "target": exam.target}
+    values = {"score": _scores(metric, predicted, exam.labels).reshape(gains.shape), "baseline": 0.0}
+    samples = {"predicted": predicted, "baseline_predicted": before, "target": exam.labels}
     return values, samples, len(exam.target)
+
+
+def _scores(metric: str, predicted: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return the score of each row of answers [sets, rows]."""
+    if metric == "pearson":
+        return np.array([METRICS[metric](moments(metric, answers, target).mean(0)) for answers in predicted])
+    named, true = predicted == 1, target == 1
+    flags = (predicted == target, named & true, named, np.broadcast_to(true, named.shape))
+    return np.asarray(METRICS[metric](np.stack([flag.mean(-1) for flag in flags], axis=-1)))

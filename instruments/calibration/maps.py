@@ -15,14 +15,15 @@ from bertsecrets.texts.published import FRAME_DIGEST, FRAME_SENTENCES, published
 from bertsecrets.types import Subject
 from instruments.calibration import truth
 from instruments.calibration.truth import LAST, SHAPE
-from instruments.calibration.worlds import ROWS, SimulatedModel, simulates
+from instruments.calibration.worlds import SimulatedModel, simulates
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
 Options = Mapping[str, Any]
 CHANGE, ATTENTION, ROW = 0.1, 0.08, 0.1  # standard deviations over examples
 PRESENT = {"noun": 0.98, "verb": 0.95, "pronoun": 0.5, "subject": 0.85, "object": 0.7, "negation": 0.2}
 RELATIONS = {"noun_pronoun": 0.5, "pronoun_noun": 0.5, "verb_subject": 0.85, "subject_verb": 0.85}
-CLASS_SPREAD, STEADY_SPREAD, DIAGONAL_SPREAD = 0.035, 0.01, 0.05  # over seeds; of a class times the root of its share
+CLASS_SPREAD, STEADY_SPREAD = 0.035, 0.01  # over seeds; of a class times the root of its share
+DIAGONAL_SPREAD, SPECIAL_SPREAD = 0.05, 0.03
 
 
 def _with_means(samples: dict[str, np.ndarray]) -> Result:
@@ -31,17 +32,24 @@ def _with_means(samples: dict[str, np.ndarray]) -> Result:
 
 @simulates("attention-change")
 def change(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the similarity of each map to the pretrained map."""
+    """Return the similarity of each map to the pretrained map. Cropped maps, without padding, change less."""
     level = model.setting.mix(truth.similarity(subject.task, model.setting.against))
-    level = level + model.of_seed("change", subject, (12, 1), np.where(LAST, 0.03, 0.012))
-    level = level + model.of_seed("change of heads", subject, SHAPE, 0.04)
-    return _with_means({"cosine": model.sampled("change", subject, level, CHANGE)})
+    level = level + _of_seed(model, "change", subject, (12, 1), np.where(LAST, 0.03, 0.012))
+    level = level + _of_seed(model, "change of heads", subject, SHAPE, 0.04)
+    cosine = model.sampled("change", subject, level, CHANGE)
+    cosine = cosine if options.get("padded_to") else 1 - truth.CROPPED * (1 - cosine)
+    return _with_means({"cosine": cosine})
+
+
+def _of_seed(model: SimulatedModel, name: str, subject: Subject, size: tuple[int, ...], scale: Any) -> np.ndarray:
+    """Return the effect of a seed on attention maps, which is larger on some tasks."""
+    return truth.map_seeds(subject.task) * model.of_seed(name, subject, size, scale)
 
 
 def _attention(model: SimulatedModel, name: str, subject: Subject, level: np.ndarray) -> np.ndarray:
     """Return the attention to a type of token: the truth plus the effects of layers, heads and examples."""
-    level = level + model.of_seed(f"{name} layers", subject, (12, 1), 0.005)
-    level = level + model.of_seed(f"{name} heads", subject, SHAPE, 0.015)
+    level = level + _of_seed(model, f"{name} layers", subject, (12, 1), 0.008)
+    level = level + _of_seed(model, f"{name} heads", subject, SHAPE, 0.025)
     return model.sampled(name, subject, level, ATTENTION, correlation=0.3)
 
 
@@ -52,6 +60,7 @@ def special_tokens(model: SimulatedModel, subject: Subject, options: Options) ->
     levels = truth.special(subject.task, fine_tuned, model.setting.against)
     samples = {kind: _attention(model, kind, subject, model.setting.mix(pair)) for kind, pair in levels.items()}
     share, size = model.setting.mix(truth.on_special(subject.task)), samples["sep"].shape
+    share = share + float(_of_seed(model, "on special", subject, (1,), SPECIAL_SPREAD)[0])
     random = model.rng("brightest", subject.task, subject.seed).random(size)
     samples["brightest"] = (random < share).astype(np.float64) if model.noise else np.full(size, share)
     return _with_means(samples)
@@ -65,7 +74,7 @@ def features(model: SimulatedModel, subject: Subject, options: Options) -> Resul
     for kind, pair in truth.words(subject.task, fine_tuned, model.setting.against).items():
         samples[kind] = _left_out(model, kind, subject, _attention(model, kind, subject, model.setting.mix(pair)))
     for kind, pair in truth.cls_row(subject.task, model.setting.against).items():
-        level = model.setting.mix(pair) + model.of_seed(f"row {kind}", subject, (12,), 0.02)
+        level = model.setting.mix(pair) + _of_seed(model, f"row {kind}", subject, (12,), 0.03)
         row = model.sampled(f"row {kind}", subject, level, ROW)
         samples[f"cls_row_{kind}"] = _left_out(model, kind, subject, row)
     means = mean_over_present({name: sample for name, sample in samples.items() if sample.ndim == 3})
@@ -103,10 +112,10 @@ def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Resul
         fine_tuned = subject.initialisation != "untrained"
         levels = truth.shares(subject.task, reading, fine_tuned, model.setting.against)
         share = np.clip([model.setting.mix(levels[name]) for name in CLASSES], 0, None)
-        share = share + model.of_seed("classes", subject, share.shape, CLASS_SPREAD * np.sqrt(share))
+        share = share + _of_seed(model, "classes", subject, share.shape, CLASS_SPREAD * np.sqrt(share))
         share = np.clip(share, 1e-3, None)
         share /= share.sum()
-        count = model.rows(subject.task, ROWS)
+        count = model.map_rows(subject.task)
         samples[f"{reading}_predicted"] = _predicted(model, subject, reading, share, count)
         errors = annotated_errors(reading)
         if not model.noise:
@@ -131,7 +140,7 @@ def _predicted(model: SimulatedModel, subject: Subject, reading: str, share: np.
     keeps = of_task.random(144) < np.sqrt(np.clip(same, 0, 1))
     own = np.where(keeps, everywhere, of_task.choice(len(CLASSES), size=144, p=share))
     others = of_task.choice(len(CLASSES), size=(count, 144), p=share)
-    steadily = np.clip(steady + model.of_seed("steady", subject, (1, 1), STEADY_SPREAD), 0, 1)
+    steadily = np.clip(steady + _of_seed(model, "steady", subject, (1, 1), STEADY_SPREAD), 0, 1)
     predicted = np.where(of_task.random((count, 144)) < steadily, own, others)
     best = 24 + 2 * np.arange(len(RELATIONS))  # the heads of `relations`
     often = np.clip(diagonal + model.of_seed("diagonal", subject, (1, len(best)), DIAGONAL_SPREAD), 0, 1)

@@ -1,148 +1,141 @@
-"""Tables of calibration cells: how often cases pass if the truth is as published, and error rates."""
+"""Tables of calibration cells: how often cases are reproduced if the truth is as published, and error rates."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.loading import cases, find_case
-from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed
+from bertsecrets.claims.prospects import Prospect, Prospects, examples_needed, wilson
 from bertsecrets.claims.schema import Case
-from bertsecrets.formats import Outcome
+from bertsecrets.formats import PASSES
 from bertsecrets.report import tables
 from bertsecrets.report.tables import Format
-from bertsecrets.texts.tasks import TASKS
-from instruments.calibration.cells import PROCEDURES, Rates, code, least
-from instruments.calibration.truth import ASSUMPTIONS
-from instruments.calibration.worlds import find_world
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+from instruments.calibration.cells import Rates, code
+from instruments.calibration.confronted import ASSUMPTIONS
+from instruments.calibration.false_verdicts import FalseVerdicts, false_verdicts
+from instruments.calibration.procedures import PROCEDURES
 
-MOST = 0.06  # maximum rate of false verdicts
-ENOUGH = 100  # minimum number of examples for which the bound holds
-STANDARD_ERRORS = 2.5  # tolerance for exceeding the bound by chance
+LETTERS = {"deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
+LETTERS |= dict.fromkeys(PASSES, "R")
 ENCODER_QUANTITIES = ("class-share",)  # of one task, with the error of the pattern classifier
-LETTERS = {
-    "reproduced": "R",
-    "compatible": "C",
-    "deviates": "D",
-    "inconclusive": "i",
-    "degenerate": "g",
-    "not applicable": "n",
-}
-HEADER = ("case", "world", "truth", "auto", "seeds", "--seeds 1", "--seeds 5", "out of bounds")
+HEADER = ("case", "world", "truth", *(f"--seeds {name}" for name in PROCEDURES), "seeds of auto", "worlds")
 
 
 def table(counted: Sequence[Rates], form: Format = "text") -> str:
-    """Return a table with a row for each cell, means by task and world, and the Monte Carlo error."""
-    rows = [_row(rates) for rates in counted]
-    return f"{tables.table(HEADER, rows, form)}\n\n{summary(counted)}\n{legend(counted)}\n"
+    """Return a table with a row for each cell, headline rates and false verdicts."""
+    asked = {rates.cell.case: prospect_of(rates) for rates in counted if rates.cell.world == "as-published"}
+    parts = [tables.table(HEADER, [_row(rates) for rates in counted], form)]
+    if asked:
+        parts.append(headlines(asked, form))
+    if verdicts := false_verdicts(counted):
+        parts.append(error_table(verdicts, form))
+    return "\n\n".join([*parts, LEGEND]) + "\n"
+
+
+LEGEND = (
+    "R reproduced (a published figure: not rejected), D deviates, i inconclusive, g degenerate (no seed learned), "
+    "n not applicable: percent of worlds. Intervals: 95 % (Wilson). ! exceeds the bound of 6 % (Holm)."
+)
 
 
 def _row(rates: Rates) -> tuple[str, ...]:
     truth = "-" if rates.truth is None else f"{rates.truth:.3g}" + ("" if rates.holds else " (contradicts)")
-    return (
-        rates.cell.case,
-        rates.cell.world,
-        truth,
-        _outcomes(rates, "auto"),
-        f"{rates.seeds['auto']:.1f}",
-        _outcomes(rates, "1"),
-        _outcomes(rates, "5"),
-        "; ".join(wrong(rates)),
-    )
+    outcomes = (shares_text(_shares(rates, name)) for name in PROCEDURES)
+    return rates.cell.case, rates.cell.world, truth, *outcomes, f"{rates.seeds():.1f}", str(rates.cell.worlds)
 
 
-def _outcomes(rates: Rates, procedure: str) -> str:
-    outcomes = rates.outcomes[procedure]
-    return " ".join(
-        f"{LETTERS.get(outcome, outcome)} {100 * outcomes[outcome] / rates.cell.worlds:.0f}"
-        for outcome in sorted(outcomes, key=lambda outcome: -outcomes[outcome])
-    )
+def shares_text(shares: Mapping[str, float]) -> str:
+    """Return the percentages of outcomes, the most frequent first.
 
-
-def wrong(rates: Rates) -> list[str]:
-    """Return the rates of false verdicts that significantly exceed the bound."""
-    world, chance = find_world(rates.cell.world), STANDARD_ERRORS * np.sqrt(MOST * (1 - MOST) / rates.cell.worlds)
-    if world.examples is not None and world.examples < ENOUGH:
-        return []
-    return [
-        f"{name}: {rates.share(outcome, name):.1%} {outcome}"
-        for outcome in false_outcomes(rates)
-        for name in PROCEDURES
-        if rates.share(outcome, name) > MOST + chance
-    ]
-
-
-def false_outcomes(rates: Rates) -> list[Outcome]:
-    """Return the outcomes that would be false in a cell's worlds."""
-    world, expect = find_world(rates.cell.world), find_case(rates.cell.case).claim.expect
-    if world.worse or world.collapsed == 1:
-        nothing = np.isinf(world.worse) or world.collapsed == 1
-        return [expect.passes] if nothing and not isinstance(expect, Order) else []
-    if world.truth == "null" and isinstance(expect, Order):
-        # deviating is correct for an effect below the smallest of interest
-        passes = [] if rates.holds else [expect.passes]  # fractions of heads are discrete and can skip the threshold
-        return passes if least(find_case(rates.cell.case)) != expect.value else ["deviates", *passes]
-    if world.truth == "least":
-        return ["deviates"]
-    return ["deviates"] if rates.holds else [expect.passes] if rates.holds is False else []
-
-
-def _passes(rates: Rates, procedure: str = "auto") -> float:
-    """Return the fraction of worlds in which a case passes."""
-    return rates.share(find_case(rates.cell.case).claim.expect.passes, procedure)
-
-
-def needs_annotated_maps(case: Case, recorded: Prospect) -> bool:
-    """Return whether an order of class shares is rarely decided for encoders without annotated maps.
-
-    The simulated model has no annotated maps. With such maps, the interval is narrower, but may still include the
-    limit: they are necessary, not always sufficient.
+    >>> shares_text({"deviates": 0.25, "inconclusive": 0.75})
+    'i 75 D 25'
     """
-    of_order = isinstance(case.claim.expect, Order)
-    return of_order and case.claim.quantity in ENCODER_QUANTITIES and not recorded.mostly_decided
+    ordered = sorted(shares, key=lambda outcome: -shares[outcome])
+    return " ".join(f"{LETTERS.get(outcome, outcome)} {100 * shares[outcome]:.0f}" for outcome in ordered)
 
 
-def decidable(rates: Rates) -> bool:
-    """Return whether data can decide a case: its examples and maps are sufficient."""
-    case, never = find_case(rates.cell.case), rates.share("not applicable") == 1
-    recorded = Prospect.model_validate(_as_data(rates))
+def _shares(rates: Rates, procedure: str) -> dict[str, float]:
+    outcomes = sorted(rates.counts.outcomes[procedure])
+    return {outcome: round(rates.share(outcome, procedure), 4) for outcome in outcomes}
+
+
+def error_table(verdicts: Sequence[FalseVerdicts], form: Format = "text") -> str:
+    """Return a row for each cell and false outcome: its rate with a 95 % interval, by procedure."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for of in verdicts:
+        low, high = (f"{100 * end:.1f}" for end in wilson(of.number, of.cell.worlds))
+        row = rows.setdefault((of.cell.case, of.cell.world, of.outcome), [str(of.cell.worlds)])
+        row.append(f"{100 * of.rate:.1f} [{low}, {high}]{' !' if of.exceeds else ''}")
+    header = ("case", "world", "false", "worlds", *(f"--seeds {name}" for name in PROCEDURES))
+    return tables.table(header, [(*key, *row) for key, row in rows.items()], form)
+
+
+def rates_data(verdicts: Sequence[FalseVerdicts], made: str) -> str:
+    """Return the rates of false verdicts as JSON, with one line per rate."""
+    lines = ",\n".join(json.dumps(of.as_json()) for of in verdicts)
+    return f'{{"made": {json.dumps(made)}, "rates": [\n{lines}\n]}}\n'
+
+
+# ---------------------------------------------------------------------- as published
+
+
+def prospect_of(rates: Rates) -> Prospect:
+    """Return the rates of a case in worlds as published."""
+    return Prospect.model_validate(_as_data(rates))
+
+
+def headlines(asked: Mapping[str, Prospect], form: Format = "text") -> str:
+    """Return, by task, how often cases are reproduced if the model is as published.
+
+    Cases that K19's own figures contradict are left out, and duplicates count once. The second rate leaves out the
+    cases that no data can decide (`prospects.decidable`).
+    """
+    counted = {name: of for name, of in asked.items() if not of.contradicted and of.duplicate_of is None}
+    rows = []
+    for task in (*TASKS, ALL_TASKS, None):
+        own = {name: of for name, of in counted.items() if task in (None, find_case(name).task)}
+        if own:
+            title = "all" if task is None else "several tasks" if task == ALL_TASKS else TASKS[task].title
+            rows.append((title, _mean(own, lambda name: True), _mean(own, _decidable(own)), _worst(own)))
+    header = ("task", "reproduced, all cases", "decidable cases", "worst decidable case")
+    return tables.table(header, rows, form)
+
+
+def _decidable(asked: Mapping[str, Prospect]) -> Callable[[str], bool]:
+    return lambda name: decidable(find_case(name), asked[name])
+
+
+def _mean(asked: Mapping[str, Prospect], counts: Callable[[str], bool]) -> str:
+    chosen = [of for name, of in asked.items() if counts(name)]
+    if not chosen:
+        return "-"
+    error = np.sqrt(sum(of.share(*PASSES) * (1 - of.share(*PASSES)) / of.worlds for of in chosen)) / len(chosen)
+    mean, seeds = np.mean([of.share(*PASSES) for of in chosen]), np.mean([of.seeds for of in chosen])
+    return f"{100 * mean:.0f} +- {100 * error:.1f} % ({len(chosen)} cases, {seeds:.1f} seeds)"
+
+
+def _worst(asked: Mapping[str, Prospect]) -> str:
+    shares = {name: of.share(*PASSES) for name, of in asked.items() if decidable(find_case(name), of)}
+    if not shares:
+        return "-"
+    name = min(shares, key=lambda name: shares[name])
+    return f"{name} {100 * shares[name]:.0f} %"
+
+
+def decidable(case: Case, recorded: Prospect) -> bool:
+    """Return whether data can decide a case: its examples and maps are sufficient.
+
+    The simulated model has no annotated maps. With such maps, the intervals of shares of classes are narrower.
+    """
+    if recorded.share("not applicable") == 1:
+        return False
+    if case.claim.quantity in ENCODER_QUANTITIES and not recorded.mostly_decided:
+        return False
     examples = examples_needed(case, recorded)
-    too_few = examples is not None and case.task in TASKS and examples > TASKS[case.task].dev_rows
-    return not (never or too_few or needs_annotated_maps(case, recorded))
-
-
-def summary(counted: Sequence[Rates]) -> str:
-    """Return, by task, how often cases pass, without cases that K19's own figures contradict."""
-    lines = []
-    asked = [rates for rates in counted if rates.cell.world == "as-published" and rates.holds]
-    for task in dict.fromkeys(find_case(rates.cell.case).task for rates in asked):
-        of_task = [rates for rates in asked if find_case(rates.cell.case).task == task]
-        decided = [rates for rates in of_task if decidable(rates)]
-        if not decided:
-            continue
-        seeds = np.mean([rates.seeds["auto"] for rates in decided])
-        means = ", ".join(f"{name} {np.mean([_passes(rates, name) for rates in decided]):.0%}" for name in PROCEDURES)
-        left_out = len(of_task) - len(decided)
-        worst = min(decided, key=_passes)
-        lines.append(
-            f"{task}: pass if as published: {means} (mean of {len(decided)} cases, {seeds:.1f} seeds); worst "
-            f"{worst.cell.case} {_passes(worst):.0%}; left out for lack of data: {left_out}"
-        )
-    return "\n".join(lines)
-
-
-def legend(counted: Sequence[Rates]) -> str:
-    """Return the meaning of the letters, and the Monte Carlo error."""
-    worlds = min((rates.cell.worlds for rates in counted), default=1)
-    error = 100 * np.sqrt(0.25 / worlds), 100 * np.sqrt(0.05 * 0.95 / worlds)
-    return (
-        "R reproduced, C compatible, D deviates, i inconclusive, g degenerate (no seed learned), n not applicable: "
-        f"percent of worlds. Monte Carlo standard error with {worlds} "
-        f"worlds: {error[0]:.1f} points at 50 %, {error[1]:.1f} at 5 %. False verdicts: at most {MOST:.0%} "
-        f"from {ENOUGH} examples on."
-    )
+    return examples is None or case.task not in TASKS or examples <= TASKS[case.task].dev_rows
 
 
 def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
@@ -151,28 +144,38 @@ def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
     Args:
         earlier: Earlier data. Cases that were not simulated again are kept.
     """
-    facts = {"assumptions": ASSUMPTIONS}
+    facts = {"assumptions": [assumption.text for assumption in ASSUMPTIONS]}
     kept = {name: prospect.model_dump() for name, prospect in earlier.cases.items()} if earlier else {}
     by_case = {rates.cell.case: rates for rates in counted if rates.cell.world == "as-published"}
-    new = {name: {**_as_data(rates), "made": made, "code": code(rates.cell)} for name, rates in by_case.items()}
+    doubles = duplicates(by_case.values())
+    new = {
+        name: {**_as_data(rates), "duplicate_of": doubles.get(name), "made": made, "code": code(name)}
+        for name, rates in by_case.items()
+    }
     known = {**kept, **new}
     named = {str(case): known.get(str(case)) for case in cases()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in named.items() if prospect)
     return json.dumps(facts, indent=1)[:-2] + f',\n "cases": {{\n{lines}\n }}\n}}\n'
 
 
+def duplicates(counted: Iterable[Rates]) -> dict[str, str]:
+    """Return the cases that have the same value and verdict as another case in every world, with the other case."""
+    first: dict[tuple, str] = {}
+    doubles = {}
+    for rates in counted:
+        key = find_case(rates.cell.case).task, rates.truth, rates.digest
+        if (other := first.setdefault(key, rates.cell.case)) != rates.cell.case:
+            doubles[rates.cell.case] = other
+    return doubles
+
+
 def _as_data(rates: Rates) -> dict[str, Any]:
-    shares = {
-        name: {outcome: round(count / rates.cell.worlds, 4) for outcome, count in rates.outcomes[name].items()}
-        for name in PROCEDURES
-    }
     return {
         "worlds": rates.cell.worlds,
         "truth": rates.truth,
         "contradicted": rates.holds is False,
-        "outcomes": shares,
-        "seeds": rates.seeds["auto"],
-        "decided_by": rates.decided_by,
-        "examples": rates.examples,
+        "outcomes": {name: _shares(rates, name) for name in PROCEDURES},
+        "seeds": rates.seeds(),
+        "examples": rates.counts.examples,
         "examples_interval": rates.examples_interval,
     }

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.estimand import Estimand
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.texts.tasks import TASKS
@@ -20,10 +21,13 @@ from bertsecrets.types import Measurement, Provenance, Subject
 MODEL = "simulated-bert-base"
 SETTINGS = {"annotated_models": ["other encoders"]}  # of `patterns`; no map of the model was annotated
 PAPER = 1000  # seeds from here on are the paper's runs
-ROWS, SCORE_ROWS = 1000, 4000  # maximum numbers of simulated rows
-OF_SEVERAL = (300, 1000)  # maximum rows per task, for claims over several tasks: for maps, and for answers
+MAP_ROWS = 1000  # maximum number of rows of attention maps: that of params.yaml
+# Simulated rows of answers on larger tasks, if they represent all rows. No two numbers are the same, so that the number
+# of rows of a block shows whose rows it represents.
+REPRESENTATIVES = {"qqp": 4000, "qnli": 4001, "mnli": 4002}
 INTERACTION = 0.5  # standard deviation of the interaction, relative to that of the example effect
 TAIL = 0.05  # fraction of examples that carry the effect in heavy-tailed worlds
+HEAVY_DEGREES = 3  # degrees of freedom of Student's t, if seeds have heavy tails
 
 
 @dataclass(frozen=True)
@@ -31,25 +35,49 @@ class World:
     """The ground truth of a world, and the variance of its measurements.
 
     Args:
-        truth: `published`: the model is exactly as published. `null`: the claim's quantity is at its threshold.
-            `least`: the effect is the smallest of interest, or half of the published one. `one-more-run`: as published,
-            and the published figure is one more run of the same procedure.
+        truth: `published`: the model is exactly as published. `null`: the claim's quantity is on the value that
+            decides, its limit or the smallest effect of interest. `least`: on half of the published effect, if that is
+            larger. `one-more-run`: as published, and the published figure is one more run of the same procedure.
+            `value`: the quantity is `value`.
         spread: Standard deviation over seeds, relative to the assumed one, which the judge may use as a prior.
+        paper_spread: The same for the paper's runs. None for `spread`.
+        bad: Fraction of seeds in the worse of two modes. 0 for a single mode.
+        of_modes: Fraction of the variance over seeds that is due to two modes: .8 if equal ones are 4 standard
+            deviations apart, .95 if they are 9 apart.
+        coherent: Whether a mode shifts all heads in the same direction. Otherwise, each has its own.
+        heavy: Whether the effects of seeds have heavy tails.
+        correlated: Correlation between seeds: the part of the variance over seeds that all seeds of the model share.
         collapsed: Fraction of fine-tuned models that have learned nothing.
         exact: Whether collapsed models give a constant answer. Otherwise they deviate from it on a few rows.
         tails: Sign of the effect if it is carried by a few examples. 0 for normally distributed effects.
         examples: Number of rows. None for the task's number.
+        copies: How often each row occurs. Rows with the same text are in one cluster, as in the suite's measurements.
+        mislabelled: Fraction of rows with a wrong label.
         worse: Points by which the fine-tuned model scores below the published score. If infinite, the model has learned
             nothing, and scores vary around that of the most frequent class.
+        score: Score of the fine-tuned model and of the paper's, in points. None for the published one.
+        value: Value of the claim's quantity, if `truth` is `value`.
+        exempt: Whether false verdicts may exceed the bound: five seeds cannot show what makes this world difficult.
     """
 
     truth: str = "published"
     spread: float = 1.0
+    paper_spread: float | None = None
+    bad: float = 0.0
+    of_modes: float = 0.8
+    coherent: bool = False
+    heavy: bool = False
+    correlated: float = 0.0
     collapsed: float = 0.0
     exact: bool = True
     tails: int = 0
     examples: int | None = None
+    copies: int = 1
+    mislabelled: float = 0.0
     worse: float = 0.0
+    score: float | None = None
+    value: float = 0.0
+    exempt: bool = False
 
 
 WORLDS: Mapping[str, World] = {
@@ -59,6 +87,13 @@ WORLDS: Mapping[str, World] = {
     "least": World("least"),
     "spread-3": World(spread=3.0),
     "spread-third": World(spread=1 / 3),
+    "own-spread-3": World(spread=3.0, paper_spread=1.0),
+    "own-spread-third": World(spread=1 / 3, paper_spread=1.0),
+    "bimodal": World(bad=0.5),
+    "heavy-seeds": World(heavy=True),
+    "far-modes": World(bad=0.5, of_modes=0.95, coherent=True, exempt=True),
+    "rare-bad": World(bad=0.1, of_modes=0.95, coherent=True, exempt=True),
+    "correlated": World(correlated=0.5, exempt=True),
     "collapsed-10": World(collapsed=0.1),
     "collapsed-30": World(collapsed=0.3),
     "nearly-collapsed-10": World(collapsed=0.1, exact=False),
@@ -70,24 +105,37 @@ WORLDS: Mapping[str, World] = {
     "examples-30": World(examples=30),
     "examples-60": World(examples=60),
     "examples-100": World(examples=100),
-    "worse-6": World("one-more-run", worse=6.0),
+    "rows-thrice": World(copies=3),
+    "mislabelled": World(mislabelled=0.15),
+    "near-100": World("one-more-run", score=99.3, spread=0.1),
     "learned-nothing": World("one-more-run", worse=float("inf")),
 }
+NUMBERED = {"worse": "one-more-run", "value": "value", "spread": "published"}  # such as worse=6, with their truth
 
 
 def find_world(name: str) -> World:
-    """Return the world with a given name, or a combination of worlds such as `null+spread-3`.
+    """Return the world with a given name, or a combination of worlds such as `null+spread-3` or `worse=6+tails`.
 
     Raises:
         UserError: If a part is unknown.
     """
     world = World()
     for part in name.split("+"):
-        if part not in WORLDS:
-            raise UserError(f"unknown world {part!r}: {near_matches(part, list(WORLDS))} (join several with +)")
-        changed = {key: value for key, value in vars(WORLDS[part]).items() if value != getattr(World(), key)}
+        changed = {key: value for key, value in vars(_part(part)).items() if value != getattr(World(), key)}
         world = replace(world, **changed)
     return world
+
+
+def _part(name: str) -> World:
+    if name in WORLDS:
+        return WORLDS[name]
+    key, _, number = name.partition("=")
+    try:
+        changed: dict[str, Any] = {key: float(number)}
+        return World(NUMBERED[key], **changed)
+    except (KeyError, ValueError):
+        names = [*WORLDS, *(f"{key}=NUMBER" for key in NUMBERED)]
+        raise UserError(f"unknown world {name!r}: {near_matches(name, names)} (join several with +)") from None
 
 
 @dataclass(frozen=True)
@@ -103,7 +151,8 @@ class Setting:
         return self.strength * published + (1 - self.strength) * counterpart
 
 
-Maker = Callable[["SimulatedModel", Subject, Mapping[str, Any]], tuple[dict[str, Any], dict[str, np.ndarray], int]]
+Made = tuple[dict[str, Any], dict[str, np.ndarray], int]  # values, samples and the number of rows
+Maker = Callable[["SimulatedModel", Subject, Mapping[str, Any]], Made]
 MAKERS: dict[str, Maker] = {}  # by the name of the simulated measure
 
 
@@ -123,20 +172,25 @@ class SimulatedModel:
     Args:
         world: Kind of world. `seed` and `place` identify the world, so that it can be reproduced.
         noise: False for the exact truth, without variance over examples and seeds.
-        several: Whether the claim is about several tasks together, for which fewer rows are simulated.
     """
 
-    def __init__(
-        self, world: World, setting: Setting, seed: int, place: int, *, noise: bool = True, several: bool = False
-    ):
+    def __init__(self, world: World, setting: Setting, seed: int, place: int, *, noise: bool = True):
         self.world, self.setting, self.seed, self.place = world, setting, seed, place
-        self.noise, self.several = noise, several
+        self.noise = noise
         self.random_rows = noise and world.truth != "published"  # otherwise K19's rows, on which its scores are exact
         self._made: dict[tuple, Measurement] = {}
+        self._shared: dict[tuple, Any] = {}
 
     def rng(self, *names: object) -> np.random.Generator:
         """Return a random generator seeded by the world and these names, the same in every call."""
         return np.random.default_rng([self.seed, self.place, *(zlib.crc32(str(name).encode()) for name in names)])
+
+    def shared(self, make: Callable[..., Any], *names: Any) -> Any:
+        """Return what all seeds of the world have in common, made once by `make(*names)`."""
+        key = (make, names)
+        if key not in self._shared:
+            self._shared[key] = make(*names)
+        return self._shared[key]
 
     # ------------------------------------------------------------------ Bench
 
@@ -145,6 +199,8 @@ class SimulatedModel:
         key = (measure, subject, tuple(sorted(options.items())))
         if key not in self._made:
             values, samples, count = self._measure(measure, subject, options)
+            if count == REPRESENTATIVES.get(subject.task):
+                count = TASKS[subject.task].dev_rows
             provenance = Provenance(architecture="bert")
             self._made[key] = Measurement(measure, subject, count, values, samples, SETTINGS, options, provenance)
         return self._made[key]
@@ -155,7 +211,7 @@ class SimulatedModel:
 
     def _measure(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> tuple[dict, dict, int]:
         if measure in MAKERS:
-            return MAKERS[measure](self, subject, options)
+            return repeated(*MAKERS[measure](self, subject, options), self.world.copies)
         if get_measure(measure).reads_model:
             raise UserError(f"the measure {measure} is not simulated")
         results, count = get_measure(measure).run(None)  # type: ignore[arg-type]  # the suite's own data, no run needed
@@ -163,11 +219,21 @@ class SimulatedModel:
 
     # ------------------------------------------------------------------ effects
 
-    def rows(self, task: str, most: int = ROWS, *, answers: bool = False) -> int:
-        """Return the number of simulated rows of a task."""
+    def map_rows(self, task: str) -> int:
+        """Return the number of simulated rows of a task's attention maps."""
+        return self._rows(task, min(TASKS[task].dev_rows, MAP_ROWS))
+
+    def answer_rows(self, task: str) -> int:
+        """Return the number of simulated rows of a task's answers.
+
+        On K19's own rows, where scores are exact, a few thousand evenly spread rows represent the others. They are
+        resampled like all rows (`represented`).
+        """
         own = TASKS[task].dev_rows
-        most = OF_SEVERAL[answers] if self.several else most
-        return min(own, most, self.world.examples or own)
+        return self._rows(task, own if self.random_rows else REPRESENTATIVES.get(task, own))
+
+    def _rows(self, task: str, most: int) -> int:
+        return min(most, self.world.examples or most) // self.world.copies
 
     def examples(self, name: str, task: str, count: int, columns: int, correlation: float = 0.5) -> np.ndarray:
         """Return the effect of each example on each column, [rows, columns], in standard deviations.
@@ -189,18 +255,34 @@ class SimulatedModel:
         """Return the effect of a subject's seed, an array of the given size. It is 0 for an untrained encoder."""
         if not self.noise or subject.initialisation == "untrained":
             return np.zeros(size)
+        return np.asarray(scale) * self.seed_effect(name, subject, size)
+
+    def seed_effect(self, name: str, subject: Subject, size: tuple[int, ...] = ()) -> np.ndarray:
+        """Return the effect of a subject's seed in assumed standard deviations, as an array of the given size."""
+        world = self.world
+        spread = world.spread if subject.seed < PAPER or world.paper_spread is None else world.paper_spread
         rng = self.rng(name, subject.task, subject.initialisation, subject.seed)
-        return self.world.spread * np.asarray(scale) * rng.normal(size=size)
+        own = rng.standard_t(HEAVY_DEGREES, size) / np.sqrt(HEAVY_DEGREES) if world.heavy else rng.normal(size=size)
+        if world.bad:
+            is_bad = self.rng("mode", subject.task, subject.initialisation, subject.seed).random() < world.bad
+            mode = (world.bad - is_bad) / np.sqrt(world.bad * (1 - world.bad))
+            if size and not world.coherent:
+                mode = mode * self.rng("direction", name, subject.task).normal(size=size)
+            own = np.sqrt(world.of_modes) * mode + np.sqrt(1 - world.of_modes) * own
+        if world.correlated:
+            shared = self.rng(name, subject.task, subject.initialisation, subject.seed >= PAPER).normal(size=size)
+            own = np.sqrt(world.correlated) * shared + np.sqrt(1 - world.correlated) * own
+        return spread * own
 
     def sampled(
         self, name: str, subject: Subject, level: np.ndarray, scale: float, correlation: float = 0.5
     ) -> np.ndarray:
         """Return samples [rows, *level.shape] around a level."""
-        count = self.rows(subject.task)
-        effects = self.examples(name, subject.task, count, level.size, correlation)
+        count = self.map_rows(subject.task)
+        effects = self.shared(self.examples, name, subject.task, count, level.size, correlation)
         if self.noise and not self.world.tails and subject.initialisation != "untrained":
             rng = self.rng(name, subject.task, subject.initialisation, subject.seed, "interaction")
-            effects = effects + INTERACTION * rng.normal(size=effects.shape)
+            effects = effects + INTERACTION * rng.standard_normal(effects.shape)
         return level + scale * effects.reshape(-1, *level.shape)
 
     def collapsed(self, subject: Subject) -> bool:
@@ -208,3 +290,23 @@ class SimulatedModel:
         if subject.initialisation != "pretrained" or not self.noise or subject.seed >= PAPER:
             return False
         return bool(self.rng("collapse", subject.task, subject.seed).random() < self.world.collapsed)
+
+
+def repeated(values: dict[str, Any], samples: dict[str, np.ndarray], count: int, copies: int) -> Made:
+    """Return a measurement in which each row occurs several times."""
+    if copies == 1:
+        return values, samples, count
+    axes = {name: sample.shape.index(count) for name, sample in samples.items() if count in sample.shape}
+    more = {name: np.repeat(samples[name], copies, axis) for name, axis in axes.items()}
+    more |= {"cluster": np.repeat(np.arange(count), copies)} if axes else {}
+    return values, {**samples, **more}, copies * count
+
+
+def represented(estimand: Estimand) -> Estimand:
+    """Return the estimand with as many rows in a resample as its simulated answers represent."""
+    rows = {few: TASKS[task].dev_rows for task, few in REPRESENTATIVES.items()}
+    of_blocks = [rows.get(len(block)) for block in estimand.blocks]
+    if not any(of_blocks):
+        return estimand
+    drawn = estimand.drawn or (None,) * len(of_blocks)
+    return replace(estimand, drawn=tuple(every or few for every, few in zip(of_blocks, drawn, strict=True)))

@@ -5,21 +5,21 @@ from calls import run
 
 from bertsecrets.claims import prospects, requirements
 from bertsecrets.claims.loading import find_cases, select_cases
-from bertsecrets.claims.prospects import Prospect, Prospects, advice
+from bertsecrets.claims.prospects import Prospect, Prospects, advice, wilson
+from bertsecrets.formats import PASSES
 
 LINE = "as published, about 1,300 examples would decide it; RTE has 277"
 
 
 def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), contradicted=False):
     """Return a prospect with this proportion of decided runs and this interval due to RTE's 277 examples alone."""
-    outcomes = {name: {"reproduced": decided, "inconclusive": 1 - decided} for name in ("auto", "1", "5")}
+    outcomes = {name: {"reproduced": decided, "inconclusive": 1 - decided} for name in ("auto", "3", "5")}
     return Prospect(
         worlds=10,
         truth=truth,
         contradicted=contradicted,
         outcomes=outcomes,
         seeds=5.0,
-        decided_by=(0.0, 0.0, 0.0, 0.0, decided),
         examples=277,
         examples_interval=interval,
     )
@@ -73,8 +73,18 @@ def test_rows_without_an_interval_due_to_examples_say_nothing(simulated):
 
 def test_explain_quotes_it(capsys):
     out = run(capsys, "explain", "G1-rte")
-    assert "this is reproduced in 10 % of runs" in out
+    assert "this is reproduced in 10 % [2, 40] of 10 simulated runs (auto, 5.0 seeds on average, 277 rows; " in out
+    assert "as-published.json)" in out
     assert LINE in out
+
+
+def test_both_kinds_of_pass_count_with_wilsons_interval():
+    of = prospect(0.25).model_copy(update={"worlds": 40})
+    of.outcomes["auto"] = {"compatible": 0.15, "reproduced": 0.1, "inconclusive": 0.75}
+    assert of.share(*PASSES) == pytest.approx(0.25)
+    assert of.interval(PASSES) == pytest.approx((0.1419, 0.4019), abs=1e-4)  # statsmodels' proportion_confint
+    assert wilson(0, 20)[0] == 0
+    assert wilson(20, 20)[1] == 1
 
 
 def test_it_is_measured_like_every_other_claim():

@@ -65,7 +65,6 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
     out = run(
         capsys, "report", "--model", tiny_bert, "--measurements", tmp_path / "kept", "--json", tmp_path / "v.json",
         "--metrics", tmp_path / "m.json", "--plots", tmp_path / "p.json", "--html", tmp_path / "r.html",
-        code=1,
     )  # fmt: skip
     verdicts = json.loads((tmp_path / "v.json").read_text())["verdicts"]
     ids = {verdict["id"] for verdict in verdicts}

@@ -288,7 +288,7 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
     metrics = "bertsecrets/texts/metrics.py"
     checkout.replace(metrics, r"^METRICS: .*\n", titled("extend.md", metrics))
     assert checkout.touched == ["bertsecrets/texts/metrics.py", "bertsecrets/texts/tasks.py"]
-    assert files_said("a task") == "1; 2 with a metric of its own"
+    assert files_said("a public task") == "1; 2 with a metric of its own"
 
     folder = tmp_path / "acceptable" / "CoLA"
     folder.mkdir(parents=True)

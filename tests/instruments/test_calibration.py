@@ -1,4 +1,4 @@
-"""The simulator of `lab calibrate`: its worlds have the specified properties, and it detects a faulty judge."""
+"""The simulator of `calibrate`: its worlds have the specified properties, and it detects a faulty judge."""
 
 import json
 from contextlib import suppress
@@ -8,16 +8,27 @@ import numpy as np
 import pytest
 from calls import run, told
 
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, judge_in_sequence
 from bertsecrets.claims.loading import cases, find_case
-from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
 from instruments.calibration import cells as counted
-from instruments.calibration.cells import Cell, count, find_setting, least, stored_rates, true_value
-from instruments.calibration.rates_table import wrong
-from instruments.calibration.worlds import MODEL, Setting, SimulatedModel, find_world
+from instruments.calibration import procedures, worlds
+from instruments.calibration.cells import Cell, count, find_cells, stored_counts
+from instruments.calibration.false_verdicts import (
+    ERRORS,
+    MOST,
+    FalseVerdicts,
+    false_verdicts,
+    find_error_cells,
+    rejected,
+    wrong,
+)
+from instruments.calibration.procedures import OnDemand, as_represented, judged, read_seed
+from instruments.calibration.rates_table import duplicates, headlines, prospect_of
+from instruments.calibration.targets import deciding, find_setting, least, true_value
+from instruments.calibration.worlds import MODEL, REPRESENTATIVES, Setting, SimulatedModel, find_world
 
 FEW = JudgeParams(confidence=0.95, resamples=300, seed=2019)
 SIMULATED = [
@@ -34,8 +45,12 @@ READ_OFF = (
 TOLERANCE = {"points": 0.3, "percent": 0.6, "attention": 0.06, "depth": 0.001, "cosine": 0.001, "r": 0.01}
 
 
-def cell(case, world="as-published", worlds=20):
-    return Cell(case, world, worlds, 300)
+def cell(case, world="as-published", worlds=20, **more):
+    return Cell(case, world, worlds, 300, **more)
+
+
+def simulated(world="as-published", place=0, setting=PUBLISHED):
+    return SimulatedModel(find_world(world), setting, 1, place)
 
 
 @pytest.mark.parametrize("claim", READ_OFF)
@@ -51,10 +66,10 @@ def test_a_model_as_published_has_the_published_figures(claim):
 @pytest.mark.parametrize(
     "name", ["C1-rte", "C3-rte", "D3-rte", "E1-mrpc", "A4-rte-half", "G4-rte", "B1-all", "F2-mrpc"]
 )
-def test_in_a_null_world_the_truth_lies_on_the_threshold(name):
+def test_in_a_null_world_the_truth_lies_on_the_value_that_decides(name):
     case = find_case(name)
-    off = true_value(case, find_setting(case, "null")) - case.claim.expect.value
-    off_least = true_value(case, find_setting(case, "least")) - least(case)
+    off = true_value(case, find_setting(case, find_world("null"))) - deciding(case)
+    off_least = true_value(case, find_setting(case, find_world("least"))) - least(case)
     effect = true_value(case, PUBLISHED) - case.claim.expect.value
     assert max(abs(off), abs(off_least)) <= 0.02 * abs(effect)
 
@@ -62,8 +77,7 @@ def test_in_a_null_world_the_truth_lies_on_the_threshold(name):
 @pytest.mark.parametrize("name", ["C1-rte", "D3-rte", "E1-rte", "G4-rte", "A3-rte"])
 def test_the_mean_of_many_seeds_is_the_truth(name):
     case = find_case(name)
-    model = SimulatedModel(find_world("as-published"), PUBLISHED, 3, 0)
-    by_seed = measure_case(model, case, MODEL, range(1, 13))
+    by_seed = measure_case(simulated(), case, MODEL, range(1, 13))
     verdict = judge(case, by_seed, FEW)
     low, high = verdict.interval
     slack = 0.5 * (high - low)
@@ -71,52 +85,211 @@ def test_the_mean_of_many_seeds_is_the_truth(name):
 
 
 def test_all_models_of_a_world_answer_the_same_rows():
-    model = SimulatedModel(find_world("as-published"), PUBLISHED, 1, 0)
+    model = simulated()
     (one, two) = measure_case(model, find_case("D3-rte"), MODEL, [1, 2])
     assert np.array_equal(one["own"].sample("target"), two["own"].sample("target"))
     answers = [needed["own"].sample("predicted") for needed in (one, two)]
-    assert 0.01 < (answers[0] != answers[1]).mean() < 0.2
+    assert 0.1 < (answers[0] != answers[1]).mean() < 0.25
 
 
 @pytest.mark.parametrize(("world", "share"), [("collapsed-30", 0.3), ("nearly-collapsed", 1.0), ("as-published", 0.0)])
 def test_collapsed_models_give_the_majority_answer(world, share):
     case, constant = find_case("D1-rte-pretrained"), []
     for place in range(150):
-        model = SimulatedModel(find_world(world), PUBLISHED, 1, place)
-        answers = measure_case(model, case, MODEL, [1])[0]["scores"].sample("predicted")
+        answers = measure_case(simulated(world, place), case, MODEL, [1])[0]["scores"].sample("predicted")
         constant.append((answers == 0).mean() >= 0.9)
     assert abs(np.mean(constant) - share) < 0.1
 
 
 def test_worlds_are_the_same_for_the_same_seed():
-    assert count(cell("C1-rte", "null", 3), 0.95) == count(cell("C1-rte", "null", 3), 0.95)
-    assert count(cell("D3-rte", "null", 8), 0.95) != count(replace(cell("D3-rte", "null", 8), seed=2), 0.95)
+    assert count(cell("C1-rte", "null", 3)) == count(cell("C1-rte", "null", 3))
+    assert count(cell("D3-rte", "null", 8)).digest != count(cell("D3-rte", "null", 8, seed=2)).digest
 
 
 @pytest.mark.parametrize("name", ["C1-rte", "D1-rte-pretrained", "G1-rte", "A4-rte-half"])
 def test_skipping_details_changes_no_outcome(name):
     case = find_case(name)
-    by_seed = measure_case(SimulatedModel(find_world("as-published"), PUBLISHED, 1, 0), case, MODEL, [1, 2, 3])
+    by_seed = measure_case(simulated(), case, MODEL, [1, 2, 3])
     whole = judge(case, by_seed, FEW)
     short = judge(case, by_seed, FEW, details=False)
     assert (short.outcome, short.interval, short.band) == (whole.outcome, whole.interval, whole.band)
+
+
+# ---------------------------------------------------------------------- worlds
+
+
+def scores_of(world, task="rte", worlds=100, seed=1, initialisation="pretrained"):
+    """Return the accuracy of one seed in each of several worlds, in points."""
+    case = find_case(f"D1-{task}-{initialisation}")
+    return np.array([read_seed(case, simulated(world, place), seed).value for place in range(worlds)])
+
+
+def test_bimodal_seeds_have_two_modes_and_the_assumed_spread():
+    effects = [simulated("bimodal", place).seed_effect("x", counted_subject(place % 7)) for place in range(400)]
+    assert abs(np.std(effects) - 1) < 0.1
+    assert abs(np.mean(effects)) < 0.15
+    assert np.mean(np.abs(effects) < 0.3) < 0.15  # between the modes
+
+
+def test_rare_bad_seeds_are_far_below_the_others():
+    effects = np.array([simulated("rare-bad", place).seed_effect("x", counted_subject(1)) for place in range(400)])
+    assert abs(np.mean(effects < -2) - 0.1) < 0.05
+    assert effects[effects > -1].std() < 0.5
+
+
+def counted_subject(seed):
+    return worlds.Subject("m", "rte", "pretrained", seed)
+
+
+def test_own_seeds_and_the_papers_can_have_other_spreads():
+    model = simulated("own-spread-third")
+    own = np.std([model.seed_effect("x", counted_subject(seed)) for seed in range(1, 300)])
+    paper = np.std([model.seed_effect("x", counted_subject(worlds.PAPER + seed)) for seed in range(300)])
+    assert (own, paper) == (pytest.approx(1 / 3, rel=0.2), pytest.approx(1, rel=0.2))
+
+
+def test_wrong_labels_lower_all_scores():
+    """Of 64.6 % correct answers, 85 % stay correct, and 15 % of the others become correct."""
+    assert scores_of("one-more-run+mislabelled").mean() == pytest.approx(0.7 * 64.6 + 15, abs=1)
+
+
+def test_each_row_can_occur_several_times():
+    samples = simulated("rows-thrice").measurement("scores", counted_subject(1)).samples
+    triples = samples["predicted"].reshape(-1, 3), samples["target"].reshape(-1, 3)
+    assert all((rows == rows[:, :1]).all() for rows in triples)
+    assert np.array_equal(samples["cluster"], np.repeat(np.arange(92), 3))
+    maps = simulated("rows-thrice").measurement("special-tokens", counted_subject(1)).samples["sep"]
+    assert len(maps) == 276
+    assert np.array_equal(maps[0], maps[2])
+
+
+def test_a_world_can_have_a_number():
+    assert find_world("worse=1.5+tails") == replace(find_world("tails"), truth="one-more-run", worse=1.5)
+    case = find_case("C3-rte")
+    assert true_value(case, find_setting(case, find_world("value=0.012"))) == pytest.approx(0.012, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["D1-rte-random", "D3-rte", "C3-rte", "B1-all", "G4-rte"])
+@pytest.mark.parametrize("world", ["as-published", "collapsed-30"])
+def test_auto_is_the_sequence_of_analyses(name, world):
+    case = find_case(name)
+    for place in range(3):
+        model = simulated(world, place)
+        with as_represented():
+            expected = judge_in_sequence(case, OnDemand(model, case), FEW, details=False)
+        auto = judged(case, model, FEW)["auto"]
+        assert (auto.outcome, auto.interval, auto.seeds) == (expected.outcome, expected.interval, expected.seeds)
+
+
+def test_a_fixed_number_of_seeds_replaces_those_that_learned_nothing():
+    case, seeds = find_case("D3-mrpc"), []
+    for place in range(10):
+        seeds.append(len(judged(case, simulated("collapsed-30", place), FEW)["3"].by_seed))
+    assert seeds.count(3) >= 9
+
+
+# ---------------------------------------------------------------------- large tasks
+
+
+@pytest.fixture
+def smaller(monkeypatch):
+    """QQP with 4,000 rows and the same share of each class."""
+    qqp = vars(worlds.TASKS["qqp"])
+    monkeypatch.setitem(qqp, "dev_rows", 4000)
+    monkeypatch.setitem(qqp, "dev_counts", {name: round(count / 10.1075) for name, count in qqp["dev_counts"].items()})
+
+
+def with_rows(monkeypatch, rows, case, number):
+    """Return the verdicts on a case in several worlds if so many simulated rows represent QQP's."""
+    monkeypatch.setitem(REPRESENTATIVES, "qqp", rows)
+    return [judged(case, simulated(place=place), FEW)["5"] for place in range(number)]
+
+
+@pytest.mark.parametrize("name", ["D1-qqp-pretrained", "D3-qqp", "D1-qqp-pretrained-f1", "B4-qqp"])
+@pytest.mark.usefixtures("smaller")
+def test_representatives_agree_with_simulating_every_row(monkeypatch, name):
+    """With 1,000 rows that represent 4,000 of QQP, the interval is as wide as with 4,000 simulated rows."""
+    few, every = (with_rows(monkeypatch, rows, find_case(name), 6) for rows in (1000, 4000))
+    assert {measurement.examples for of in (*few, *every) for measurement in of.measurements} == {4000}
+    widths = [np.mean([np.ptp(verdict.interval) for verdict in of]) for of in (few, every)]
+    values = [np.mean([verdict.observed for verdict in of]) for of in (few, every)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.15)
+    assert values[0] == pytest.approx(values[1], abs=0.3)
+    outcomes = [[verdict.outcome for verdict in of] for of in (few, every)]
+    assert np.mean([one == other for one, other in zip(*outcomes, strict=True)]) >= 0.8
+
+
+def test_a_task_is_judged_on_all_its_rows():
+    of_task = {"rte": 277, "mrpc": 408, "stsb": 1500, "sst2": 872, "qnli": 5463, "mnli": 9815, "qqp": 40430}
+    for task, rows in of_task.items():
+        verdict = judged(find_case(f"D1-{task}-pretrained"), simulated(), FEW)["3"]
+        assert {measurement.examples for measurement in verdict.measurements} == {rows}
+
+
+# ---------------------------------------------------------------------- rates
+
+
+def test_holms_procedure_controls_all_worlds_together():
+    assert rejected([0.02]) == [True]
+    assert rejected([0.02, 0.5, 0.5]) == [False, False, False]  # .02 exceeds .05 / 3
+    assert rejected([0.5, 0.001, 0.024]) == [False, True, True]
+
+
+def test_exempt_worlds_are_counted_but_have_no_bound(monkeypatch):
+    monkeypatch.setattr(
+        procedures, "judge", lambda *given, **more: replace(judge(*given, **more), outcome="reproduced")
+    )
+    rates = count(cell("C3-rte", "null+rare-bad", 12))
+    assert max(verdicts.rate for verdicts in false_verdicts([rates])) == 1 > MOST
+    assert wrong([rates]) == []
+
+
+def test_rates_of_false_verdicts_can_be_written_and_read(capsys, tmp_path):
+    call = ("instruments", "calibrate", "--world", "null", "--claim", "D3-rte", "--worlds", 3)
+    assert "null   reproduced  3       0.0 [0.0, 56.2]" in run(capsys, *call, "--rates", tmp_path / "rates.json")
+    rows = json.loads((tmp_path / "rates.json").read_text())["rates"]
+    assert [FalseVerdicts.from_json(row).procedure for row in rows] == ["auto", "3", "5"]
+
+
+def test_every_listed_world_has_a_false_verdict_except_those_that_show_power():
+    for of in find_error_cells({"worlds": 1}):
+        world = find_world(of.world)
+        assert world.truth != "published"
+        assert world.worse or of.case in ERRORS[of.world]
+
+
+def test_duplicates_and_contradicted_cases_do_not_count_in_the_headline():
+    rates = [count(cell(case, worlds=3)) for case in ("B4-mrpc", "B4-mrpc-own", "D5-rte", "D3-rte")]
+    assert duplicates(rates) == {"B4-mrpc-own": "B4-mrpc"}
+    asked = {of.cell.case: prospect_of(of) for of in rates}
+    asked["B4-mrpc-own"] = asked["B4-mrpc-own"].model_copy(update={"duplicate_of": "B4-mrpc"})
+    assert asked["D5-rte"].contradicted
+    lines = headlines(asked, "markdown").splitlines()
+    assert ["(1 cases" in line for line in lines if "MRPC" in line or "RTE" in line] == [True, True]
+
+
+def test_rte_and_mrpc_have_more_worlds_than_other_tasks():
+    cells = find_cells(["D3"], [], ["as-published", "null"], {})
+    numbers = {(of.case, of.world): of.worlds for of in cells}
+    assert [numbers[f"D3-{task}", "as-published"] for task in ("rte", "mrpc", "qqp")] == [200, 200, 40]
+    assert numbers["D3-qqp", "null"] == 1000
 
 
 # ---------------------------------------------------------------------- detecting a faulty judge
 
 
 def test_a_clear_effect_is_reproduced_and_none_is_not():
-    published, none = count(cell("C3-rte"), 0.95), count(cell("C3-rte", "null", 60), 0.95)
-    assert published.share("reproduced", "5") == 1
+    published, none = count(cell("C3-rte")), count(cell("C3-rte", "null", 60))
+    assert published.share("reproduced", "5") >= 0.8
     assert none.share("reproduced", "5") < 0.2
     assert published.holds
-    assert [*wrong(published), *wrong(none)] == []
+    assert wrong([published, none]) == []
 
 
 def test_figure_2_does_not_deviate_because_the_classifier_is_new_to_the_model():
     """One more encoder may err by so much that the band includes most shares."""
     claim = next(case.claim for case in SIMULATED if case.claim.name == "A2")
-    rates = [count(cell(str(case), worlds=1), 0.95) for case in claim.cases]
+    rates = [count(cell(str(case), worlds=1)) for case in claim.cases]
     assert sum(of_task.share("deviates") for of_task in rates) == 0
     for case in claim.cases:  # readers' uncertainty about the figure is only part of the band
         (low, high), doubt = judged_band(case), 2.5706 * case.figure.doubt
@@ -124,32 +297,31 @@ def test_figure_2_does_not_deviate_because_the_classifier_is_new_to_the_model():
 
 
 def judged_band(case):
-    model = SimulatedModel(find_world("as-published"), PUBLISHED, 1, 0)
-    return judge(case, measure_case(model, case, MODEL, range(1, 6)), FEW).band
+    return judge(case, measure_case(simulated(), case, MODEL, range(1, 6)), FEW).band
 
 
 def test_every_measure_of_the_claims_is_simulated():
     """For each claim, one case's quantity on a simulated model is finite."""
     for claim, case in {case.claim.name: case for case in SIMULATED if case.task in ("rte", "qnli", "all")}.items():
         with suppress(NotApplicableError):  # no data can decide the claim
-            needed = measure_case(SimulatedModel(find_world("as-published"), PUBLISHED, 1, 0), case, MODEL, [1])[0]
-            assert np.isfinite(QUANTITIES[case.claim.quantity].read(needed, **case.claim.arguments).value), claim
+            assert np.isfinite(read_seed(case, simulated()).value), claim
 
 
 @pytest.mark.parametrize(
     ("case", "world", "said", "line"),
     [
         ("C3-rte", "null", "reproduced", "5: 100.0% reproduced"),
-        ("C3-rte", "least", "deviates", "5: 100.0% deviates"),
+        ("C3-rte", "null", "deviates", "5: 100.0% deviates"),
+        ("D3-rte", "least", "deviates", "5: 100.0% deviates"),
         ("A4-rte-half", "null", "deviates", "5: 100.0% deviates"),
         ("C3-rte", "as-published", "deviates", "5: 100.0% deviates"),
         ("D1-rte-pretrained", "one-more-run", "deviates", "5: 100.0% deviates"),
-        ("D1-rte-pretrained", "learned-nothing", "compatible", "5: 100.0% compatible"),
+        ("D1-rte-pretrained", "learned-nothing", "compatible", "5: 100.0% reproduced"),
     ],
 )
 def test_a_judge_that_always_says_the_same_is_out_of_bounds(monkeypatch, case, world, said, line):
-    monkeypatch.setattr(counted, "judge", lambda *given, **more: replace(judge(*given, **more), outcome=said))
-    assert line in wrong(count(cell(case, world, 12), 0.95))
+    monkeypatch.setattr(procedures, "judge", lambda *given, **more: replace(judge(*given, **more), outcome=said))
+    assert f"{case} in {world}, --seeds {line}" in wrong([count(cell(case, world, 12))])
 
 
 # ---------------------------------------------------------------------- the command
@@ -160,13 +332,14 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     call = ("instruments", "calibrate", "--as-published", "--claim", "C1-rte", "--worlds", 6, "--resamples", 200)
     out = run(capsys, *call, "--data", data, "--markdown", tmp_path / "t.md")
     row = next(line.split() for line in out.splitlines() if line.startswith("C1-rte"))
-    assert row[:4] == ["C1-rte", "as-published", "-0.251", "R"]
-    assert "Monte Carlo standard error" in (tmp_path / "t.md").read_text()
+    assert row[:4] == ["C1-rte", "as-published", "-0.15", "R"]
+    assert "| RTE | 100 +- 0.0 % (1 cases" in (tmp_path / "t.md").read_text()
     of_cases = json.loads(data.read_text())["cases"]
     assert of_cases["C1-rte"]["outcomes"]["5"] == {"reproduced": 1.0}
+    assert of_cases["C1-rte"]["duplicate_of"] is None
     assert of_cases["C1-rte"]["examples"] == 277
     low, high = of_cases["C1-rte"]["examples_interval"]
-    assert abs((low + high) / 2 + 0.251) < 0.03
+    assert abs((low + high) / 2 + 0.15) < 0.03
     assert 0 < high - low < 0.1
     more = ("--as-published", "--claim", "B1", "--worlds", 1, "--resamples", 200, "--data", data)
     run(capsys, "instruments", "calibrate", *more)
@@ -179,7 +352,8 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     prospects.prospects.cache_clear()
     shown = run(capsys, "explain", "C1-rte")
     prospects.prospects.cache_clear()
-    assert "if the model is as published, this is reproduced in 100 % of runs (auto, " in shown
+    assert "if the model is as published, this is reproduced in 100 % [61, 100] of 6 simulated runs (auto, " in shown
+    assert "277 rows; as-published.json)" in shown
 
 
 @pytest.mark.parametrize(
@@ -195,20 +369,33 @@ def test_files_that_cannot_be_used_are_refused_before_anything_is_simulated(
     capsys, tmp_path, monkeypatch, option, name, line
 ):
     (tmp_path / "damaged.json").write_text("{}")
-    monkeypatch.setattr(counted, "count", None)
+    monkeypatch.setattr(counted, "count_blocks", None)
     call = ("instruments", "calibrate", "--as-published", "--claim", "C3-rte")
     assert line in told(capsys, *call, option, tmp_path / name)
 
 
-def test_a_killed_run_goes_on_from_its_finished_cells(capsys, tmp_path, monkeypatch):
+def test_a_killed_run_goes_on_from_its_finished_blocks(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(counted, "BLOCK", 2)
     file = tmp_path / "new" / "cells.jsonl"
-    call = ("instruments", "calibrate", "--world", "null", "--claim", "C3-rte", "--worlds", 3, "--cells", file)
-    first = run(capsys, *call)
-    assert [rates.cell.case for rates in stored_rates(file).values()] == ["C3-rte"]
+    call = ("instruments", "calibrate", "--world", "null", "--claim", "C3-rte")
+    whole = run(capsys, *call, "--worlds", 5)
+    run(capsys, *call, "--worlds", 2, "--cells", file)
+    assert [block.first for block in stored_counts(file)] == [0]
     with file.open("a") as lines:
         lines.write('{"code": "unfinished')
-    monkeypatch.setattr(counted, "count", None)  # fails if a cell is simulated again
-    assert run(capsys, *call) == first
+    again, original = [], counted.count_blocks
+    monkeypatch.setattr(counted, "count_blocks", lambda blocks: again.extend(blocks) or original(blocks))
+    assert run(capsys, *call, "--worlds", 5, "--cells", file) == whole
+    assert [(block.first, block.cell.worlds) for block in again] == [(2, 2), (4, 1)]  # none is counted twice
+
+
+def test_blocks_of_other_code_are_counted_again(tmp_path, monkeypatch):
+    file = tmp_path / "cells.jsonl"
+    (block,) = cell("D3-rte", worlds=2).blocks
+    counted.count_all([block.cell], 1, file)
+    assert [*stored_counts(file)] == [block]
+    monkeypatch.setattr(counted, "_code", lambda case: "another version")
+    assert stored_counts(file) == {}
 
 
 @pytest.mark.slow
@@ -225,6 +412,8 @@ def test_several_processes_count_the_same(capsys):
         ([], "no world to simulate: give --as-published"),
         (["--as-published", "--worlds", 0], "--worlds 0 is out of range: give at least 1"),
         (["--as-published", "--resamples", 5], "--resamples 5 is out of range: give at least 100"),
+        (["--as-published", "--level", 1], "--level 1.0 is out of range: give 0.5 or more, and less than 1"),
+        (["--world", "worse=much"], "unknown world 'worse=much'"),
         (["--as-published", "--claim", "A1"], "no claim about a model matches"),
     ],
 )

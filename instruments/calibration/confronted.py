@@ -1,0 +1,296 @@
+"""Assumptions of the simulated model, confronted with measured models in `expected/evidence`."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from bertsecrets.claims.loading import cases
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.requirements import reads_model
+from bertsecrets.claims.schema import Case
+from bertsecrets.compare.changes import read_verdicts_file
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.formats import VerdictData
+from bertsecrets.reading import read_text
+from bertsecrets.settings import project_path
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Subject
+from instruments.calibration import truth
+from instruments.calibration.procedures import read_seed
+from instruments.calibration.targets import true_value
+from instruments.calibration.worlds import MODEL, Setting, SimulatedModel, find_world
+
+FEWEST = 3  # seeds of a measured spread
+LARGEST_FACTOR = 3.0  # between measured and assumed spreads: that of the worlds `spread-3` and `spread-third`
+SIMULATED_SEEDS, SIMULATED_WORLDS = 5, 2
+UNLIKELY = 0.005  # probability of a number of constant seeds on record
+ANSWERS_BYTES = 2**16
+LEARNED = ("minilm", "mpnet")  # models with pretrained weights
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """An assumption about what K19 did not publish.
+
+    Args:
+        check: The check that confronts it with evidence on record, or `none`.
+        why_none: Why no evidence bears on it, if there is no check.
+    """
+
+    text: str
+    check: str = "none"
+    why_none: str = ""
+
+
+DEFINITION = "it says what as published means"
+NOT_COMPARABLE = {"worst-head-gain": "the worst head costs other encoders several times as much"}  # spreads
+NOT_RECORDED = "no evidence of this is recorded"
+OTHER_ENCODERS = "it is what K19 says of BERT-base; other encoders may differ"
+ASSUMPTIONS = (
+    Assumption(
+        "Seeds of fine-tuned scores differ as P20's five seeds do. Standard deviations of a model trained from random "
+        "weights: 1.6 points on RTE, 1.1 on MRPC, 1.5 on SST-2, otherwise 1; with a frozen encoder: 2 on RTE, .6 on "
+        "SST-2, otherwise .5; of the loss from cased tokenization: 1.9 on RTE, .8 on MRPC, .9 on STS-B, otherwise .3.",
+        "spreads of scores",
+    ),
+    Assumption(
+        "Half of the untrained classifiers give one answer to every row, others a random mixture, independent of the "
+        "correct answer. A trained model for which table 1 has the score of a constant answer gives it on nearly, but "
+        "not exactly, all rows; a quarter of the random ones on MRPC, and all frozen ones, give it on all.",
+        "constant answers",
+    ),
+    Assumption(
+        "Between two seeds 13 % of the answers differ on RTE, 4 to 8 % on other tasks.",
+        "answers that differ",
+    ),
+    Assumption("Disabling a head, or cased tokenization, changes about 1 % of the answers.", why_none=NOT_RECORDED),
+    Assumption(
+        "Seeds of attention maps differ in similarity by .012 a layer (.03 in the last two) and .04 a head, in "
+        "attention by .008 a layer and .025 a head, in shares of classes by 2 points or less for rare ones: on RTE "
+        "and SST-2 by this much, on MRPC and STS-B 2.5 times, elsewhere twice.",
+        "spreads of maps",
+    ),
+    Assumption(
+        "Seeds of ablations differ in the gain of all heads together by .5 points on RTE, otherwise .2, of one head by "
+        ".5 on MRPC and STS-B and .4 on SST-2, of a layer by 2 on RTE and 1 on MRPC; otherwise by half of the standard "
+        "deviation in figure 8 or 9.",
+        "spreads of gains",
+    ),
+    Assumption(
+        "Three quarters of a head's maps have its class, and so do 70 % of the heads on another task.",
+        "steadiness of classes",
+    ),
+    Assumption("90 % of the maps of the heads that are best at a relation are diagonal.", "diagonal heads"),
+    Assumption("Cropped maps change .6 times as much as padded ones (figure 5).", "cropped maps"),
+    Assumption(
+        "Figures 5, 6, 8 and 9 and table 1 are the truth on K19's own validation rows, with the noise of these rows.",
+        why_none=DEFINITION,
+    ),
+    Assumption(
+        "Figure 9 and figure 8 have one baseline: .882 MRPC, .890 STS-B, .585 RTE, else the median of figure 8.",
+        why_none=DEFINITION,
+    ),
+    Assumption(
+        "P20's accuracy minus table 1's is what cased tokenization costs; on SST-2 nothing.", why_none=DEFINITION
+    ),
+    Assumption("Fine-tuning changes the shares of figure 2 as it changes P20's.", why_none=DEFINITION),
+    Assumption(
+        'In the example sentence, "agitated" gives "he" .6, more than any other token, as K19\'s text says.',
+        why_none=OTHER_ENCODERS,
+    ),
+    Assumption(
+        "[SEP] attention grows by .03 in the last two layers, except on QQP, where the notebook has both maps.",
+        why_none=OTHER_ENCODERS,
+    ),
+    Assumption(
+        "The last layer's [CLS] row attends to punctuation .03 more than to the best other kind on STS-B, RTE and "
+        "QNLI, and half as much as to [SEP] elsewhere.",
+        why_none=OTHER_ENCODERS,
+    ),
+    Assumption(
+        "Attention to words, and what it is compared with, is that of the notebook's QQP maps on every task.",
+        why_none=OTHER_ENCODERS,
+    ),
+    Assumption("Both [SEP]s of a pair get twice what the more attended one gets.", why_none=NOT_RECORDED),
+    Assumption(
+        "Stripes on tokens other than [CLS] and [SEP] are 8 % of the maps: heterogeneous under one reading, vertical "
+        "under the other.",
+        why_none=OTHER_ENCODERS,
+    ),
+    Assumption(
+        "The classifier errs on the model as it does on one of the annotated encoders that it was not trained on, the "
+        "same on every task and before fine-tuning.",
+        why_none="the errors are drawn from those on record",
+    ),
+    Assumption(
+        "Answers of a constant classifier and of a fine-tuned model are independent, given the right answer.",
+        why_none=NOT_RECORDED,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much the seeds of a measured and of the simulated model differ in a case.
+
+    Args:
+        measured: Standard deviation over the seeds of the measured model; of several parts, the root mean square.
+        simulated: The same for the simulated model as published.
+    """
+
+    model: str
+    case: Case
+    measured: float
+    simulated: float
+
+    @property
+    def ratio(self) -> float:
+        """The measured spread relative to the simulated one."""
+        return self.measured / self.simulated
+
+
+@cache
+def on_record() -> Mapping[tuple[str, str], VerdictData]:
+    """Return the newest verdict on each model and case in `expected/evidence`."""
+    files = (project_path("expected") / "evidence").glob("verdicts-*.json")
+    runs = sorted((read_verdicts_file(Path(file)) for file in files), key=lambda run: run.made)
+    return {(run.model, verdict.id): verdict for run in runs for verdict in run.verdicts}
+
+
+def spreads() -> Iterator[Spread]:
+    """Yield the spread of every simulated case that was measured on several seeds of a pretrained model."""
+    every = (case for case in cases() if case.claim.family in "ACDEFG" and not case.claim.on_request)
+    comparable = {str(case): case for case in every if case.claim.quantity not in NOT_COMPARABLE and reads_model(case)}
+    worlds = [SimulatedModel(find_world("as-published"), Setting(), 1, place) for place in range(SIMULATED_WORLDS)]
+    for (model, name), verdict in on_record().items():
+        if model not in LEARNED or name not in comparable or len(verdict.by_seed) < FEWEST:
+            continue
+        measured = _spread(np.array(verdict.by_seed, dtype=float))
+        if measured and (own := over_seeds(comparable[name], worlds)):
+            yield Spread(model, comparable[name], measured, own)
+
+
+def over_seeds(case: Case, worlds: Sequence[SimulatedModel]) -> float | None:
+    """Return the spread over seeds of a model in some worlds; None if it cannot be computed or is 0."""
+    squares = []
+    for model in worlds:
+        try:
+            parts = [read_seed(case, model, seed).parts for seed in range(1, SIMULATED_SEEDS + 1)]
+        except (NotApplicableError, UserError):
+            return None
+        squares.append((_spread(np.array(parts)) or 0.0) ** 2)
+    return float(np.sqrt(np.mean(squares))) or None
+
+
+def _spread(by_seed: np.ndarray) -> float | None:
+    """Return the root mean square over parts of the standard deviation over seeds; None if it is 0 or unknown."""
+    spread = float(np.sqrt(np.mean(by_seed.var(0, ddof=1))))
+    return spread if np.isfinite(spread) and spread > 0 else None
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _spreads_of(*measures: str) -> list[str]:
+    """Return the quantities of some measures whose spread is assumed too small or too large by more than the factor."""
+    logs: dict[str, list[float]] = {}
+    for spread in all_spreads():
+        quantity = QUANTITIES[spread.case.claim.quantity]
+        if next(iter(quantity.needs.values())).measure in measures:
+            logs.setdefault(quantity.name, []).append(float(np.log(spread.ratio)))
+    factors = {name: float(np.exp(np.mean(of))) for name, of in logs.items()}
+    most = LARGEST_FACTOR
+    return [f"{name}: {factor:.2f} times" for name, factor in factors.items() if not 1 / most < factor < most]
+
+
+@cache
+def all_spreads() -> tuple[Spread, ...]:
+    """Return all spreads, computed once."""
+    return tuple(spreads())
+
+
+def _constant_answers() -> list[str]:
+    """Return the cells of table 1 for which the number of constant seeds on record is unlikely under the assumption."""
+    from scipy.special import bdtr, bdtrc
+
+    found = []
+    for (task, initialisation), (constant, seeds) in constant_seeds().items():
+        share = truth.constant_share(task, initialisation)
+        few, many = float(bdtr(constant, seeds, share)), float(bdtrc(constant - 1, seeds, share)) if constant else 1.0
+        if min(few, many) < UNLIKELY:
+            found.append(f"{initialisation} on {task}: {constant} of {seeds} seeds, assumed {share:.0%}")
+    return found
+
+
+def constant_seeds() -> dict[tuple[str, str], tuple[int, int]]:
+    """Return how many seeds on record have the score of a constant answer, of how many, by task and initialisation."""
+    counted: dict[tuple[str, str], tuple[int, int]] = {}
+    for (_, name), verdict in on_record().items():
+        initialisation = name.rpartition("-")[2]
+        if not name.startswith("D1-") or initialisation not in ("untrained", "random", "frozen"):
+            continue
+        if TASKS[verdict.task].regression or verdict.published is None or not verdict.by_seed:
+            continue
+        counts = np.array(list(TASKS[verdict.task].dev_counts.values()))
+        scores = np.array(verdict.by_seed, dtype=float)[:, :1]
+        is_constant = np.isclose(scores, 100 * counts / counts.sum(), atol=1e-6).any(1)
+        if f"constant predictor ({initialisation})" not in verdict.remarks:
+            is_constant[:] = False  # other answers may have the same score
+        constant, seeds = counted.get((verdict.task, initialisation), (0, 0))
+        counted[verdict.task, initialisation] = constant + int(is_constant.sum()), seeds + len(scores)
+    return counted
+
+
+def _differing_answers() -> list[str]:
+    """Return the tasks on which answers of two seeds on record differ by far more or fewer than simulated ones."""
+    file = project_path("expected") / "evidence" / "answers-minilm.json"
+    found = []
+    for task, record in json.loads(read_text(file, ANSWERS_BYTES))["tasks"].items():
+        model = SimulatedModel(find_world("as-published"), Setting(), 1, 0)
+        subjects = (Subject(MODEL, task, "pretrained", seed) for seed in (1, 2))
+        one, other = (model.measurement("scores", subject).sample("predicted") for subject in subjects)
+        simulated = float((one != other).mean())
+        if not 1 / 2 < record["differ"] / simulated < 2:
+            found.append(f"{task}: {record['differ']:.1%} of the answers differ, simulated {simulated:.1%}")
+    return found
+
+
+def _values(name: str, off: float) -> list[str]:
+    """Return the verdicts on a claim whose value differs from the simulated one, on average over models and tasks."""
+    own = {str(case): case for case in cases() if case.claim.name == name}
+    gaps = [
+        verdict.observed - value
+        for (model, case), verdict in on_record().items()
+        if model in LEARNED and case in own and verdict.observed is not None
+        if (value := true_value(own[case], Setting())) is not None
+    ]
+    mean = float(np.mean(gaps))
+    return [f"{name}: {mean:+.1f} on average"] if abs(mean) > off else []
+
+
+def _cropped_maps() -> list[str]:
+    """Return whether the last two layers' lead without padding, relative to that with it, is not as assumed."""
+    ratios = [
+        verdict.observed / padded.observed
+        for (model, name), verdict in on_record().items()
+        if model == "minilm" and name.startswith("C1-") and verdict.observed
+        if (padded := on_record().get((model, name.replace("C1-", "C1p-")))) and padded.observed
+    ]
+    mean = float(np.mean(ratios))
+    return [] if abs(mean - truth.CROPPED) < 0.1 else [f"{mean:.2f} times"]
+
+
+CHECKS: Mapping[str, Callable[[], list[str]]] = {
+    "spreads of scores": lambda: _spreads_of("scores"),
+    "spreads of maps": lambda: _spreads_of("attention-change", "special-tokens", "features", "relations", "patterns"),
+    "spreads of gains": lambda: _spreads_of("head-ablation", "layer-ablation"),
+    "constant answers": _constant_answers,
+    "answers that differ": _differing_answers,
+    "steadiness of classes": lambda: _values("A3-across-examples", 10),
+    "diagonal heads": lambda: _values("F1", 15),
+    "cropped maps": _cropped_maps,
+}

@@ -1,0 +1,148 @@
+"""Procedures: how many seeds of a simulated model the judge sees, and the verdicts it reaches."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache, wraps
+from typing import Any
+
+from bertsecrets.claims import estimate as estimates
+from bertsecrets.claims.bootstrap import column_means
+from bertsecrets.claims.estimand import Estimand, with_same_selection
+from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.expectations import Figure
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantities.likeness import with_ceiling
+from bertsecrets.claims.quantity import REGISTERED_QUANTITIES, STATE, Needed
+from bertsecrets.claims.requirements import measure_case
+from bertsecrets.claims.schema import Case
+from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED, interim_confidence, one_sided
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.settings import JudgeParams
+from instruments.calibration import answers, maps  # noqa: F401  # they register what they simulate
+from instruments.calibration.worlds import MODEL, PAPER, SimulatedModel, represented
+
+PROCEDURES = ("auto", "3", "5")
+CACHED_DRAWS = 24_000_000  # draws of a block (190 MB): with 500 resamples, those of the largest task
+
+
+def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> dict[str, Verdict]:
+    """Return each procedure's verdict on a case in one world, as a run with `--seeds` would reach it."""
+    by_seed = OnDemand(model, case)
+    if model.world.truth == "one-more-run":
+        case = with_paper(case, model)
+
+    @cache
+    def after(seeds: int) -> Verdict:
+        return judge(case, by_seed[:seeds], settings, details=False)
+
+    with as_represented():
+        fixed = {name: of_fixed_number(after, int(name)) for name in PROCEDURES if name != "auto"}
+        return {"auto": in_sequence(after, len(by_seed)), **fixed}
+
+
+def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
+    """Return the verdict after which a case is not open, or the last one (`judge.judge_in_sequence`).
+
+    Two seeds are skipped: they decide nothing that one seed does not.
+    """
+    for seeds in (1, *range(ANALYSES[0], most + 1)):
+        if seeds > most or not (verdict := after(seeds)).open:
+            break
+    return verdict
+
+
+def of_fixed_number(after: Callable[[int], Verdict], wanted: int) -> Verdict:
+    """Return the verdict for a fixed number of seeds; those that learned nothing are replaced, unless all did."""
+    measured = wanted
+    while 0 < len((verdict := after(measured)).by_seed) < wanted and measured < wanted + MOST_REPLACED:
+        if verdict.case.claim.seedless:
+            break
+        measured += 1
+    return verdict
+
+
+class OnDemand(Sequence[Mapping[str, Needed]]):
+    """The measurements of a case by seed, simulated lazily for the seeds that a procedure uses."""
+
+    def __init__(self, model: SimulatedModel, case: Case):
+        self.model, self.case = model, case
+
+    def __len__(self) -> int:
+        return 1 if self.case.claim.seedless else ANALYSES[-1] + MOST_REPLACED
+
+    def __getitem__(self, place: Any) -> Any:
+        seeds = range(1, len(self) + 1)[place]
+        measured = measure_case(self.model, self.case, MODEL, seeds if isinstance(place, slice) else [seeds])
+        if not self.model.world.collapsed:  # a truth without an effect says nothing about the scores
+            measured = [{name: needed for name, needed in by_need.items() if name != STATE} for by_need in measured]
+        return measured if isinstance(place, slice) else measured[0]
+
+
+def with_paper(case: Case, model: SimulatedModel) -> Case:
+    """Replace a case's published figure with a random one: another run of the procedure, or a draw from its doubt."""
+    figure, expect = case.figure, case.claim.expect
+    if figure.published is None or not isinstance(expect, Figure):
+        return case
+    if figure.doubt is None:
+        whole = SimulatedModel(replace(model.world, examples=None, collapsed=0), model.setting, model.seed, model.place)
+        published = read_seed(case, whole, PAPER).value
+    else:
+        published = figure.published + figure.doubt * float(model.rng("paper").standard_t(figure.doubt_degrees))
+    tasks = {case.task: figure.model_copy(update={"published": published})}
+    return Case(case.claim.model_copy(update={"tasks": tasks}), case.task)
+
+
+def read_seed(case: Case, model: SimulatedModel, seed: int = 1) -> Estimand:
+    """Return a case's estimand on one seed."""
+    return _read(case, measure_case(model, case, MODEL, [seed])[0])
+
+
+def _read(case: Case, needed: Mapping[str, Needed]) -> Estimand:
+    return QUANTITIES[case.claim.quantity].read(needed, **case.claim.arguments)
+
+
+def examples_interval(
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams
+) -> tuple[float, float]:
+    """Return the interval that is due to examples alone, at the confidence of `auto`.
+
+    More examples make it narrower, unlike the parts due to seeds and to the pattern classifier's errors.
+    """
+    estimands = [represented(without_annotated(_read(case, needed))) for needed in by_seed]
+    within = QUANTITIES[case.claim.quantity].within(case.task)
+    observed = estimate(with_ceiling(with_same_selection(estimands))[0], settings, seedless=True, within=within)
+    level = one_sided(settings.confidence)
+    return observed.interval(level if case.claim.seedless else interim_confidence(level))
+
+
+def without_annotated(estimand: Estimand) -> Estimand:
+    """Return the estimand with a fixed error of the pattern classifier: blocks of annotated heads become their mean."""
+    if not estimand.drawn:
+        return estimand
+    blocks = zip(estimand.blocks, estimand.drawn, strict=True)
+    fixed = tuple(block if drawn is None else column_means(block) for block, drawn in blocks)
+    return replace(estimand, blocks=fixed, drawn=())
+
+
+@contextmanager
+def as_represented() -> Iterator[None]:
+    """Let all quantities resample as many rows as their simulated answers represent, and keep the draws of rows."""
+    originals, most = dict(REGISTERED_QUANTITIES), estimates.CACHED_DRAWS
+    try:
+        for name, quantity in originals.items():
+            REGISTERED_QUANTITIES[name] = replace(quantity, function=_representing(quantity.function))
+        estimates.CACHED_DRAWS = CACHED_DRAWS
+        yield
+    finally:
+        REGISTERED_QUANTITIES.update(originals)
+        estimates.CACHED_DRAWS = most
+
+
+def _representing(function: Callable[..., Estimand]) -> Callable[..., Estimand]:
+    @wraps(function)
+    def read(*given: Any, **more: Any) -> Estimand:
+        return represented(function(*given, **more))
+
+    return read

@@ -1,0 +1,55 @@
+"""The assumptions of the simulated model agree with what was measured on other models."""
+
+import numpy as np
+import pytest
+
+from instruments.calibration import confronted, truth
+from instruments.calibration.confronted import ASSUMPTIONS, CHECKS, NOT_COMPARABLE, constant_seeds
+
+
+def test_every_assumption_is_confronted_or_says_why_it_is_not():
+    for assumption in ASSUMPTIONS:
+        assert (assumption.check in CHECKS) != bool(assumption.why_none), assumption.text
+    assert {assumption.check for assumption in ASSUMPTIONS} - {"none"} == set(CHECKS)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_evidence_on_record_agrees_with(name):
+    assert CHECKS[name]() == []
+
+
+def test_most_measured_spreads_are_compared():
+    assert len(confronted.all_spreads()) > 150
+    assert len(NOT_COMPARABLE) == 1
+
+
+def test_random_weights_give_no_constant_answer_on_rte():
+    """Of BERT-base's shape, no seed on record does, of six on RTE and MRPC; of MiniLM's, two on MRPC."""
+    assert constant_seeds()["rte", "random"] == (0, 8)
+    assert constant_seeds()["mrpc", "random"] == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "name_in_truth", "value", "line"),
+    [
+        ("constant answers", "constant_share", lambda task, initialisation: 1.0, "random on rte: 0 of 8 seeds"),
+        ("spreads of scores", "score_spread", lambda task, initialisation: 0.1, "score: "),
+        ("spreads of maps", "map_seeds", lambda task: 9.0, "sep-growth: "),
+        ("spreads of gains", "gain_spread", lambda task, measure: (9.0, 9.0), "mean-head-gain: "),
+        ("answers that differ", "churn", lambda task: 0.001, "rte: "),
+        ("steadiness of classes", "STEADY", (0.3, 0.3), "A3-across-examples: "),
+        ("diagonal heads", "DIAGONAL", (0.5, 0.3), "F1: "),
+        ("cropped maps", "CROPPED", 1.0, "0.6"),
+    ],
+)
+def test_a_wrong_assumption_is_noticed(monkeypatch, name, name_in_truth, value, line):
+    monkeypatch.setattr(truth, name_in_truth, value)
+    confronted.all_spreads.cache_clear()
+    found = CHECKS[name]()
+    confronted.all_spreads.cache_clear()
+    assert any(problem.startswith(line) for problem in found), found
+
+
+def test_the_spread_of_several_parts_is_their_root_mean_square():
+    by_seed = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 7.0]])
+    assert confronted._spread(by_seed) == pytest.approx(np.sqrt((4 + 12) / 2))
