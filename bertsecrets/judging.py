@@ -359,7 +359,7 @@ class JudgedRun:
         accepted = None if self.baseline is None else self.baseline.accepts(verdict.data)
         if accepted is not None:
             return not accepted
-        if verdict.case.claim.apart and not strict:
+        if verdict.case.claim.beyond_k19 and not strict:
             return False
         return verdict.outcome == "degenerate" or verdict.limited or verdict.case.known_deviation(self.model) is None
 

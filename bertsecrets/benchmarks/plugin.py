@@ -185,7 +185,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         applied = [getattr(pytest.mark, name) for name in marks(case)]
         covered = baseline is not None and baseline.covers(str(case))
         if options.whole and not covered and (known := case.known_deviation(model)):
-            strict = case.observed_deviation(model) and not claim.apart
+            strict = case.observed_deviation(model) and not claim.beyond_k19
             applied.append(expected_failure(known, strict=strict))
         params.append(pytest.param(case, id=str(case), marks=applied))
     metafunc.parametrize("case", params)
@@ -305,7 +305,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
         request.applymarker(pytest.mark.xfail(reason=f"accepted in {get_option(config, 'baseline')}", strict=False))
     if (
         accepted is None
-        and case.claim.apart
+        and case.claim.beyond_k19
         and verdict.outcome in FAILURES
         and not get_option(config, "strict_verdicts")
     ):

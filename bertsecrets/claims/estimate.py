@@ -105,8 +105,8 @@ class Estimate:
         tested, own = self._tested(tail)
         half, (quantiles, degrees) = self._below(own), self._students(own)
         gaps = self.parts - limit
-        apart = np.divide(gaps, half, out=FAR * np.sign(gaps), where=half > 0)
-        p_values = stdtr(degrees, -apart * quantiles)[tested]
+        distances = np.divide(gaps, half, out=FAR * np.sign(gaps), where=half > 0)
+        p_values = stdtr(degrees, -distances * quantiles)[tested]
         p_value = p_values.min() * tail / own if self.extreme == "most" else p_values.max()
         return float(np.clip(p_value, SMALLEST_P_VALUE, 1.0))
 
@@ -140,14 +140,14 @@ class Estimate:
         return near, (1 - SELECTION_SHARE) * tail / int(near.sum())
 
     def _below(self, tail: float) -> Parts:
-        """Return how far the lower end of each part's interval is below the part."""
+        """Return the distance of each part from the lower end of its interval."""
         from scipy.special import stdtrit
 
         of_seeds = self.seed_errors * float(stdtrit(self.seeds - 1, 1 - tail)) if self.spread else 0.0
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return how far the bootstrap's lower percentile of each part is below the part; 0 if it is above."""
+        """Return the distance of each part from the bootstrap's lower percentile below it; 0 if that is above."""
         from scipy.special import ndtri
 
         edge = max(tail, min(0.25, MIN_TAIL_DRAWS / len(self.replicates)))

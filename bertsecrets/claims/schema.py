@@ -159,17 +159,17 @@ class Claim(References):
         return self.id[0]
 
     @property
-    def apart(self) -> bool:
+    def beyond_k19(self) -> bool:
         """Whether the claim is not part of the replication: it is of later work, or a hypothesis of this suite.
 
-        Such a claim is judged only if it is named, and fails a run only if this is asked for.
+        Such a claim is judged only if it is named, and fails a run only with `--strict`.
         """
         return self.family in LATER_FAMILIES or self.first_source.split()[0] in OWN_SOURCES
 
     @property
     def by_default(self) -> bool:
-        """Whether the claim is judged by a command that names no claims: it is neither apart nor expensive."""
-        return not (self.apart or self.on_request)
+        """Whether the claim is judged by a command that names no claims: it is K19's and not expensive."""
+        return not (self.beyond_k19 or self.on_request)
 
     @property
     def first_source(self) -> str:

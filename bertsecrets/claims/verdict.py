@@ -130,8 +130,8 @@ class Verdict:
 
     @property
     def counted(self) -> bool:
-        """Whether the verdict counts among those on the model: it measures one, and its claim is not apart."""
-        return self.about_model and not self.case.claim.apart
+        """Whether the verdict counts among those on the model: it measures one, and its claim is K19's."""
+        return self.about_model and not self.case.claim.beyond_k19
 
     @property
     def known_deviation(self) -> bool:

@@ -204,13 +204,13 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 def section_title(claim: Claim) -> str:
     """Return the number and title of the paper's section that a claim belongs to, or what it goes beyond K19 with."""
-    of_this_suite = claim.apart and claim.family not in LATER_FAMILIES
+    of_this_suite = claim.beyond_k19 and claim.family not in LATER_FAMILIES
     return OWN_SECTION if of_this_suite else SECTIONS.get(claim.family, claim.family)
 
 
 def in_sections(claim: Claim) -> tuple[bool, bool, str]:
     """Return the place of a claim's section: K19's own come first, then this suite's, then those of later work."""
-    return claim.apart, claim.family in LATER_FAMILIES, claim.family
+    return claim.beyond_k19, claim.family in LATER_FAMILIES, claim.family
 
 
 def task_title(name: str) -> str:
@@ -264,10 +264,10 @@ def counts_text(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> 
         "not about a model": [verdict for verdict in verdicts if not verdict.about_model],
         "beyond K19": [verdict for verdict in verdicts if verdict.about_model and not verdict.counted],
     }
-    apart = [
+    others = [
         f"{counted(len(group), 'claim')} {what}: {_counts(group, accepted)}" for what, group in groups.items() if group
     ]
-    return "; ".join([_counts(own, accepted), *apart] if own or not apart else apart)
+    return "; ".join([_counts(own, accepted), *others] if own or not others else others)
 
 
 def _counts(verdicts: Sequence[Verdict], accepted: Collection[str]) -> str:
