@@ -59,7 +59,7 @@ class Grounds(Enum):
     INSIDE_WITHOUT_LEARNING = (
         f"{_DIFFERENCE}, the score of a constant answer, and is not above that of the most frequent class: compatible; "
         "a difference of {half:.2} would not have been noticed",
-        "{difference:+} within +- {half:.2}",
+        "{difference:+} within ±{half:.2}",
     )
     LEARNED_SOMETHING = (
         "the published figure is that of a constant answer, but {interval} lies above {nothing}, the score of the most "
