@@ -48,7 +48,7 @@ def check_argument(name: str, value: object, hint: Any) -> None:
     """Check the type of one argument.
 
     Raises:
-        UserError: The value is not of this type, where True is no number.
+        UserError: The value is not of this type, where True is not a number.
     """
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
     if not any(_fits(value, option) for option in options):

@@ -202,7 +202,7 @@ def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
 def not_judged(session: pytest.Session) -> str | None:
     """Return why a run that ended normally has judged nothing or not all that it reports; None if it has.
 
-    A run must not pass because somebody else has skipped its benchmarks, or has executed them in another process.
+    A run must not pass because other code has skipped its benchmarks, or has executed them in another process.
     """
     config = session.config
     if config.option.collectonly or session.shouldfail or session.shouldstop:

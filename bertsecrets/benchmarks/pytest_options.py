@@ -44,7 +44,7 @@ def variable(name: str) -> str:
 
 
 def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginManager) -> None:
-    """Add all options. One that somebody else has already added is left to the environment variable, if it is set.
+    """Add all options. One that another plugin has already added is left to the environment variable, if it is set.
 
     Ends the process with a line and exit code 2 if it is not, since its value would be taken for the other option's.
     """

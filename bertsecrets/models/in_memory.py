@@ -2,7 +2,7 @@
 
 Such an object is saved, reopened and compared with itself. If both compute the same numbers, and the object has no
 hooks or code of its own, the folder stands for the object. Otherwise the object itself is measured: inside `lent`,
-whoever opens the folder gets the object, with copies of its weights. Afterwards, the object is as it was.
+opening the folder gives the object, with copies of its weights. Afterwards, the object is unchanged.
 """
 
 import hashlib
@@ -170,7 +170,7 @@ class Held:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Let whoever opens the folder inside the block measure the object: itself or, if storable, its saved form.
+        """Let code that opens the folder inside the block measure the object: itself or, if storable, its saved form.
 
         Raises:
             UserError: If the object has changed since it was saved.

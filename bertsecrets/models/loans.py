@@ -1,4 +1,4 @@
-"""Folders that stand for a model object: whoever opens one inside `lent` gets the object, with copies of its weights.
+"""Folders that stand for a model object: opening one inside `lent` gives the object, with copies of its weights.
 
 Afterwards, the object is as it was.
 """
