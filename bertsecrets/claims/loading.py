@@ -66,7 +66,9 @@ def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
                 raise UserError(f"{place}: no claim {name} to add outcomes to: {near_matches(name, claims)}")
             elif name in claims:
                 raise UserError(f"{place}: claim {name} is defined twice: give each its own id or variant")
-            claims[name] = (place, _claim(entry, node, file))
+            claims[name] = (place, claim := _claim(entry, node, file))
+            if file.parent != files[0][0].parent and not adds and _shows_band(claim):
+                raise UserError(f"{place}: leave out `band`, which is computed; a `tolerance` can be stated")
     figures = {name: claim.tasks for name, (_, claim) in claims.items()}
     return tuple(_filled(place, claim, figures) for place, claim in claims.values())
 
@@ -75,6 +77,10 @@ def _name(entry: Any) -> str:
     """Return the name of the claim that an entry defines, as in `Claim.name`; "" if the entry is malformed."""
     parts = (entry.get("id"), entry.get("variant")) if isinstance(entry, dict) else ()
     return "-".join(str(part) for part in parts if part)
+
+
+def _shows_band(claim: Claim) -> bool:
+    return bool(claim.band) or any(figure.band is not None for figure in claim.tasks.values())
 
 
 def _with_known(claim: Claim, known: Any) -> dict[str, Any]:

@@ -34,7 +34,8 @@ class Prospect(Section):
     `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `3` and `5` seeds), and
     `seeds` the mean number of seeds of `auto`. For an order, `examples_interval` is the mean interval due to examples
     alone, with `examples` rows of the task. A `duplicate_of` another case has its value and verdict in every world.
-    `made` and `code` are the date and a digest of the code of the simulation.
+    `made` and `code` are the date and a digest of the code of the simulation, `definition` that of the case
+    (`Case.definition`).
     """
 
     worlds: int
@@ -47,6 +48,7 @@ class Prospect(Section):
     duplicate_of: str | None = None
     made: str = ""
     code: str = ""
+    definition: str = ""
 
     def share(self, *outcomes: str, procedure: str = "auto") -> float:
         """Return the proportion of worlds with one of some outcomes."""
@@ -89,9 +91,10 @@ def read_prospects(file: Path) -> Prospects | None:
 
 
 def prospect(case: Case) -> Prospect | None:
-    """Return a case's prospect; None if it was not simulated."""
-    recorded = prospects()
-    return None if recorded is None else recorded.cases.get(str(case))
+    """Return a case's prospect; None if it was not simulated, or only with another definition."""
+    known = prospects()
+    recorded = None if known is None else known.cases.get(str(case))
+    return recorded if recorded is not None and recorded.definition == case.definition else None
 
 
 def advice(case: Case) -> str:

@@ -148,10 +148,10 @@ def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
     kept = {name: prospect.model_dump() for name, prospect in earlier.cases.items()} if earlier else {}
     by_case = {rates.cell.case: rates for rates in counted if rates.cell.world == "as-published"}
     doubles = duplicates(by_case.values())
-    new = {
-        name: {**_as_data(rates), "duplicate_of": doubles.get(name), "made": made, "code": code(name)}
-        for name, rates in by_case.items()
-    }
+    new = {}
+    for name, rates in by_case.items():
+        facts_of_case = {"made": made, "code": code(name), "definition": find_case(name).definition}
+        new[name] = {**_as_data(rates), "duplicate_of": doubles.get(name), **facts_of_case}
     known = {**kept, **new}
     named = {str(case): known.get(str(case)) for case in cases()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in named.items() if prospect)

@@ -4,7 +4,7 @@ import pytest
 from calls import run
 
 from bertsecrets.claims import prospects, requirements
-from bertsecrets.claims.loading import find_cases, select_cases
+from bertsecrets.claims.loading import find_case, find_cases, select_cases
 from bertsecrets.claims.prospects import Prospect, Prospects, advice, wilson
 from bertsecrets.formats import PASSES
 
@@ -28,9 +28,16 @@ def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), contradicted=False):
 @pytest.fixture(autouse=True)
 def simulated(monkeypatch):
     """Prospects in which G1 on RTE is decided in one of ten runs, because there are too few examples."""
-    prospects_on_record = Prospects(assumptions=(), cases={"G1-rte": prospect(0.1), "G1-mrpc": prospect(0.9)})
+    prospects_on_record = Prospects(assumptions=(), cases={})
+    for name, decided in {"G1-rte": 0.1, "G1-mrpc": 0.9}.items():
+        prospects_on_record.cases[name] = of_case(name, prospect(decided))
     monkeypatch.setattr(prospects, "prospects", lambda: prospects_on_record)
     return prospects_on_record
+
+
+def of_case(name, recorded):
+    """Return a prospect with the current definition of a case."""
+    return recorded.model_copy(update={"definition": find_case(name).definition})
 
 
 def needs(examples):
@@ -60,15 +67,19 @@ def needs(examples):
     ],
 )
 def test_advice_names_the_examples_or_the_seeds_that_would_decide_it(simulated, case, of, line):
-    simulated.cases[case] = of
+    simulated.cases[str(find_cases(case)[0])] = of_case(case, of)
     assert advice(find_cases(case)[0]) == line
 
 
 def test_rows_without_an_interval_due_to_examples_say_nothing(simulated):
-    simulated.cases["G1-rte"] = Prospect.model_validate(
-        prospect(0.1).model_dump(exclude={"examples", "examples_interval"})
-    )
+    known = prospect(0.1).model_dump(exclude={"examples", "examples_interval"})
+    simulated.cases["G1-rte"] = of_case("G1-rte", Prospect.model_validate(known))
     assert advice(find_cases("G1-rte")[0]) == ""
+
+
+def test_rates_of_another_definition_are_not_quoted(simulated, capsys):
+    simulated.cases["G1-rte"] = prospect(0.1).model_copy(update={"definition": "of an earlier version"})
+    assert "simulated runs" not in run(capsys, "explain", "G1-rte")
 
 
 def test_explain_quotes_it(capsys):

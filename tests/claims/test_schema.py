@@ -256,6 +256,7 @@ def test_a_file_adds_claims_and_outcomes_on_record(tmp_path, monkeypatch):
         ("task: rte, evidence|task: sts, evidence", "line 9: a known outcome on sts"),
         ("known: [|statement: Other.\n  known: [", "line 9: claim D1-random is defined twice"),
         ("id: C50|id: C1", "line 2: claim C1 is defined twice"),
+        ("{rte: {}}|{rte: {band: [0, 1]}}", "line 2: leave out `band`, which is computed"),
     ],
 )
 def test_a_bad_entry_in_a_file_of_ones_own_is_named(tmp_path, monkeypatch, change, message):

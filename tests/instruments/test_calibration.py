@@ -14,7 +14,7 @@ from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
 from instruments.calibration import cells as counted
-from instruments.calibration import procedures, worlds
+from instruments.calibration import procedures, truth, worlds
 from instruments.calibration.cells import Cell, count, find_cells, stored_counts
 from instruments.calibration.false_verdicts import (
     ERRORS,
@@ -38,7 +38,7 @@ SIMULATED = [
 ]
 PUBLISHED = Setting()
 READ_OFF = (
-    "A2", "A3", "A4-half", "A4-columns", "B1", "B2-l7h6", "B5-l1h2", "C1p", "C2p", "D1-untrained", "D1-random",
+    "A2", "A4-half", "A4-columns", "B1", "B2-l7h6", "B5-l1h2", "C1p", "C2p", "D1-untrained", "D1-random",
     "D1-random-f1", "D1-pretrained", "D1-pretrained-f1", "D2", "D2-mean", "D2-mean-f1", "D3", "D6", "E1", "E2", "G4",
     "G6",
 )  # fmt: skip
@@ -54,8 +54,13 @@ def simulated(world="as-published", place=0, setting=PUBLISHED):
 
 
 @pytest.mark.parametrize("claim", READ_OFF)
-def test_a_model_as_published_has_the_published_figures(claim):
-    """Only claims whose figure is the claim's own quantity; G1's figure was selected and judged on the same rows."""
+def test_a_model_as_published_has_the_published_figures(claim, monkeypatch):
+    """Only claims whose figure is the claim's own quantity; G1's figure was selected and judged on the same rows,
+    and A3's is a share of maps, where A3 counts heads as classified, errors included.
+
+    Figure 2 was read off under neither reading of "vertical", so the assumed difference between them is left out.
+    """
+    monkeypatch.setattr(truth, "READING_SHIFT", 0.0)
     of_claim = [case for case in SIMULATED if case.claim.name == claim and case.figure.published is not None]
     assert of_claim
     for case in of_claim:
@@ -205,7 +210,7 @@ def with_rows(monkeypatch, rows, case, number):
     return [judged(case, simulated(place=place), FEW)["5"] for place in range(number)]
 
 
-@pytest.mark.parametrize("name", ["D1-qqp-pretrained", "D3-qqp", "D1-qqp-pretrained-f1", "B4-qqp"])
+@pytest.mark.parametrize("name", ["D1-qqp-pretrained", "D3-qqp", "D1-qqp-pretrained-f1", "B4-qqp-by-task"])
 @pytest.mark.usefixtures("smaller")
 def test_representatives_agree_with_simulating_every_row(monkeypatch, name):
     """With 1,000 rows that represent 4,000 of QQP, the interval is as wide as with 4,000 simulated rows."""
@@ -259,10 +264,10 @@ def test_every_listed_world_has_a_false_verdict_except_those_that_show_power():
 
 
 def test_duplicates_and_contradicted_cases_do_not_count_in_the_headline():
-    rates = [count(cell(case, worlds=3)) for case in ("B4-mrpc", "B4-mrpc-own", "D5-rte", "D3-rte")]
-    assert duplicates(rates) == {"B4-mrpc-own": "B4-mrpc"}
+    rates = [count(cell(case, worlds=3)) for case in ("B4-mrpc-by-task", "B4-mrpc-own-by-task", "D5-rte", "D3-rte")]
+    assert duplicates(rates) == {"B4-mrpc-own-by-task": "B4-mrpc-by-task"}
     asked = {of.cell.case: prospect_of(of) for of in rates}
-    asked["B4-mrpc-own"] = asked["B4-mrpc-own"].model_copy(update={"duplicate_of": "B4-mrpc"})
+    asked["B4-mrpc-own-by-task"] = asked["B4-mrpc-own-by-task"].model_copy(update={"duplicate_of": "B4-mrpc-by-task"})
     assert asked["D5-rte"].contradicted
     lines = headlines(asked, "markdown").splitlines()
     assert ["(1 cases" in line for line in lines if "MRPC" in line or "RTE" in line] == [True, True]
