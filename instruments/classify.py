@@ -131,12 +131,27 @@ def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
     Raises:
         UserError: If a classifier is missing or damaged.
     """
+    return {
+        reading: [CLASSES[place] for place in rows.argmax(1).tolist()] for reading, rows in _probabilities(maps).items()
+    }
+
+
+def least_sure(maps: MapSet, count: int) -> MapSet:
+    """Return the maps on which the classifiers are least sure: the largest mean entropy over the built-in readings.
+
+    Raises:
+        UserError: If there are fewer than `count` maps, or a classifier is missing or damaged.
+    """
+    if not 1 <= count <= len(maps):
+        raise UserError(f"{count} maps wanted: give 1 to {len(maps)}, the number of maps without readers' labels")
+    entropy = np.mean([torch.special.entr(rows).sum(1).numpy() for rows in _probabilities(maps).values()], axis=0)
+    return maps.take(np.argsort(-entropy, kind="stable")[:count].tolist())
+
+
+def _probabilities(maps: MapSet) -> dict[str, Float[torch.Tensor, "maps classes"]]:
+    """Return each map's class probabilities under each built-in reading."""
     table = torch.from_numpy(feature_table([each.values for each in maps], [each.boundary for each in maps]))
-    classes: dict[str, list[str]] = {}
-    for reading in READINGS:
-        places = PatternClassifier.load(chosen_folder(), reading).of_features(table).argmax(1).tolist()
-        classes[reading] = [CLASSES[place] for place in places]
-    return classes
+    return {reading: PatternClassifier.load(chosen_folder(), reading).of_features(table) for reading in READINGS}
 
 
 def classify(given: GivenMaps) -> list[Classes]:

@@ -63,6 +63,13 @@ class LabelledMaps:
         parts = (self.labels, self.groups, self.table, self.agreed, self.votes)
         return LabelledMaps(maps, *(part[places] for part in parts))
 
+    def joined(self, other: "LabelledMaps") -> "LabelledMaps":
+        """Return these maps followed by others."""
+        parts = (self.labels, self.groups, self.table, self.agreed, self.votes)
+        further = (other.labels, other.groups, other.table, other.agreed, other.votes)
+        both = (np.concatenate(pair) for pair in zip(parts, further, strict=True))
+        return LabelledMaps(self.maps + other.maps, *both)
+
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
         """Return the maps at these indices (default: all), repeated for each annotator with that annotator's class."""
         chosen = np.arange(len(self)) if places is None else places
@@ -147,11 +154,21 @@ def held_out(
     data: LabelledMaps,
     seed: int,
     progress: Callable[[str], Any] | None = None,
+    *,
+    unsure: LabelledMaps | None = None,
 ) -> HeldOut:
-    """Return cross-validated predictions for all maps."""
+    """Return cross-validated predictions for all maps.
+
+    Args:
+        unsure: Further maps that are only trained on, in each fold those of other heads than the held-out maps.
+    """
     probabilities = np.zeros((len(data), len(CLASSES)))
     for number, (learn, held) in enumerate(data.folds(FOLDS, seed), start=1):
-        probabilities[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
+        train = data.to_learn(learn)
+        if unsure is not None:
+            others = np.flatnonzero(~np.isin(unsure.groups, data.groups[held]))
+            train = train.joined(unsure.to_learn(others))
+        probabilities[held] = method.fit(train, seed).probabilities(data.take(held))
         if progress:
             progress(f"{method.name}: fold {number} of {FOLDS}")
     return HeldOut(data.labels, data.groups, data.agreed, probabilities)

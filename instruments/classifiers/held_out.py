@@ -1,7 +1,7 @@
 """Maps that readers classified, and evaluation on heads, readers and encoders not used for training."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +26,19 @@ class ReadMaps:
         maps: The maps in training format.
         pictures: The maps as a set, with the labels used for training.
         by_reader: Labels of all readers, including held-out readers, by map.
+        unsure: Maps that were chosen because classifiers were unsure of them. They are trained on, and evaluate
+            nothing, since they are no random sample.
     """
 
     maps: LabelledMaps
     pictures: MapSet
     by_reader: Mapping[str, Labels]
+    unsure: MapSet = field(default_factory=lambda: MapSet(()))
+
+    def to_learn_too(self, without: str = "") -> LabelledMaps | None:
+        """Return the maps of `unsure` in training format, without those of one model. None if there are none."""
+        kept = self.unsure.take(i for i, each in enumerate(self.unsure) if each.model != without)
+        return LabelledMaps.of(kept) if len(kept) else None
 
 
 def open_read(folder: Path) -> dict[str, ReadMaps]:
@@ -47,8 +55,9 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
     read: dict[str, ReadMaps] = {}
     for reading in READINGS:
         pictures = under(maps, labels, reading)
-        by_reader = {name: of_map.get(reading, {}) for name, of_map in labels.items()}
-        read[reading] = ReadMaps(LabelledMaps.of(pictures), pictures, by_reader)
+        by_reader = {each.name: labels[each.name][reading] for each in pictures}
+        unsure = under(maps, labels, reading, unsure=True)
+        read[reading] = ReadMaps(LabelledMaps.of(pictures), pictures, by_reader, unsure)
     return read
 
 
@@ -60,7 +69,8 @@ def annotations_fingerprint(folder: Path | None = None) -> str:
     """
     chosen = folder or own_maps()
     maps, labels = MapSet.load(chosen), read_plain_words(chosen)
-    return digest([labels, *(fingerprint(under(maps, labels, reading)) for reading in READINGS)])
+    sets = [under(maps, labels, reading, unsure=unsure) for reading in READINGS for unsure in (False, True)]
+    return digest([labels, *map(fingerprint, sets)])
 
 
 def readers_quality(read: ReadMaps, judged: HeldOut) -> dict[str, float]:

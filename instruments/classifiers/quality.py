@@ -80,14 +80,22 @@ def _resampled_sums(parts: Float[np.ndarray, " heads *rest"], seed: int) -> Floa
 
 
 def compare(
-    methods: Sequence[Method], data: LabelledMaps, seed: int, progress: Callable[[str], Any] | None = None
+    methods: Sequence[Method],
+    data: LabelledMaps,
+    seed: int,
+    progress: Callable[[str], Any] | None = None,
+    *,
+    unsure: LabelledMaps | None = None,
 ) -> tuple[dict[str, Any], dict[str, HeldOut]]:
     """Evaluate all methods on the same folds, and compare the first with each of the others.
+
+    Args:
+        unsure: Further maps to train on (see `held_out`).
 
     Returns:
         The metrics of all methods, and their predictions by name.
     """
-    judged = {method.name: held_out(method, data, seed, progress=progress) for method in methods}
+    judged = {method.name: held_out(method, data, seed, progress, unsure=unsure) for method in methods}
     first = methods[0].name
     figures = {
         "classifiers": {name: quality(own, seed) for name, own in judged.items()},

@@ -110,7 +110,14 @@ def add_parsers(commands) -> None:
     )
     drawing.add_argument("folder", type=path, metavar="DIR", help="a set of maps")
     drawing.add_argument("output", type=path, metavar="NEW", help="new folder for the pictures")
-    drawing.add_argument("--count", type=int, metavar="N", help="draw only N random maps")
+    number = drawing.add_mutually_exclusive_group()
+    number.add_argument("--count", type=int, metavar="N", help="draw only N random maps")
+    number.add_argument(
+        "--unsure",
+        type=int,
+        metavar="N",
+        help="draw only the N maps without readers' labels that are hardest to classify",
+    )
     drawing.add_argument("--seed", type=int, default=1, metavar="N", help="seed of order and choice")
 
 
@@ -221,11 +228,15 @@ def sheets(options: argparse.Namespace) -> None:
         UserError: If the output folder is not empty, or the number of maps is out of range.
     """
     from bertsecrets.store.files import check_free, copy_whole
-    from instruments.annotation.map_set import MapSet
+    from instruments.annotation.map_set import MapSet, read_plain_words
     from instruments.annotation.pictures import write_sheets
+    from instruments.classify import least_sure
 
     check_free(options.output, ())
     maps = MapSet.load(options.folder)
+    if options.unsure is not None:
+        read = read_plain_words(options.folder)
+        maps = least_sure(maps.take(i for i, each in enumerate(maps) if each.name not in read), options.unsure)
     with tempfile.TemporaryDirectory() as temporary:
         written = write_sheets(maps, Path(temporary), options.seed, options.count)
         copy_whole(Path(temporary), options.output, ())

@@ -3,19 +3,25 @@
 import base64
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from patterned import pattern_set, relabelled
+import scipy.stats
+import torch
+from patterned import pattern_set, relabelled, save_read
 
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import SHIPPED_FOLDER, PatternClassifier
+from bertsecrets.patterns.readings import READINGS
 from instruments.__main__ import main
-from instruments.annotation.map_set import ANNOTATIONS, MapSet
+from instruments.annotation.map_set import ANNOTATIONS, PLAIN_WORDS, MapSet
 from instruments.annotation.page import GUIDELINES, write_page
 from instruments.annotation.pictures import colours, separators, shades
 from instruments.annotation.writing import save_set
+from instruments.classifiers.crossval import LabelledMaps
 
 PIXEL = "([x, y]) => [...document.getElementById('map').getContext('2d').getImageData(x, y, 1, 1).data].slice(0, 3)"
 
@@ -92,6 +98,25 @@ def test_the_command_draws_a_set_and_refuses_invalid_options(tiny_bert, tiny_glu
         assert error.count("\n") == 1
     assert main(["sheets", str(folder), str(tmp_path / "sheets"), "--count", "5"]) == 0
     assert len((tmp_path / "sheets" / "index.tsv").read_text().splitlines()) == 6
+
+
+def test_sheets_show_the_unlabelled_maps_that_are_hardest_to_classify(tmp_path, capsys):
+    maps = pattern_set(30)
+    save_read(maps.take(range(20)), tmp_path / "read")
+    save_set(maps, tmp_path / "set")
+    shutil.copy(tmp_path / "read" / PLAIN_WORDS, tmp_path / "set")
+    assert main(["sheets", str(tmp_path / "set"), str(tmp_path / "sheets"), "--unsure", "4"]) == 0
+    _, *rows = (tmp_path / "sheets" / "index.tsv").read_text().splitlines()
+    shown = {row.split("\t")[2] for row in rows}
+    unread = maps.take(range(20, 30))
+    table = torch.from_numpy(LabelledMaps.of(unread).table)
+    classifiers = [PatternClassifier.load(SHIPPED_FOLDER, reading) for reading in READINGS]
+    doubts = [scipy.stats.entropy(classifier.of_features(table).numpy(), axis=1) for classifier in classifiers]
+    hardest = np.argsort(-np.mean(doubts, axis=0))[:4]
+    assert shown == {unread.maps[place].name for place in hardest}
+    capsys.readouterr()
+    assert main(["sheets", str(tmp_path / "set"), str(tmp_path / "more"), "--unsure", "11"]) == 2
+    assert "give 1 to 10, the number of maps without readers' labels" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------- in a browser

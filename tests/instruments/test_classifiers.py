@@ -65,6 +65,28 @@ def test_every_choice_is_made_inside_the_training_folds(some, brief):
     assert held_out.confusions().sum() == len(some)
 
 
+def test_maps_chosen_for_doubt_are_trained_on_in_the_folds_of_other_heads(some):
+    """Only the maps drawn at random are held out, so the scores stay those of a random sample."""
+    doubted = some.take(np.arange(0, len(some), 3))
+    seen = []
+
+    class Spy:
+        name = "spy"
+
+        def fit(self, train, seed):
+            seen.append(train)
+            return self
+
+        def probabilities(self, data):
+            assert not set(seen[-1].groups) & set(data.groups)
+            return np.full((len(data), len(CLASSES)), 0.2)
+
+    judged = crossval.held_out(Spy(), some, 0, unsure=doubted)
+    assert len(judged.labels) == len(some)
+    added = sum(len(train) for train in seen) - (crossval.FOLDS - 1) * len(some)
+    assert added == (crossval.FOLDS - 1) * len(doubted)
+
+
 def test_all_three_classifiers_learn_plain_maps_on_the_same_folds(some, brief):
     methods = [TreesAndRegression(), LogisticFeatures(), PaperCnn(epochs=2, patience=2, canvas=16)]
     figures, answers = quality.compare(methods, some, 1)

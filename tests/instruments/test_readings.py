@@ -1,5 +1,7 @@
 """Labels of the suite's maps from readers who were given the text of the paper or of the blog."""
 
+from itertools import chain
+
 import pytest
 
 from bertsecrets.errors import UserError
@@ -27,9 +29,9 @@ def test_two_readers_of_each_text_whose_labels_train_classified_every_map(part):
 def test_labels_of_held_out_readers_train_no_classifier():
     maps, by_map = MapSet.load(own_maps()), read_plain_words(own_maps())
     for reading in READINGS:
-        read = under(maps, by_map, reading)
-        assert len(read) == len(by_map)
-        for shown, votes in zip(read, read.votes, strict=True):
+        read = [under(maps, by_map, reading, unsure=unsure) for unsure in (False, True)]
+        assert sorted(each.name for part in read for each in part) == sorted(by_map)
+        for shown, votes in zip(chain(*read), chain(*(part.votes for part in read)), strict=True):
             labels = by_map[shown.name][reading]
             assert list(votes) == [label for reader, label in labels.items() if reader not in HELD_OUT_READERS]
 

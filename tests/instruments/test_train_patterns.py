@@ -124,7 +124,7 @@ def test_the_recorded_quality_is_that_of_a_fresh_cross_validation():
     recorded, samples = recorded_quality(read_report(SHIPPED_FOLDER))
     unseen = open_read(own_maps(UNSEEN))
     for reading, read in open_read(own_maps()).items():
-        fresh = held_out(TreesAndRegression(), read.maps, SEED)
+        fresh = held_out(TreesAndRegression(), read.maps, SEED, unsure=read.to_learn_too())
         np.testing.assert_array_equal(samples[f"{reading}_confusion"], fresh.confusions())
         np.testing.assert_array_equal(samples[f"{reading}_agreed_confusion"], fresh.confusions(agreed=True))
         for name, score in readers_quality(read, fresh).items():
@@ -132,6 +132,17 @@ def test_the_recorded_quality_is_that_of_a_fresh_cross_validation():
         classifier = PatternClassifier.load(SHIPPED_FOLDER, reading)
         of_unseen = report_of(read_report(SHIPPED_FOLDER), reading)["unseen_confusion"]
         assert of_unseen == unseen_confusion(classifier, unseen[reading])
+
+
+def test_maps_chosen_for_doubt_train_the_classifier_and_evaluate_nothing(trained, brief, tmp_path):
+    save_read(pattern_set(60), tmp_path / "data", unsure=20)
+    train_patterns(tmp_path / "data", tmp_path / "made", None)
+    for reading in READINGS:
+        part, plain = (report_of(read_report(folder / "made"), reading) for folder in (tmp_path, trained))
+        assert (part["maps"], part["unsure_maps"], plain["unsure_maps"]) == (40, 20, 0)
+        assert [row["map"] for row in part["held_out"]] == [row["map"] for row in plain["held_out"]]
+        assert part["readers"]["shares"] == plain["readers"]["shares"]
+        assert part["weights_sha256"] != plain["weights_sha256"]
 
 
 def test_an_encoder_that_is_not_learnt_from_is_recorded_if_there_is_one(trained, brief, tmp_path):

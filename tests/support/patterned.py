@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from bertsecrets.patterns.classes import CLASSES
-from instruments.annotation.map_set import PLAIN_WORDS, PLAIN_WORDS_COLUMNS, TEXTS, MapSet, PatternMap
+from instruments.annotation.map_set import (
+    PLAIN_WORDS,
+    PLAIN_WORDS_COLUMNS,
+    READERS_OF_UNSURE_MAPS,
+    TEXTS,
+    MapSet,
+    PatternMap,
+)
 from instruments.annotation.writing import save_set
 
 
@@ -49,15 +56,19 @@ def relabelled(maps: MapSet, labels: Mapping[str, str | None], column: str = "la
     return replace(maps, **{column: tuple(labels.get(each.name, label) for each, label in old)})
 
 
-def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
-    """Save a set with the labels of `times` readers of each text, all equal to the map's label."""
+def save_read(maps: MapSet, folder: Path, times: int = 2, unsure: int = 0) -> None:
+    """Save a set with the labels of `times` readers of each text, all equal to the map's label.
+
+    The last `unsure` maps are labelled by the readers of maps that classifiers were unsure of.
+    """
     save_set(maps, folder)
-    labels = list(zip(maps, maps.labels, strict=True))
+    readers = [str(reader + 1) for reader in range(times)]
+    drawn = len(maps) - unsure
     rows = [
-        [shown.name, words, str(reader + 1), label]
+        [shown.name, words, reader, label]
         for words in TEXTS
-        for shown, label in labels
-        for reader in range(times)
+        for place, (shown, label) in enumerate(zip(maps, maps.labels, strict=True))
+        for reader in (readers if place < drawn else READERS_OF_UNSURE_MAPS)
     ]
     text = "\n".join("\t".join(row) for row in [PLAIN_WORDS_COLUMNS, *rows])
     (folder / PLAIN_WORDS).write_text(text + "\n", encoding="utf-8")
