@@ -140,7 +140,7 @@ class Accepting(Protocol):
         ...
 
     def accepts(self, verdict: VerdictData) -> bool | None:
-        """Return whether a verdict is no worse than the accepted one; None if there is none."""
+        """Return whether a verdict is no worse than the accepted one; None if no verdict was accepted."""
         ...
 
 

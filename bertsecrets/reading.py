@@ -154,7 +154,7 @@ def read_npy(data: bytes) -> np.ndarray:
 
 
 def expanded(name: str | os.PathLike[str]) -> Path:
-    """Return a path whose leading `~` or `~user` is expanded, as by a shell; unchanged if there is no such user.
+    """Return a path whose leading `~` or `~user` is expanded, as by a shell; unchanged if the user does not exist.
 
     Options in files of workflows, environment variables and `--name=~/folder` do not pass through a shell.
     """

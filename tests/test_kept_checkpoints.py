@@ -137,8 +137,8 @@ FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1-rte", "--seeds", "1"
 
 
 def reported(capsys, command, shared, room, *more):
-    words = [*command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
-    code = main([str(word) for word in words])
+    arguments = [*command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
+    code = main([str(argument) for argument in arguments])
     verdicts = json.loads((room / "verdicts.json").read_text())["verdicts"]
     values = {verdict["id"]: (verdict["verdict"], verdict["observed"], verdict["interval"]) for verdict in verdicts}
     return code, values, capsys.readouterr()

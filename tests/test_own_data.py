@@ -146,7 +146,7 @@ def test_classes_of_a_checkpoint_are_matched_by_name(tiny_bert, tmp_path):
         model.config.id2label, model.config.label2id = names, {name: number for number, name in names.items()}
         session = open_session(tiny_bert, tmp_path, named, checkpoint=model, seeds=None)
         accuracies.append(session.measure("scores", "complaints").values["accuracy"])
-        assert session.judge("D5").case.task == "complaints"  # asked for no task
+        assert session.judge("D5").case.task == "complaints"  # the session has only one task
     assert sum(accuracies) == 1
     model.config.id2label = {0: "good", 1: "bad"}
     with pytest.raises(

@@ -174,10 +174,10 @@ def tokenizer(edit: Callable[[dict[str, Any]], None], name: str = "tokenizer.jso
 
 
 def swap_words(data: dict[str, Any]) -> None:
-    words = data["model"]["vocab"]
+    vocabulary = data["model"]["vocab"]
     for one, other in (("the", "ada"), ("sold", "boat"), ("a", "e"), ("##a", "##e"), ("##n", "##r")):
-        if one in words and other in words:
-            words[one], words[other] = words[other], words[one]
+        if one in vocabulary and other in vocabulary:
+            vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
 
 
 def keep_capitals(data: dict[str, Any]) -> None:

@@ -37,7 +37,9 @@ ACCEPTED: pytest.StashKey["Baseline | None"] = pytest.StashKey()
 ANSWERED = pytest.StashKey[set[str]]()  # cases that the fixture `judged` has judged, skipped or failed in this process
 UNJUDGED_LINE = pytest.StashKey[str]()  # why the run has no verdict of some benchmark that should have one
 BASELINE_LINES = pytest.StashKey[list[str]]()  # what has changed in the baseline, or why it is not updated
-REPORT_LINE = pytest.StashKey[tuple[str, bool]]()  # the report's path or why there is none, and whether it was written
+REPORT_LINE = pytest.StashKey[
+    tuple[str, bool]
+]()  # the report's path, or the reason for not writing it; and whether it was written
 
 
 def verdicts_of(config: pytest.Config) -> list[Verdict]:

@@ -62,7 +62,7 @@ class Estimate:
         within: Range of possible values.
         interaction: Standard deviation over seeds due to their interaction with examples, such as answers that differ
             between seeds. It is part of the spread, but estimated from more data.
-        seed_errors: Standard error of each part due to seeds; 0 if there is no spread.
+        seed_errors: Standard error of each part due to seeds; 0 if all seeds are equal.
     """
 
     value: float

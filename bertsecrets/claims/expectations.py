@@ -132,7 +132,7 @@ class Order(_Expectation):
         return size if 0 <= limit <= size else limit
 
     def half_of_published(self, case: JudgedCase) -> float:
-        """Return the size below which an effect is too small, times `sign`; minus infinity if there is none."""
+        """Return the size below which an effect is too small, times `sign`; without a size, minus infinity."""
         published = case.figure.published
         effect = self.sign * published if self.comparable and self.value == 0 and published is not None else 0.0
         return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
@@ -338,7 +338,7 @@ class Figure(Section):
     def p_values(self, evidence: Evidence) -> PValues:
         """Return the p-value against the claim: that of the distance from the figure, beyond its margins.
 
-        There is none for it, since lying inside a prediction interval does not contradict other values.
+        No p-value supports it, since lying inside a prediction interval does not contradict other values.
         """
         from scipy.special import stdtr  # scipy.stats would take five times as long to import
 

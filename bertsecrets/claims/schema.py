@@ -249,7 +249,7 @@ class Case:
 
     @property
     def tolerance(self) -> float:
-        """How far a procedure may differ from the published figure without deviating.
+        """How much a procedure may differ from the published figure without deviating.
 
         It is the claim's own, otherwise the smallest effect of interest of its unit. It is 0 if nothing is trained or
         sampled, so that the figure should come back exactly.

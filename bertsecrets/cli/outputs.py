@@ -106,21 +106,21 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
             raise UserError(f"{flag(name)} {why}: leave it out")
 
 
-def without(words: Sequence[str], names: Collection[str]) -> list[str]:
+def without(arguments: Sequence[str], names: Collection[str]) -> list[str]:
     """Return a command without some of its options.
 
     >>> without(["report", "--claim", "C1", "--html=x.html", "-v", "--offline"], SELECTION_FLAGS)
     ['report', '--offline']
     """
     remaining, skipping = [], False
-    for word in words:
-        name, given, _ = word.partition("=")
+    for argument in arguments:
+        name, given, _ = argument.partition("=")
         if skipping:
             skipping = False
         elif name in names:
             skipping = not given and name not in OUTPUT_SWITCHES
         else:
-            remaining.append(word)
+            remaining.append(argument)
     return remaining
 
 

@@ -87,7 +87,7 @@ class Baseline:
         return self.updating or name in self.verdicts
 
     def accepts(self, verdict: VerdictData) -> bool | None:
-        """Return whether a verdict is no worse than the accepted one; None if there is none."""
+        """Return whether a verdict is no worse than the accepted one; None if no verdict was accepted."""
         if not self.covers(verdict.id):
             return None
         return self.updating or not is_worse(self.verdicts[verdict.id], verdict)

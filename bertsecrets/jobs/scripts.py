@@ -23,24 +23,24 @@ def command(request: Request, options: RunOptions) -> str:
         UserError: If a name or path contains control characters, which would end the line.
     """
     subject = request.subject
-    words = [
+    arguments = [
         sys.executable,
         "-m",
         "bertsecrets",
         *(["finetune"] if request.measure is None else ["measure", request.measure]),
     ]
     if request.on_task:
-        words += ["--task", subject.task, "--init", subject.initialisation, "--seed", str(subject.seed)]
+        arguments += ["--task", subject.task, "--init", subject.initialisation, "--seed", str(subject.seed)]
     for name, value in request.options:
-        words += ["--option", f"{name}={value}"]
-    words += words_of(options, RUN_ONLY_OPTIONS)
-    for word in words:
-        _check_line(word)
-    return shlex.join(words) + ("" if request.measure is None else " > /dev/null")
+        arguments += ["--option", f"{name}={value}"]
+    arguments += words_of(options, RUN_ONLY_OPTIONS)
+    for argument in arguments:
+        _check_line(argument)
+    return shlex.join(arguments) + ("" if request.measure is None else " > /dev/null")
 
 
 def words_of(options: RunOptions, without: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the words of run options on a command line that works in any folder."""
+    """Yield the arguments of run options on a command line that works in any folder."""
     given = with_absolute_paths(options)
     for name in PARSING:
         value = None if name in without else getattr(given, name)
@@ -89,7 +89,7 @@ def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
     return "\n".join([*lines, "exit ${failed:-0}"]) + "\n"
 
 
-def _check_line(word: str) -> None:
-    """Check that a word stays on its line of a script."""
-    if not word.isprintable():
-        raise UserError(f"{word!r} contains a line break or another control character: rename it")
+def _check_line(argument: str) -> None:
+    """Check that an argument stays on its line of a script."""
+    if not argument.isprintable():
+        raise UserError(f"{argument!r} contains a line break or another control character: rename it")

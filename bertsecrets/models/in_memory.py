@@ -132,7 +132,7 @@ class Held:
             rows: Some rows of a classifier's task, or None for a bare encoder.
 
         Raises:
-            UserError: If the object is not a model, has no tokenizer, cannot be saved, or cannot be measured as it is.
+            UserError: If the object is not a model, has no tokenizer, cannot be saved, or would have to be changed.
         """
         check_object(model)
         check_tokenizer(tokenizer)
@@ -209,7 +209,7 @@ def _state(model: Any) -> str:
 
 
 def _leave_out_class(file: Path) -> None:
-    """Remove the name of a model's own class from its configuration, since the object that has it is at hand."""
+    """Remove the name of a model's own class from its configuration, since the object itself is loaded."""
     config = {name: value for name, value in read_json(file).items() if name not in ("architectures", "auto_map")}
     file.write_text(json.dumps(config), encoding="utf-8")
 

@@ -117,7 +117,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
-    """Return the files and folders in a folder whose names match a pattern, sorted; none if there is no such folder.
+    """Return the files and folders in a folder whose names match a pattern, sorted. A missing folder has none.
 
     Unlike `Path.glob`, this raises an error if the folder cannot be read, instead of passing it off as empty.
 

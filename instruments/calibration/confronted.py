@@ -38,7 +38,7 @@ class Assumption:
 
     Args:
         check: The check that confronts it with evidence on record, or `none`.
-        why_none: Why no evidence bears on it, if there is no check.
+        why_none: Why no evidence bears on it, if nothing checks it.
     """
 
     text: str

@@ -48,12 +48,12 @@ def test_geometry_is_kept_if_pairs_keep_their_cosines_up_to_a_linear_change(cosi
 def test_classes_separate_if_cosines_fall_more_between_than_within_classes(cosines):
     same = np.arange(PAIRS) % 2
     before = vectors(0.01 * cosines, same, "untrained")
-    apart = 0.01 * cosines + [0, 0, 0, 1] * np.where(same, 0.3, -0.2)[:, None]
-    growth = estimand("class-separation-growth", vectors(apart, same), before)
+    separated = 0.01 * cosines + [0, 0, 0, 1] * np.where(same, 0.3, -0.2)[:, None]
+    growth = estimand("class-separation-growth", vectors(separated, same), before)
     assert growth.value == pytest.approx(0.5)
     assert growth.notes == ("cosines in one class change by +0.300, between classes by -0.200",)
-    assert verdict("I9-rte-classes", vectors(apart, same), before).outcome == "reproduced"
-    assert verdict("I9-rte-classes", vectors(0.01 * cosines, same), vectors(apart, same)).outcome == "deviates"
+    assert verdict("I9-rte-classes", vectors(separated, same), before).outcome == "reproduced"
+    assert verdict("I9-rte-classes", vectors(0.01 * cosines, same), vectors(separated, same)).outcome == "deviates"
 
 
 def test_scores_are_no_classes(cosines):

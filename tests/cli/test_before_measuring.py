@@ -15,15 +15,15 @@ MEASURE = ("measure", "scores", "--task", "rte")
 Usage = namedtuple("Usage", "total used free")
 
 
-def said(capsys, *words) -> list[str]:
-    code = main([str(word) for word in words])
+def said(capsys, *arguments) -> list[str]:
+    code = main([str(argument) for argument in arguments])
     assert code in (0, 1)
     return [line for line in capsys.readouterr().err.splitlines() if line.startswith("bertsecrets: ")]
 
 
 def test_a_run_first_shows_claims_jobs_checkpoints_precision_and_shape(capsys, shared, tmp_path, tiny_bert):
-    words = [*CLAIM, "--claim", "I6", *shared, "--store", tmp_path / "new", "--limit", 8, "--train-limit", 6]
-    first, *lines = said(capsys, *words, "--seeds", 2)
+    arguments = [*CLAIM, "--claim", "I6", *shared, "--store", tmp_path / "new", "--limit", 8, "--train-limit", 6]
+    first, *lines = said(capsys, *arguments, "--seeds", 2)
     assert first == (
         f"bertsecrets: 2 claims to judge on {tiny_bert} (3 layers x 4 heads) with 2 seeds: 8 jobs to run, including "
         "2 checkpoints to train in float32"
@@ -47,16 +47,16 @@ def untrained(monkeypatch):
     monkeypatch.setattr(Training, "take_step", lambda *_: pytest.fail("trained"))
 
 
-def refused(capsys, *words) -> str:
+def refused(capsys, *arguments) -> str:
     """Run a command that must end with exit code 2, without a traceback, and return its last line."""
-    assert main([str(word) for word in words]) == 2
+    assert main([str(argument) for argument in arguments]) == 2
     err = capsys.readouterr().err
     assert "Traceback" not in err
     return err.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("command", [CLAIM, MEASURE], ids=lambda words: words[0])
+@pytest.mark.parametrize("command", [CLAIM, MEASURE], ids=lambda arguments: arguments[0])
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -86,14 +86,14 @@ def test_what_cannot_be_trained_is_refused_before_training(
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("command", [CLAIM, MEASURE], ids=lambda words: words[0])
+@pytest.mark.parametrize("command", [CLAIM, MEASURE], ids=lambda arguments: arguments[0])
 def test_too_little_memory_is_refused_before_training(capsys, shared, tmp_path, command, monkeypatch):
     monkeypatch.setattr("bertsecrets.models.memory.available_bytes", lambda: 10**6)
     assert "of memory, 1 MB are free" in refused(capsys, *command, *shared, "--store", tmp_path / "new")
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("command", [CLAIM, MEASURE, ("finetune", "--task", "rte")], ids=lambda words: words[0])
+@pytest.mark.parametrize("command", [CLAIM, MEASURE, ("finetune", "--task", "rte")], ids=lambda arguments: arguments[0])
 def test_too_little_disk_space_is_refused_before_training(capsys, shared, tmp_path, command, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(10**9, 10**9 - 1000, 1000))
     line = refused(capsys, *command, *shared, "--store", tmp_path / "new")

@@ -11,9 +11,9 @@ from bertsecrets.models.locations import locate
 from bertsecrets.options import RunOptions, path
 
 
-def options(*words):
+def options(*arguments):
     return RunOptions.from_namespace(
-        build_parser().parse_args(["report" if "--checkpoint" in words else "plan", *map(str, words)])
+        build_parser().parse_args(["report" if "--checkpoint" in arguments else "plan", *map(str, arguments)])
     )
 
 

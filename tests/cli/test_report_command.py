@@ -34,8 +34,20 @@ def rest(tiny_glue, runs):
 
 def test_the_claims_about_gpt2_run_on_gpt2(gpt2, rest, tmp_path):
     claims = [word for name in ("H1-scratch", "H2", "H5") for word in ("--claim", name)]
-    words = ["report", "--model", gpt2, "--task", "rte", "--seeds", 1, *claims, "--json", tmp_path / "v.json", *rest]
-    assert main(list(map(str, words))) in (0, 1)  # a claim may deviate
+    arguments = [
+        "report",
+        "--model",
+        gpt2,
+        "--task",
+        "rte",
+        "--seeds",
+        1,
+        *claims,
+        "--json",
+        tmp_path / "v.json",
+        *rest,
+    ]
+    assert main(list(map(str, arguments))) in (0, 1)  # a claim may deviate
     of = {verdict["id"]: verdict for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
     assert set(of) == {"H1-rte-scratch", "H2-rte", *(f"H5-rte-{name}" for name in ("best", "mean", "worst"))} | {
         "H5-rte-first-layer"
@@ -60,8 +72,8 @@ def test_expensive_claims_are_judged_only_by_name(capsys, tiny_bert, rest):
 
 def test_an_interrupt_while_files_are_written_waits_for_all_of_them(shared, tmp_path, monkeypatch, capsys):
     files = [tmp_path / name for name in ("v.json", "page.html")]
-    words = ["report", "--task", "rte", "--claim", "C2", "--seeds", "1", *shared]
-    words += ["--json", str(files[0]), "--html", str(files[1])]
+    arguments = ["report", "--task", "rte", "--claim", "C2", "--seeds", "1", *shared]
+    arguments += ["--json", str(files[0]), "--html", str(files[1])]
     original = report_json.as_file
 
     def interrupted(*arguments, **options):
@@ -69,7 +81,7 @@ def test_an_interrupt_while_files_are_written_waits_for_all_of_them(shared, tmp_
         return original(*arguments, **options)
 
     monkeypatch.setattr(report_json, "as_file", interrupted)
-    assert main(words) == 128 + signal.SIGTERM
+    assert main(arguments) == 128 + signal.SIGTERM
     assert all("C2-rte" in file.read_text("utf-8") for file in files)
     assert capsys.readouterr().err.splitlines()[-1].startswith("bertsecrets: interrupted")
 
@@ -94,8 +106,11 @@ def test_several_models_share_one_page(shared, other, tmp_path, capsys):
     columns = re.findall(r'<th scope="col" data-task="rte"[^>]*>RTE<small>(.*?)</small>', page)
     assert columns == [first, str(other)]
     again = re.findall(r"<code>(bertsecrets report.*?--claim C1-rte)</code>", page)
-    assert [words.count("--model") for words in again] == [1, 1]
-    assert [f"--model {model} --claim" in words for model, words in zip(columns, again, strict=True)] == [True, True]
+    assert [arguments.count("--model") for arguments in again] == [1, 1]
+    assert [f"--model {model} --claim" in arguments for model, arguments in zip(columns, again, strict=True)] == [
+        True,
+        True,
+    ]
     groups = re.findall(r'<optgroup label="(.*?)">', page)
     assert groups == [f"{model}, RTE" for model in columns]  # in the attention viewer
 
@@ -149,8 +164,8 @@ def test_a_page_of_saved_measurements_shows_the_maps_that_were_saved(shared, tmp
     model = shared[shared.index("--model") + 1]
     for measure in ("attention-change", "example-maps"):
         assert main(["measure", measure, "--task", "rte", *shared, "--save", str(tmp_path / "kept")]) == 0
-    words = ["report", "--measurements", str(tmp_path / "kept"), "--model", model, "--claim", "C1"]
-    assert main([*words, "--html", str(tmp_path / "page.html")]) in (0, 1)
+    arguments = ["report", "--measurements", str(tmp_path / "kept"), "--model", model, "--claim", "C1"]
+    assert main([*arguments, "--html", str(tmp_path / "page.html")]) in (0, 1)
     assert 'id="maps"' in (tmp_path / "page.html").read_text()
 
 

@@ -53,8 +53,8 @@ def test_drift_is_reported_by_head_in_every_format(capsys, models, rest, tmp_pat
 
 def test_stored_measurements_are_compared_without_model_or_data(capsys, models, rest, tmp_path):
     for folder in models[:2]:
-        words = ("--checkpoint", folder, "--task", "rte", "--save", tmp_path / folder.name)
-        run(capsys, "measure", "special-tokens", *words, *rest)
+        arguments = ("--checkpoint", folder, "--task", "rte", "--save", tmp_path / folder.name)
+        run(capsys, "measure", "special-tokens", *arguments, *rest)
     one, other = tmp_path / "one", tmp_path / "other"
     run(capsys, "compare", one, other, code=1)
     run(capsys, "compare", f"{models[0]}@{one}", one)
@@ -63,30 +63,30 @@ def test_stored_measurements_are_compared_without_model_or_data(capsys, models, 
 
 
 def test_the_change_of_attention_needs_the_model_that_was_trained(capsys, models, rest):
-    words = ["compare", models[1], models[1], "--measure", "attention-change", *rest]
-    assert "name it with --model" in told(capsys, *words)
-    run(capsys, *words, "--model", models[0])
+    arguments = ["compare", models[1], models[1], "--measure", "attention-change", *rest]
+    assert "name it with --model" in told(capsys, *arguments)
+    run(capsys, *arguments, "--model", models[0])
 
 
 def test_different_training_rows_are_refused_before_anything_is_measured(capsys, models, rest, tmp_path, monkeypatch):
     for limit in (6, 12):
-        words = ["--model", models[2], "--task", "rte", "--train-limit", limit, "--output", tmp_path / str(limit)]
-        run(capsys, "finetune", *words, *rest)
+        arguments = ["--model", models[2], "--task", "rte", "--train-limit", limit, "--output", tmp_path / str(limit)]
+        run(capsys, "finetune", *arguments, *rest)
     with monkeypatch.context() as patch:
         patch.setattr(Session, "measurement", None)
         for other, rows in ((tmp_path / "12", "12"), (models[2], "all rows")):
             line = told(capsys, "compare", tmp_path / "6", other, *HEADS, *rest)
             assert line.endswith(f"trained on different numbers of rows (6 and {rows}): use the same --train-limit")
     capsys.readouterr()
-    words = ["compare", models[0], tmp_path / "6", *HEADS, *rest]  # nobody knows the rows of the first
-    assert command([str(word) for word in words]) in (0, 1)
+    arguments = ["compare", models[0], tmp_path / "6", *HEADS, *rest]  # nobody knows the rows of the first
+    assert command([str(argument) for argument in arguments]) in (0, 1)
     assert "different numbers of rows" not in "".join(capsys.readouterr())
 
 
 def test_bad_input_is_one_line(capsys, models, rest, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "list.yaml").write_text("- 1\n")
-    for words, line in (
+    for arguments, line in (
         (("nowhere/at/all",), "no model folder at nowhere/at/all"),
         ((tmp_path / "gone.yaml",), "cannot read the pin"),
         ((tmp_path / "list.yaml",), "is not a pin"),
@@ -95,7 +95,7 @@ def test_bad_input_is_one_line(capsys, models, rest, tmp_path):
         ((models[0], "--task", "rtee"), "unknown task 'rtee'"),
         ((models[0], "--task", "stsb"), "no STS-B/dev.tsv"),
     ):
-        assert line in told(capsys, "compare", models[0], *words, *rest)
+        assert line in told(capsys, "compare", models[0], *arguments, *rest)
 
 
 # ---------------------------------------------------------------------- pins
@@ -140,15 +140,15 @@ def test_models_are_compared_with_a_pin(capsys, pinned, models, rest):
 
 def test_a_pinned_checkpoint_detects_drift_of_others_by_its_errors_over_examples(capsys, models, rest, tmp_path):
     place = tmp_path / "one.yaml"
-    words = ("pin", "--checkpoint", models[0], "--output", place, "--reason", "first", *HEADS, *rest)
-    assert f"{place}: 1 measure of {models[0]}, 24 numbers" in run(capsys, *words, "--task", "rte")
+    arguments = ("pin", "--checkpoint", models[0], "--output", place, "--reason", "first", *HEADS, *rest)
+    assert f"{place}: 1 measure of {models[0]}, 24 numbers" in run(capsys, *arguments, "--task", "rte")
     (part,), text = read_pin(place).measures, place.read_text()
     assert (part.seeds, part.errors["cls"].shape) == ((1,), (3, 4))
     assert "by_seed" not in text
     assert "no drift: 1 measure exactly equal" in run(capsys, "compare", place, models[0], *rest)
     said = run(capsys, "compare", place, models[1], *rest, code=1)
     assert "special-tokens on RTE has drifted (24 examples, one seed each; se: standard errors over examples):" in said
-    assert "a checkpoint needs the one task" in told(capsys, *words)
+    assert "a checkpoint needs the one task" in told(capsys, *arguments)
     assert "measured on different examples" in told(capsys, "compare", place, models[0], "--limit", 12, *rest)
 
 
@@ -205,8 +205,8 @@ def test_a_pin_of_the_repository_is_readable_small_and_of_the_published_files(pl
 
 def test_a_model_whose_scores_show_its_collapse_is_not_measured_further(capsys, models, rest, tmp_path, monkeypatch):
     monkeypatch.setattr(type(get_measure("scores")), "degenerate", lambda self, measurement: "one answer for all")
-    words = ("pin", "--model", models[2], "--seeds", 2, "--reason", "first", *rest, "--store", tmp_path / "runs")
-    said = told(capsys, *words, "--output", tmp_path / "pin.yaml")
+    arguments = ("pin", "--model", models[2], "--seeds", 2, "--reason", "first", *rest, "--store", tmp_path / "runs")
+    said = told(capsys, *arguments, "--output", tmp_path / "pin.yaml")
     assert "cannot pin a collapsed model" in said
     assert "raise finetune.epochs" in said
     made = [place.name for place in (tmp_path / "runs" / "measurements").iterdir() if place.name[0] != "."]

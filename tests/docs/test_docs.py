@@ -51,12 +51,12 @@ def lines_of(*programs: str) -> list[tuple[Block, list[str]]]:
 def failing(lines: list[tuple[Block, list[str]]], check: Callable[[list[str]], bool]) -> list[str]:
     """Return the command lines that fail a check or that the parser rejects."""
     failed = []
-    for block, words in lines:
+    for block, arguments in lines:
         try:
-            passed = check(words)
+            passed = check(arguments)
         except (SystemExit, argparse.ArgumentError):
             passed = False
-        failed += [] if passed else [f"{block}: {' '.join(words)}"]
+        failed += [] if passed else [f"{block}: {' '.join(arguments)}"]
     assert lines
     return failed
 
@@ -72,19 +72,23 @@ def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argpa
 
 def test_documented_commands_are_understood():
     parser, instruments = build_parser(), build_instruments()
-    assert failing(lines_of("bertsecrets"), lambda words: parser.parse_args(words).command == words[0]) == []
-    lines = [(block, words[2:]) for block, words in lines_of("python") if words[:2] == ["-m", "instruments"]]
-    assert failing(lines, lambda words: instruments.parse_args(words).command == words[0]) == []
+    assert (
+        failing(lines_of("bertsecrets"), lambda arguments: parser.parse_args(arguments).command == arguments[0]) == []
+    )
+    lines = [
+        (block, arguments[2:]) for block, arguments in lines_of("python") if arguments[:2] == ["-m", "instruments"]
+    ]
+    assert failing(lines, lambda arguments: instruments.parse_args(arguments).command == arguments[0]) == []
 
 
 def test_documented_pytest_lines_have_only_options_that_exist():
     parser = run_options()
 
-    def check(words: list[str]) -> bool:
-        parser.parse_known_args([word for word in words if word not in PYTESTS])
-        options = [word.split("=")[0] for word in words if word.startswith("-")]
+    def check(arguments: list[str]) -> bool:
+        parser.parse_known_args([argument for argument in arguments if argument not in PYTESTS])
+        options = [argument.split("=")[0] for argument in arguments if argument.startswith("-")]
         return {*options} <= {*OWN, *PYTESTS} and bool(
-            {"benchmarks", "benchmarks/speed", "bertsecrets.benchmarks"} & {*words}
+            {"benchmarks", "benchmarks/speed", "bertsecrets.benchmarks"} & {*arguments}
         )
 
     assert failing(lines_of("pytest"), check) == []
@@ -92,20 +96,28 @@ def test_documented_pytest_lines_have_only_options_that_exist():
 
 def test_documented_targets_extras_and_files_exist():
     targets = re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.M)
-    assert failing(lines_of("make"), lambda words: all("=" in word or word in targets for word in words)) == []
+    assert (
+        failing(
+            lines_of("make"), lambda arguments: all("=" in argument or argument in targets for argument in arguments)
+        )
+        == []
+    )
     extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
-    def installable(words: list[str]) -> bool:
-        return all({*names.split(",")} <= {*extras} for names in re.findall(r"\[([^]]+)\]", " ".join(words)))
+    def installable(arguments: list[str]) -> bool:
+        return all({*names.split(",")} <= {*extras} for names in re.findall(r"\[([^]]+)\]", " ".join(arguments)))
 
     assert failing(lines_of("pip"), installable) == []
     files = (".dvc", ".yaml")
-    assert failing(lines_of("dvc"), lambda words: all((PROJECT / w).exists() for w in words if w.endswith(files))) == []
+    assert (
+        failing(lines_of("dvc"), lambda arguments: all((PROJECT / w).exists() for w in arguments if w.endswith(files)))
+        == []
+    )
 
 
 def test_documented_selections_name_claims_that_exist():
     known = {claim.id for claim in load_claims()} | _ids_that_pages_add()
-    assert failing(COMMANDS, lambda words: {*re.findall(r"\b([A-J]\d+p?)\b", " ".join(words))} <= known) == []
+    assert failing(COMMANDS, lambda arguments: {*re.findall(r"\b([A-J]\d+p?)\b", " ".join(arguments))} <= known) == []
 
 
 def _claims_of_pages() -> list[Block]:

@@ -180,7 +180,7 @@ def commands(stub, quick, tmp_path):
         assert ended.returncode == 0, ended.stderr
         calls = [line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().splitlines()]
         assert {params for params, *_ in calls} == {str(quick)}
-        return [words for _, *words in calls]
+        return [arguments for _, *arguments in calls]
 
     return called
 
@@ -197,9 +197,9 @@ def test_a_shell_script_does_every_job_and_then_nothing_more(capsys, shared, tmp
     lines = [line.removesuffix(" || failed=$?") for line in text.splitlines() if " -m bertsecrets " in line]
     assert [job["command"] for job in plan["jobs"]] == lines
     called = commands(text)
-    assert [words[0] for words in called] == ["finetune", "measure", "measure"]
-    for words in called:
-        run(capsys, *words)
+    assert [arguments[0] for arguments in called] == ["finetune", "measure", "measure"]
+    for arguments in called:
+        run(capsys, *arguments)
     assert states(capsys, shared, store) == {"stored"}
     before = sorted(store.rglob("*"))
     run(capsys, *called[-1])
@@ -225,10 +225,10 @@ def test_a_path_that_would_end_its_line_is_refused(tmp_path, character):
 def test_a_job_gets_the_options_that_decide_its_result(monkeypatch, tmp_path):
     monkeypatch.setenv("BERTSECRETS_GLUE", str(tmp_path))
     options = RunOptions(model="minilm", glue=("hub",), offline=True, seeds=3, store=tmp_path)
-    words = shlex.split(command(Request(None, Subject("minilm", "rte")), options))
-    assert words[words.index("--glue") + 1] == "hub"
-    assert "--offline" in words
-    assert "--seeds" not in words
+    arguments = shlex.split(command(Request(None, Subject("minilm", "rte")), options))
+    assert arguments[arguments.index("--glue") + 1] == "hub"
+    assert "--offline" in arguments
+    assert "--seeds" not in arguments
 
 
 def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, stub):

@@ -19,8 +19,8 @@ quiet = pytest.mark.filterwarnings("ignore")  # Ray warns about sockets and proc
 
 def judged(command, shared, room, *more):
     room.mkdir(exist_ok=True)
-    words = [command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
-    code = main([str(word) for word in words])
+    arguments = [command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
+    code = main([str(argument) for argument in arguments])
     return code, lasting(json.loads((room / "verdicts.json").read_text())["verdicts"])
 
 
@@ -88,7 +88,7 @@ def test_a_run_with_everything_stored_needs_no_cluster(shared, tmp_path, closed_
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         (["--ray", "127.0.0.1:{port}"], "no Ray cluster responds at 127.0.0.1:"),
         (["--ray", "nowhere.invalid:6379"], "no Ray cluster responds at nowhere.invalid:6379"),
@@ -97,9 +97,9 @@ def test_a_run_with_everything_stored_needs_no_cluster(shared, tmp_path, closed_
         (["--ray", "auto", "--gpus", "-1"], "--gpus -1 is out of range"),
     ],
 )
-def test_an_unusable_cluster_is_refused_in_one_line(capsys, shared, tmp_path, closed_port, words, says):
-    words = [word.format(port=closed_port) for word in words]
-    assert says in told(capsys, "run", *shared, "--store", tmp_path / "runs", *FEW, *words)
+def test_an_unusable_cluster_is_refused_in_one_line(capsys, shared, tmp_path, closed_port, arguments, says):
+    arguments = [argument.format(port=closed_port) for argument in arguments]
+    assert says in told(capsys, "run", *shared, "--store", tmp_path / "runs", *FEW, *arguments)
     assert not list(tmp_path.rglob(".seen-*"))
 
 

@@ -1,4 +1,4 @@
-"""A model in memory is measured as it is, whatever was done to it, and is left unchanged."""
+"""A model in memory is measured with whatever was done to it, and is left unchanged."""
 
 from types import MethodType
 

@@ -97,7 +97,7 @@ def test_filters_select_claims(visit):
     said.to_have_text("1 of 9 shown")
     shows(page, 1, "tr.claim")
     shows(page, 2, ".matrix thead th")
-    shows(page, 0, ".beside")
+    shows(page, 0, ".replica-by-task")
 
 
 def test_a_filter_selects_one_of_several_models(browser, tmp_path):

@@ -30,10 +30,10 @@ class Block:
 
     @property
     def commands(self) -> list[list[str]]:
-        """The commands of a shell block, split into words, without comments and prompts."""
+        """The commands of a shell block, split into arguments, without comments and prompts."""
         lines = self.text.replace("\\\n", " ").splitlines()
-        words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
-        return [command for command in words if command]
+        commands = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
+        return [command for command in commands if command]
 
 
 def program(place: str) -> ModuleType:

@@ -98,22 +98,22 @@ def test_the_hub_can_be_asked_for_where_a_folder_is_usual(own_glue, monkeypatch)
 
 
 def test_a_task_is_fetched_without_a_model(own_glue, tmp_path, capsys):
-    words = ("fetch", "--task", "rte", "--glue", own_glue, "--output", tmp_path / "rte", "--model", "nobody/none")
-    assert "2 rows where RTE's official train split has 2490" in told(capsys, *words)
-    said = run(capsys, *words, "--allow-unofficial-data")
+    arguments = ("fetch", "--task", "rte", "--glue", own_glue, "--output", tmp_path / "rte", "--model", "nobody/none")
+    assert "2 rows where RTE's official train split has 2490" in told(capsys, *arguments)
+    said = run(capsys, *arguments, "--allow-unofficial-data")
     assert "RTE dev: 2 rows (unofficial)" in said
     assert (tmp_path / "rte" / "RTE" / "dev.tsv").is_file()
 
 
 def test_the_digests_of_a_model_change_with_its_weights_and_its_tokenizer_alone(own_bert, tmp_path, capsys):
-    words = ("fetch", "--model", own_bert, "--digests", tmp_path / "model.json", "--glue", "hub")
-    run(capsys, *words)
+    arguments = ("fetch", "--model", own_bert, "--digests", tmp_path / "model.json", "--glue", "hub")
+    run(capsys, *arguments)
     before = json.loads((tmp_path / "model.json").read_text())["files"]
     assert {"model.safetensors", "config.json", "tokenizer.json"} <= set(before)
     for name in ("notes.txt", "model.safetensors", "tokenizer.json"):
         with (own_bert / name).open("a") as file:
             file.write(" ")
-        run(capsys, *words)
+        run(capsys, *arguments)
         after = json.loads((tmp_path / "model.json").read_text())["files"]
         assert {path for path in after if after[path] != before[path]} == {name} - {"notes.txt"}
         before = after
@@ -123,14 +123,14 @@ def test_read_and_watched_paths_must_agree(own_glue, own_bert, tmp_path, capsys)
     data = ("fetch", "--task", "rte", "--output", tmp_path / "rte", "--allow-unofficial-data")
     model = ("fetch", "--digests", tmp_path / "model.json")
     pin = Path(__file__)
-    for words in (
+    for arguments in (
         (*data, "--glue", own_glue, "--watched", pin),
         (*data, "--glue", own_glue, "--watched", own_bert),
         (*data, "--glue", "hub", "--watched", own_glue),
         (*model, "--model", own_bert, "--watched", pin),
         (*model, "--model", "minilm", "--watched", own_bert),
     ):
-        assert "use the same folder for both" in told(capsys, *words)
+        assert "use the same folder for both" in told(capsys, *arguments)
     run(capsys, *data, "--glue", own_glue, "--watched", own_glue.parent / "." / own_glue.name)
     run(capsys, *model, "--model", own_bert, "--watched", own_bert)
 

@@ -116,7 +116,7 @@ def likeness(
         to_map: Function from column means of the block to the map.
         within_rows: Whether to remove row means for the first part. This makes it sensitive to permuted heads within a
             layer, since most of r comes from differences between layers.
-        average: Whether to average maps over seeds before they are correlated, and to take the panel as it is printed.
+        average: Whether to average maps over seeds before they are correlated, and to take the panel as printed.
             Otherwise, the panel counts as one more run.
         clusters: Cluster index of each row (`Estimand`).
     """

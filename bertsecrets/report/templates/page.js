@@ -54,7 +54,7 @@ function filter() {
   const fits = (part) => is(part, "task", "model", "outcome");
   all("tbody[data-family], .family").forEach((part) => { part.hidden = Boolean(wanted.family) && part.dataset.family !== wanted.family; });
   all("th[data-task]").forEach((part) => { part.hidden = !is(part, "task", "model"); });
-  all(".beside").forEach((part) => { part.hidden = !is(part, "task"); });
+  all(".replica-by-task").forEach((part) => { part.hidden = !is(part, "task"); });
   all(".matrix td").forEach((cell) => {
     cell.hidden = !is(cell, "task", "model");
     cell.classList.toggle("other", !fits(cell));
@@ -63,7 +63,7 @@ function filter() {
   all(".matrix tbody").forEach((body) => { body.hidden ||= !all(".claim:not([hidden])", body).length; });
   all(".card").forEach((card) => { card.hidden = !fits(card); });
   all(".family").forEach((part) => { part.hidden ||= !all(".card:not([hidden])", part).length; });
-  all(".paper:has(.beside)").forEach((part) => { part.hidden = !all(".beside:not([hidden])", part).length; });
+  all(".paper:has(.replica-by-task)").forEach((part) => { part.hidden = !all(".replica-by-task:not([hidden])", part).length; });
   const shown = all(".card").filter((card) => !card.hidden && !card.closest(".family").hidden).length;
   form.querySelector("output").textContent = `${shown} of ${all(".card").length} shown`;
 }
