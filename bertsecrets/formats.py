@@ -51,8 +51,8 @@ class VerdictData(BaseModel):
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`; an open end is null.")
     observed: Number = Field(description="The measured quantity, in `unit`; null if nothing was measured.")
     interval: Ends | None = Field(
-        description="Confidence interval of `observed`, in `unit`, at the level that `remarks` name; otherwise, each "
-        "end has the error rate 1 - settings.judge.confidence."
+        description="Confidence interval of `observed`, in `unit`. If `remarks` name a level, it is the interval's; if "
+        "not, each end has the error rate 1 - settings.judge.confidence."
     )
     verdict: Outcome | None = Field(
         description="reproduced: the data show the claimed order or equality; compatible: they do not contradict the "

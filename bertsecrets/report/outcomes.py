@@ -40,8 +40,8 @@ OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim t
         "green",
         ("#dfeaf8", "#17304d"),
         ("#17497d", "#a4ccf5"),
-        "The data do not contradict the published figure. This is not evidence that they are equal; the reason says "
-        "how large a difference would have been noticed.",
+        "The data do not contradict the published figure. This is not evidence that the two values are equal; the "
+        "reason says how large a difference would have been noticed.",
     ),
     "deviates": Look(
         "✗",

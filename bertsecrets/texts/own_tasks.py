@@ -204,7 +204,7 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
         header = next(reader, [])
         rows = [(fields, reader.line_num) for fields in reader if fields]
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: {error}: is a quotation mark not closed?") from error
+        raise UserError(f"{path}, line {reader.line_num}: {error}: is a closing quotation mark missing?") from error
     if len({*header}) < len(header):
         raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
     for fields, line in rows:

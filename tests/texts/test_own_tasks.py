@@ -113,7 +113,7 @@ def test_a_fault_is_one_line_that_names_its_row(given, message):
         ("a,b,y\nx,y,no\nx,,yes\n", "line 3: column 'b' has no value"),
         ('a,b,y\n"x\ny",z,no\nx,y,\n', "line 4: column 'y' has no value"),
         ("a,b,y\nx,y,no,z\n", "line 2: 4 fields where the header has 3"),
-        ('a,b,y\nx,"y,no\n', "is a quotation mark not closed"),
+        ('a,b,y\nx,"y,no\n', "is a closing quotation mark missing"),
         ("a,a,y\nx,y,no\n", "line 1: two columns have the same name"),
         ("", "must be a DataFrame"),
         ("a,b,y\n", "has no rows"),
