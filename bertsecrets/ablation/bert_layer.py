@@ -1,7 +1,7 @@
 """BERT-style layers, for the fast path of ablation.
 
 A layer is recognised if it has all submodules of a BERT layer, under the names listed in `families.py`. It may have
-additional parts, such as rotary positions or adapters, so the engine first compares blocks with the model on a probe.
+additional parts, such as rotary positions or adapters, so the engine first tests blocks against the model on a probe.
 """
 
 import math
@@ -32,10 +32,10 @@ def position_term(model: Any) -> Term | None:
 
 @dataclass(frozen=True)
 class Block:
-    """A post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, where `y` is the normed attention sum.
+    """A post-norm transformer layer, which computes `norm(outer(activation(inner(y))) + y)`.
 
-    `term` computes the position term of the attention logits from one row of hidden vectors. It is None for models
-    without a position term.
+    `y` is the normalised sum of the layer's input and its projected attention. `term` computes the position term of the
+    attention logits from one row of hidden vectors, and is None for models without such a term.
     """
 
     heads: int
@@ -113,7 +113,7 @@ class Block:
     def deltas(
         self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: Int[torch.Tensor, " chosen"]
     ) -> Float[torch.Tensor, "chosen rows tokens width"]:
-        """Return the change in the projected attention from disabling a head: W_o[h] (instead_h - context_h).
+        """Return the change in the projected attention if a head is disabled, W_o[h] (instead_h - context_h).
 
         Args:
             instead: Replacement vectors of disabled heads. For uniform attention, these are the mean values.
@@ -129,6 +129,6 @@ class Block:
         return self.output(context.transpose(1, 2).flatten(2))
 
     def finish(self, mixed: Float[torch.Tensor, "*batch width"]) -> Float[torch.Tensor, "*batch width"]:
-        """Return the layer's output, given the sum of its input and the projected attention. Overwrites the sum."""
+        """Return the layer's output, given the sum of its input and projected attention, and overwrite that sum."""
         mixed = self.attention_norm(mixed)
         return self.norm(self.outer(self.activation(self.inner(mixed))).add_(mixed))

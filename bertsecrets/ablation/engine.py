@@ -1,10 +1,10 @@
 """Exact logits of a classifier with heads disabled, for many sets of heads.
 
-The attention weights of a disabled head are 1/L over the L real tokens (1/(i+1) in causal models, 1/window with
-windowed attention). Other kinds of ablation replace the head's vectors instead (`kinds`). Batches contain examples of
-equal length, so no padding is needed. There are two paths with the same results: a fast path (`shared_prefix`) for
-BERT-style models, and a general path for all architectures with full attention. The general path starts each run at the
-lowest layer with a disabled head.
+The attention weights of a disabled head are 1/L over the L real tokens (1/(i+1) for token i in causal models, 1/window
+with windowed attention). Other kinds of ablation replace the head's vectors instead (see `kinds`). Batches contain
+examples of equal length, so no padding is needed. There are two paths with the same results: a fast path
+(`shared_prefix`) for BERT-style models, and a general path for all architectures with full attention. The general path
+starts each run at the lowest layer with a disabled head.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ PATH_TOLERANCE = 1e-4  # maximum difference between two computations of the same
 
 @dataclass(frozen=True)
 class Engine:
-    """A classifier prepared for ablation, which must not change afterwards.
+    """A classifier prepared for ablation, whose weights must not change afterwards.
 
     `blocks` is None if the model only supports the general path.
     """
@@ -119,7 +119,7 @@ class Engine:
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
-        """Return replacement vectors for tests, from the probe's tokens in reverse order; None if not needed."""
+        """Return replacement vectors for checks, computed from the reversed probe, or None if not needed."""
         return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
 
     def instead(self, encoded: Encoded) -> Instead:
@@ -181,7 +181,7 @@ def ablate(
 
     Args:
         engine: Engine to use, or a classifier, for which an engine is opened.
-        sets: Sets of heads as (layer, head), counted from 0. Duplicates are allowed.
+        sets: Sets of heads. Each head is (layer, head), counted from 0. Duplicate sets are allowed.
         device: Device for the new engine. Ignored if an engine is given.
         instead: Function that computes replacement vectors. By default, they are computed from these examples according
             to the engine's kind of ablation.
@@ -198,7 +198,7 @@ def ablate(
     place_of = {heads: i for i, heads in enumerate(different)}
     if instead is None:
         instead = engine.instead(encoded)
-    parts: list[tuple[np.ndarray, slice, torch.Tensor]] = []  # copied at the end: a copy waits for the GPU
+    parts: list[tuple[np.ndarray, slice, torch.Tensor]] = []  # copied at the end, because a copy waits for the GPU
 
     def put(rows: np.ndarray, portion: slice, logits: torch.Tensor) -> None:
         parts.append((rows, portion, logits.float()))
@@ -215,10 +215,10 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Split the work into portions that fit into memory: examples of equal length, and a slice of the sets.
+    """Split the work into portions that fit into memory: examples of equal length, each with a slice of the sets.
 
     Args:
-        more: Number of hidden states per example in addition to one per set.
+        more: Number of hidden states stored per example, in addition to one for each set.
     """
     lengths = encoded.lengths
     for length in np.unique(lengths):
@@ -245,7 +245,7 @@ def _cover(
     instead: Instead,
     put: Callable[[np.ndarray, slice, torch.Tensor], None],
 ) -> None:
-    """Compute the rows for a portion of the sets, splitting the work if memory runs out."""
+    """Compute the logits of `rows` for a portion of the sets, halving the work if memory runs out."""
     batch = collate(encoded, rows).to(engine.skeleton.model.device)
     try:
         put(rows, portion, engine.logits(sets[portion], batch.input_ids, batch.segments, instead(rows)))

@@ -1,4 +1,4 @@
-"""A resumable grid: many sets of heads, computed in portions that processes can share.
+"""A resumable grid of many sets of heads, computed in portions that several processes can share.
 
 A grid is stored in a folder. `grid.json` records its sets and inputs. Finished portions are subfolders
 (`portion-0003/predicted.npz`), written atomically, with a manifest that identifies the grid. While a process computes a
@@ -80,8 +80,8 @@ class Grid:
         """Compute missing portions, and return all results in the order of `sets`.
 
         Args:
-            compute: Function that returns the results for some sets. Its second argument is a callback for the number
-                of sets (possibly fractional) completed since the last call.
+            compute: Function that returns the results for some sets. Its second argument is a progress callback, called
+                with the number of sets (possibly fractional) completed since the last call.
             progress: Progress callback, called with the number of sets that any process has completed since the last
                 call.
         """
@@ -91,7 +91,7 @@ class Grid:
         return joined[np.argsort(np.concatenate([np.asarray(places) for places in self.portions]))]
 
     def _results(self, compute: Compute, report: Callable[[float], Any]) -> dict[int, np.ndarray]:
-        """Return the results of all portions by number."""
+        """Return the results of all portions, keyed by portion number."""
         results: dict[int, np.ndarray] = {}
         while len(results) < len(self.portions):
             before = len(results)
@@ -105,7 +105,7 @@ class Grid:
         return results
 
     def _portion(self, number: int, sets, compute: Compute, report: Callable[[float], Any]) -> np.ndarray | None:
-        """Return the results of a portion; None while another process is computing it."""
+        """Return the results of a portion, or None while another process is computing it."""
         place = self.folder / f"portion-{number:04d}"
         result = self._read(place)
         if result is None:
@@ -121,7 +121,7 @@ class Grid:
         return result
 
     def _read(self, place: Path) -> np.ndarray | None:
-        """Return a finished portion; None if it is missing, damaged or belongs to another grid."""
+        """Return a finished portion, or None if it is missing, damaged or part of another grid."""
         try:
             if damage(place) is not None or read_manifest(place).get("grid") != self.mark:
                 return None
@@ -138,6 +138,6 @@ class Grid:
 
 
 def _mark(file: Path) -> str | None:
-    """Return the digest in a `grid.json`; None if the file is missing or damaged."""
+    """Return the digest in a `grid.json`, or None if the file is missing or damaged."""
     facts = read_json_object(file)
     return facts["sha256"] if is_intact(facts) else None

@@ -26,7 +26,7 @@ def whole_layers(layers: int, heads: int) -> list[HeadSet]:
 
 
 def head_pairs(layer: int, heads: int) -> list[HeadSet]:
-    """Return one set per pair of heads in a layer, counted from 0."""
+    """Return one set per pair of heads in the layer with this index (from 0)."""
     return [frozenset({(layer, a), (layer, b)}) for a, b in itertools.combinations(range(heads), 2)]
 
 
@@ -47,7 +47,7 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
     one by one. `all` selects all heads of the model as one set.
 
     Args:
-        layers, heads: Numbers of layers and of heads per layer.
+        layers, heads: Number of layers, and number of heads per layer.
 
     >>> [label(heads) for heads in parse_sets("1.2 1.2+2.1 2 all", layers=2, heads=2)]
     ['1.2', '1.2+2.1', '2.1+2.2', '1.1+1.2+2.1+2.2']
@@ -89,7 +89,7 @@ def _parse(part: str, layers: int, heads: int) -> list[Head]:
 
 
 def label(heads: HeadSet) -> str:
-    """Format a set for `parse_sets`, with numbers from 1; `none` for the empty set.
+    """Format a set as text for `parse_sets`, with numbers from 1, and the empty set as `none`.
 
     >>> label(frozenset({(0, 1), (6, 5)}))
     '1.2+7.6'
@@ -98,7 +98,7 @@ def label(heads: HeadSet) -> str:
 
 
 def lowest_layer(heads: HeadSet, layers: int) -> int:
-    """Return the index of the lowest layer with a head in the set; `layers` for the empty set."""
+    """Return the index of the lowest layer with a head in the set, or `layers` if the set is empty."""
     return min((layer for layer, _ in heads), default=layers)
 
 

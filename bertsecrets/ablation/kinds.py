@@ -1,13 +1,13 @@
-"""Kinds of ablation, which define the input of the output projection for disabled heads.
+"""Kinds of ablation, which define what a disabled head passes to the output projection.
 
-A head's vector at a token is the attention-weighted sum of the values. For a disabled head, it is replaced by
+A head's vector at a token is the attention-weighted sum of the values. The vector of a disabled head is replaced by
 
-- `uniform`: the mean value over all tokens that the head can attend to, as with attention 1/L (K19 section 4.6);
+- `uniform`: the mean of the values at all tokens that the head can attend to, as with weights 1/L (K19 section 4.6);
 - `zero`: 0 (Michel, Levy and Neubig 2019);
 - `mean`: the head's mean vector over all real tokens of all measured rows;
-- `resampled`: the head's vector in another measured row, the partner. Partners are consecutive rows in a random order,
-  so every row is a partner once. Token positions are scaled linearly to the partner's length and rounded down, so first
-  tokens correspond to each other, as do last tokens.
+- `resampled`: the head's vector in another measured row, the partner. The partner of a row is the next row in a random
+  order, so every row is a partner once. Token positions are scaled linearly to the partner's length and rounded down,
+  so first tokens correspond to each other, as do last tokens.
 
 Means and partners' vectors are computed with no heads disabled.
 """
@@ -58,7 +58,7 @@ class Ablation:
         return lambda rows: vectors
 
     def states(self, layers: int) -> int:
-        """Return the memory needed for a row's replacement vectors, in hidden states."""
+        """Return how many hidden states take as much memory as a row's replacement vectors."""
         return layers if self.kind == "resampled" else 0
 
 
@@ -76,7 +76,7 @@ def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
 
 
 def stretched(length: int, partner: int) -> Int[np.ndarray, " length"]:
-    """Return the position of the partner's corresponding token for each token of a row.
+    """Return, for each token of a row, the position of the corresponding token in the partner.
 
     >>> stretched(5, 3).tolist(), stretched(3, 9).tolist()
     ([0, 0, 1, 1, 2], [0, 4, 8])

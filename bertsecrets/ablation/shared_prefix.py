@@ -2,9 +2,9 @@
 
 The runs for two sets are identical up to the first layer in which the sets differ. All runs therefore form a tree: one
 state (the hidden vectors of all tokens) enters layer 0, and each layer splits a state into one state per choice of
-disabled heads. Attention is computed once per state. Each choice only adds W_o[h] (mean of V - context_h), or the
-difference to other replacement vectors, depending on the kind of ablation. The last layer computes only the first
-token, because the classifier uses no other. Rows have equal lengths, so no padding or mask is needed.
+disabled heads. Attention is computed once per state. Each choice only adds W_o[h] (instead_h - context_h), where
+instead_h is the mean of V or, for other kinds of ablation, another replacement vector. The last layer computes only the
+first token, the only one that the classifier uses. Rows have equal lengths, so no padding or mask is needed.
 """
 
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def _split(
 def _pass_last(
     block: Block, splits: Splits, states, at_once: int, instead: Vectors | None
 ) -> Float[torch.Tensor, "sets rows width"]:
-    """Return the first token's output of the last layer for all states, by index."""
+    """Return the last layer's output for the first token of every state, in the order of state indices."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
     for chunk in _chunks(list(splits.items()), at_once):
         x = states[_indices([entering for entering, _ in chunk], states.device)]
@@ -155,7 +155,7 @@ def _members(
 
 @lru_cache(maxsize=1024)
 def _constant(values: tuple, device: torch.device) -> torch.Tensor:
-    """Return values as a tensor. It is cached, because a copy to a GPU waits for all work queued there."""
+    """Return values as a tensor, which is cached because copying to a GPU waits for all queued work."""
     return torch.tensor(values, device=device)
 
 
@@ -176,7 +176,7 @@ def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows token
 
 
 def _classify(skeleton: Skeleton, first, ids, segments) -> Float[torch.Tensor, "rows outputs"]:
-    """Return the classifier's logits, given the first token's output of the last layer.
+    """Return the classifier's logits, given the last layer's output for the first token.
 
     The modules after the last layer (norm, pooler, dropout, classifier) differ between model families. The model is
     therefore run on one dummy token per row, with all layers skipped and `first` as the output of the last layer.

@@ -8,8 +8,8 @@ There are two ways to make the attention of a head uniform (K19 section 4.6):
 - `written`: for models that bypass this interface, or whose logits have a query-independent position term, the model
   runs with eager attention, and the softmax output of disabled heads is overwritten.
 
-Other kinds of ablation (`kinds`) replace a head's input to the output projection: the output of attention for `zeroed`,
-the product of weights and values for `written`.
+Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. This is the output of
+attention for `zeroed`, and the product of weights and values for `written`.
 """
 
 import functools
@@ -42,7 +42,7 @@ PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bm
 class Watch:
     """A callback for each call of attention. The base class counts the calls.
 
-    `vectors` is called only if `reads_vectors`. If `gradients`, the forward pass is differentiable.
+    `vectors` is called only if `reads_vectors` is set. If `gradients` is set, the forward pass is differentiable.
     """
 
     gradients = False
@@ -101,7 +101,8 @@ class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
     The output of any softmax over the last dimension of (rows, heads, tokens, tokens) is treated as attention weights.
-    `watch` selects the heads to keep, and may replace the next product of these weights, which is the heads' vectors.
+    `watch` selects the heads that keep their weights. It may replace the next product of these weights (the heads'
+    vectors).
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -132,7 +133,7 @@ class WrittenWeights(TorchFunctionMode):
 
 
 class _Run(Watch):
-    """A run that disables heads; `layer` is the current layer."""
+    """A run that disables heads. `layer` is the current layer."""
 
     def __init__(self, disabled: Bool[torch.Tensor, "rows layers heads"] | None, vectors: Sequence[Vectors] | None):
         super().__init__(reads_vectors=vectors is not None)
@@ -195,8 +196,8 @@ class Skeleton:
     """The layers of a sequence classifier.
 
     `layers[i]` lists the modules whose calls belong only to layer i, outermost first. Modules shared by all layers, as
-    in ALBERT, are listed for each layer. `way` is the way of making attention uniform. If `resumes`, runs can start at
-    any layer; otherwise, layers pass on more than hidden states.
+    in ALBERT, are listed for each layer. `way` is the way of making attention uniform. `resumes` is True if runs can
+    start at any layer, and False if layers pass on more than hidden states.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -279,7 +280,7 @@ class Skeleton:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """Inside the block, use the attention that runs need. Runs inside it need not switch again."""
+        """Use the attention that runs need until the block ends, so that runs inside need not switch."""
         before, needed = self.model.config._attn_implementation, ATTENTION_NAME if self.way == "zeroed" else "eager"
         if before == needed:
             yield
@@ -311,7 +312,7 @@ class Skeleton:
     def vectors(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None = None
     ) -> list[PerHead]:
-        """Return each layer's inputs to the output projection per head, for unpadded rows."""
+        """Return the vectors that the heads of each layer pass to the output projection, for unpadded rows."""
         read = _Read()
         self._run(ids, segments, read)
         return read.recorded
@@ -344,7 +345,7 @@ class Skeleton:
 
     @contextmanager
     def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
-        """Make each layer call `enter` first and follow its result."""
+        """Make each layer call `enter` first and act on its result."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
             module.forward = _replaceable(module.forward, enter, self._fields[module])
@@ -358,10 +359,10 @@ class Skeleton:
 def _replaceable(
     forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
 ) -> Callable[..., Any]:
-    """Wrap `forward` to call `enter` with the layer's input and follow its result.
+    """Wrap `forward` to call `enter` with the layer's input and act on its result.
 
     Args:
-        fields: Length of the tuple that the layer returns, with hidden states first. None if it returns a tensor.
+        fields: Length of the tuple that the layer returns (hidden states first), or None if it returns a tensor.
     """
 
     def enter_first(*args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,9 @@
 """Anisotropy: the cosine similarity of random words' vectors, by layer (Ethayarajh 2019; claims I2).
 
 Rows are randomly split into pairs. The value of a pair is the mean cosine over all pairs of word-pieces, one from each
-row, excluding special tokens. It is 0 for an isotropic distribution. Word-pieces in short rows have more weight than
-in Ethayarajh's uniform sample. `centred` is computed after subtracting the mean vector over all word-pieces. Before and
-after fine-tuning, the pairs are the same, so claims I9 compare them.
+row, excluding special tokens. It is 0 on average if the vectors are distributed isotropically. Word-pieces in short
+rows have more weight than in Ethayarajh's uniform sample. `centred` is computed after subtracting the mean vector over
+all word-pieces. The same pairs are used before and after fine-tuning, so claims I9 can compare the two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,8 +32,8 @@ States = Float[torch.Tensor, "states rows tokens width"]
 class Anisotropy(Measure):
     """Values: `cosine` and `centred` [state], for the embeddings followed by the output of each layer.
 
-    Samples: `cosine` and `centred` [example, state]; `same_class` [example], 1 if both rows of a pair have one label,
-    0 if not, NaN for regression. All are NaN for the second row of each pair.
+    Samples: `cosine` and `centred` [example, state]; `same_class` [example], 1 if both rows of a pair have the same
+    label, 0 if they do not, and NaN for regression. All samples are NaN for the second row of each pair.
     """
 
     section = "attention"
@@ -79,7 +79,7 @@ def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
 def paired(
     directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
 ) -> Float[np.ndarray, "examples states"]:
-    """Return the mean cosine of each pair in its first row's position, and NaN elsewhere."""
+    """Return the mean cosine of each pair at the position of its first row, and NaN at all other positions."""
     cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
     return cosines
@@ -88,7 +88,7 @@ def paired(
 def same_class(
     labels: Sequence[float], pairs: Int[np.ndarray, "pairs 2"], *, regression: bool
 ) -> Float[np.ndarray, " examples"]:
-    """Return 1 in a pair's first row if both rows have the same label, 0 if not, and NaN elsewhere or for regression.
+    """Return 1 at a pair's first row if its labels are equal and 0 if not, and NaN at all other rows or for regression.
 
     >>> same_class([1, 0, 0], np.array([[0, 2]]), regression=False).tolist()
     [0.0, nan, nan]

@@ -24,7 +24,7 @@ from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
 UNRELATED_COSINE = 0.5  # cosine of weights; about 0 for independent models, and above 0.9 after usual fine-tuning
-# Larger cosines are indistinguishable from 1 in float32: weights differ by less than about 0.04 %.
+# Larger cosines are indistinguishable from 1 in float32, because the weights differ by less than about 0.04 %.
 UNCHANGED_COSINE = 1 - 1e-7
 
 
@@ -44,7 +44,7 @@ def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
 
 
 class CosineObserver(SampleObserver):
-    """Observer of two models: the cosine of every example's maps, [example, layer, head]."""
+    """Observer of two models that stores the cosine of their maps for every example, [example, layer, head]."""
 
     pairs = True
 
@@ -58,19 +58,19 @@ class CosineObserver(SampleObserver):
         self.record("cosine", batch, layer, map_cosine(maps, other))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the mean over examples and the cosine of the weights, and the samples."""
+        """Return the values (the mean over examples and the cosine of the weights) and the samples."""
         values, samples = super().compute()
         return values | {"weights_cosine": np.asarray(self.weights_cosine)}, samples
 
 
 @measure("attention-change", title="cosine of pretrained and fine-tuned maps", source="K19 4.3")
 class AttentionChange(AttentionMeasure):
-    """Values: `cosine` [layer, head], the mean over examples, and `weights_cosine`, the mean cosine of both models'
-    weight matrices. Samples: `cosine` [example, layer, head].
+    """Values: `cosine` [layer, head], the mean over examples, and `weights_cosine`, the mean cosine between the weight
+    matrices of the two models. Samples: `cosine` [example, layer, head].
     """
 
     class Options(AttentionMeasure.Options):
-        """`padded_to`: pad every input to this many tokens and include padding rows, as in K19's notebook (200)."""
+        """`padded_to` pads every input to this many tokens and includes padding rows. K19's notebook uses 200."""
 
         padded_to: PositiveInt | None = None
 
@@ -83,7 +83,7 @@ class AttentionChange(AttentionMeasure):
     )
 
     def padding(self, options: Any) -> int | None:
-        """Return the length to which inputs are padded; None without padding."""
+        """Return the length to which inputs are padded, or None if they are not padded."""
         return options.padded_to
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ class AttentionChange(AttentionMeasure):
         return [{}, {"padded_to": settings.attention.max_length}]
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Report heads without values, or maps that are all unchanged by training.
+        """Report heads without values, or that training changed none of the maps.
 
         Unchanged maps carry no information about where attention changes, and would trivially satisfy C2 (most maps
         change little). A frozen encoder always gives unchanged maps.
@@ -116,7 +116,7 @@ class AttentionChange(AttentionMeasure):
         return [f"probably not trained from {name}: the mean cosine of their weight matrices is {cosine:.2f}"]
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the maps of similarities."""
+        """Yield the published map of similarities, if there is one, and the measured map."""
         padded_to = seeds.first.options.get("padded_to")
         form = "cropped to the real tokens" if padded_to is None else f"padded to {padded_to} tokens"
         theirs, unit = seeds.published("fig5_cosine"), "cosine similarity"

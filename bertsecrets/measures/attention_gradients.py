@@ -25,15 +25,15 @@ from bertsecrets.progress import progress
 from bertsecrets.types import Measurement
 
 TOKEN_KINDS = ("cls", "sep", "other")
-GRADIENT_BATCH_TOKENS = 1024  # per batch; activations are stored for the backward pass
+GRADIENT_BATCH_TOKENS = 1024  # per batch; small, because activations are stored for the backward pass
 
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
 class AttentionGradients(MapMeasure):
-    """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to each kind.
+    """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to such tokens.
 
-    `other` covers all other real tokens. Samples: `sep`, `cls`, `other` [example, layer, head]; NaN for examples
-    without such tokens.
+    `other` covers all real tokens except [CLS] and [SEP]. Samples: `sep`, `cls`, `other` [example, layer, head], which
+    are NaN for examples without tokens of that kind.
     """
 
     gradients: ClassVar[bool] = True
@@ -107,6 +107,6 @@ def marked(batch: Batch, ids: dict[str, int | None]) -> dict[str, Bool[torch.Ten
 def mean_slope(
     slopes: Maps, marks: Bool[torch.Tensor, "rows tokens"], real: Bool[torch.Tensor, "rows tokens"]
 ) -> Float[torch.Tensor, "rows heads"]:
-    """Return the mean over all weights from real to marked tokens; NaN for rows without marked tokens."""
+    """Return the mean over all weights from real to marked tokens, or NaN for rows without marked tokens."""
     chosen = (real[:, :, None] & marks[:, None, :])[:, None]
     return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 is NaN

@@ -1,6 +1,6 @@
 """Maps of a few short examples before and after fine-tuning, and the mean targets of each head's attention.
 
-They are displayed in the report's attention viewer. No claim uses this measure.
+The report's attention viewer displays the maps. No claim uses this measure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,15 +32,15 @@ SIDES = ("before", "after")  # fine-tuning
 @measure("example-maps", title="maps of a few short examples before and after fine-tuning", source="K19 4.3")
 class ExampleMaps(AttentionMeasure):
     """Values: `cosine` [layer, head], the mean similarity between the maps before and after fine-tuning; `to_before`
-    and `to_after` [layer, head, kind], the mean fraction of attention to [CLS], [SEP], the token itself, the previous
+    and `to_after` [layer, head, kind], the mean share of attention to [CLS], [SEP], the token itself, the previous
     token, the next token, the rest of its text and the other text. A special token belongs to the preceding text. For
-    the displayed examples: `texts`, `labels`, and their concatenated `tokens` as words.
+    the displayed examples: `texts`, `labels`, and the concatenated `tokens`, spelled as in the texts.
 
     Samples: `cosine` [example, layer, head], `to_before` and `to_after` [example, layer, head, kind]. For the displayed
     examples: their indices `shown`, `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token, token].
 
     The displayed examples are the shortest inputs of 8 to 40 word-pieces, alternating between labels, out of at most
-    100 inputs. They contain text from the data set: check its licence before publishing them.
+    100 inputs. The measurement contains text from the data set, so check the licence before publishing it.
     """
 
     compares: ClassVar[bool] = True
@@ -67,7 +67,7 @@ class ExampleMaps(AttentionMeasure):
         return ExampleObserver(view, shown)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of similarities; the example maps are displayed by the viewer instead."""
+        """Yield the map of similarities. The example maps are left to the viewer."""
         cosine = np.asarray(measurement.value("cosine"))
         caption = f"Similarity of each head's maps before and after fine-tuning, {measurement.examples} inputs: {{who}}"
         yield HeadMap(caption, cosine, unit="cosine similarity", low=float(np.nanmin(cosine)))
@@ -87,7 +87,7 @@ def short_examples(
 
 
 class ExampleObserver:
-    """Observer of two models: full maps of some examples, and means over all examples."""
+    """Observer of two models that stores full maps of some examples, and means over all examples."""
 
     pairs = True
 
@@ -155,7 +155,7 @@ class ExampleObserver:
         return {**means, **words}, samples
 
     def _words(self, example: int) -> Iterator[str]:
-        """Yield the tokens of an example as spelled in its texts; word continuations are prefixed with `##`."""
+        """Yield the tokens of an example as spelled in its texts, prefixing word continuations with `##`."""
         rows, alignment = self.view.rows, self.view.alignment
         texts = (rows.sentence1[example], "" if rows.sentence2 is None else rows.sentence2[example])
         ids = self.view.encoded.input_ids[example]

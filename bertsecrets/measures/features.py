@@ -35,16 +35,17 @@ FIGURE_7_LABELS = {  # labels of the kinds in K19's figure 7
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")
 class Features(AttentionMeasure):
-    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and the number of inputs for each, `..._examples`.
+    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and the number of inputs in each mean,
+    `<name>_examples`.
 
-    Samples: `<kind>` [example, layer, head] and `cls_row_<kind>` [example, head]; NaN for inputs without the kind.
+    Samples: `<kind>` [example, layer, head], `cls_row_<kind>` [example, head], both NaN for inputs without the kind.
     """
 
     class Options(AttentionMeasure.Options):
         """These options reproduce deviations of K19's code from the paper.
 
-        `substrings`: also count words that contain a negation, such as "another". `absent`: inputs without the feature
-        are `left out` or count as `zero`.
+        `substrings` also counts words that contain a negation, such as "another". `absent` says whether inputs without
+        the feature are `left out` or count as `zero`.
         """
 
         substrings: bool = False
@@ -71,7 +72,7 @@ class Features(AttentionMeasure):
         return FeatureObserver(*view.shape, marks, marks["cls"], absent=0.0 if options.absent == "zero" else np.nan)
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the last layer's [CLS] row by kind of token, unless the model has no [CLS]."""
+        """Yield the chart of the last layer's [CLS] row by kind of token, unless the model has no [CLS]."""
         kinds = [kind for kind in FIGURE_7_LABELS if f"cls_row_{kind}" in seeds.first.values]
         if kinds:
             published = seeds.published("fig7_CLS_last_layer")
@@ -88,7 +89,7 @@ def contains_negation(word: Word) -> bool:
 
 
 class FeatureObserver(SampleObserver):
-    """Observer of one model: attention to each kind of token, overall and in the last layer's [CLS] row."""
+    """Observer of one model that stores attention to each kind of token, overall and in the last layer's [CLS] row."""
 
     def __init__(
         self,
@@ -141,11 +142,11 @@ def feature_marks(
     first: Parses,
     second: Parses | None = None,
 ) -> dict[str, Marks]:
-    """Return the tokens of each kind: K19's linguistic features, punctuation, and the special tokens.
+    """Return masks of each kind of tokens, from K19's linguistic features to punctuation and special tokens.
 
     Args:
         token_ids: Token ids of each example (`Encoded.input_ids`).
-        special: Ids of `cls` and `sep`; None for missing tokens (`encoding.special_ids`).
+        special: Ids of `cls` and `sep` (see `encoding.special_ids`), or None for missing tokens.
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

@@ -78,7 +78,7 @@ class FrameHeads(EncoderMeasure):
         return {self.name: ({**values, "sentences": sentences_digest(sentences)}, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield all heads in ascending order."""
+        """Yield the chart of all heads in ascending order."""
         sample = measurement.sample("max_weight")
         yield RankedHeads(
             "Maximum attention from core frame elements to their target, with 95 % interval over sentences: {who}",
@@ -89,7 +89,7 @@ class FrameHeads(EncoderMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the maps of weights."""
+        """Yield the published and the measured map of weights."""
         theirs = published_figures()["fig3_frame_notebook"]
         yield from published_and_measured(
             theirs, seeds.mean("max_weight"), "maximum weight", ("K19, figure 3", "{who}")

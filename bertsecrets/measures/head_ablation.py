@@ -32,7 +32,7 @@ class HeadAblation(AblationMeasure):
     )
 
     class Options(AblationOptions):
-        """`kind` is the output of a disabled head: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`).
+        """`kind` selects what replaces a disabled head: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`).
 
         `heads` selects sets of heads, numbered from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`.
         """
@@ -45,7 +45,7 @@ class HeadAblation(AblationMeasure):
             return text and " ".join(text.split())
 
     def axes_of(self, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return one axis, the sets, if sets of heads were given."""
+        """Return a single axis, over the sets, if sets of heads were given."""
         return ("set",) if options.get("heads") is not None else self.axes
 
     def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
@@ -62,7 +62,7 @@ class HeadAblation(AblationMeasure):
             values["score"] = values["score"].reshape(shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of gains, and all heads ranked by gain. No figures are made if sets were given."""
+        """Yield the map of gains, and all heads ranked by gain, or nothing if sets of heads were given."""
         shape = np.shape(measurement.value("score"))
         if len(shape) != 2:
             return
@@ -88,7 +88,7 @@ class HeadAblation(AblationMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the maps of scores. No figures are made if sets were given."""
+        """Yield the published and the measured map of scores, or nothing if sets of heads were given."""
         ours, baseline = 100 * seeds.mean("score"), 100 * float(seeds.mean("baseline"))
         if ours.ndim != 2:
             return

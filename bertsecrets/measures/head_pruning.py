@@ -30,8 +30,8 @@ from bertsecrets.texts.metrics import decide
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement
 
-STEP_SHARE = 0.1  # fraction of all heads
-PRUNING_BATCH_TOKENS = 2048  # per batch; activations are stored for the backward pass
+STEP_SHARE = 0.1  # fraction of all heads that each step removes
+PRUNING_BATCH_TOKENS = 2048  # per batch; small, because activations are stored for the backward pass
 
 
 @measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
@@ -46,7 +46,7 @@ class HeadPruning(HeadRemovalMeasure):
     gradients: ClassVar[bool] = True
     axes = ("layer", "head")
     other_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"score": ("step",), "left": ("step",)}
-    passes: ClassVar[float] = 3 * (1 + 1 / STEP_SHARE)  # a backward pass costs about two forward ones
+    passes: ClassVar[float] = 3 * (1 + 1 / STEP_SHARE)  # a backward pass costs about as much as two forward passes
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model's heads can be disabled, and that their gates receive gradients."""
@@ -96,7 +96,7 @@ class HeadPruning(HeadRemovalMeasure):
 
 @dataclass(frozen=True)
 class Path:
-    """The order of removal, and the predictions of the unpruned model and after each step."""
+    """The order in which heads are removed, and the predictions before the first step and after each step."""
 
     predicted: list[np.ndarray]
     importance: Float[np.ndarray, "layers heads"]

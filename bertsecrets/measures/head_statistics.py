@@ -44,7 +44,7 @@ def divergences(maps: Float[torch.Tensor, "heads tokens tokens"]) -> Float[np.nd
 
 
 class HeadObserver:
-    """Observer of one model: entropies, and on some examples the divergence of each pair of heads in the model."""
+    """Observer of one model that stores entropies and, on some examples, the divergence of each pair of its heads."""
 
     pairs = False
 
@@ -96,7 +96,7 @@ class HeadStatistics(AttentionMeasure):
     """Values: `entropy` [layer, head] and `divergence` [head, head] in bits, over the heads of all layers.
 
     Samples: `entropy` [example, layer, head]; `within` and `between` [example], the mean divergence of heads in the
-    same layer and in different layers. Heads are compared on at most 64 evenly spaced examples; others are NaN.
+    same layer and in different layers. Heads are compared on at most 64 evenly spaced examples, and all others are NaN.
     """
 
     common: ClassVar[bool] = False
@@ -108,7 +108,7 @@ class HeadStatistics(AttentionMeasure):
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of entropies, and heads as points; the square root of the divergence is a metric."""
+        """Yield the map of entropies, and heads as points, placed by the square root of their divergence."""
         values = np.asarray(measurement.value("entropy"))
         yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))
         distances = np.sqrt(np.asarray(measurement.value("divergence")))

@@ -34,7 +34,7 @@ class LayerAblation(AblationMeasure):
         return whole_layers(layers, heads), "layers"
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield one bar per layer."""
+        """Yield a chart with one bar per layer."""
         block, gains = gains_of(measurement)
         metric = TASKS[measurement.subject.task].metric
         yield LayerBars(
@@ -46,7 +46,7 @@ class LayerAblation(AblationMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the curves of scores."""
+        """Yield the published and the measured curve of scores by layer."""
         theirs, baseline = seeds.published("fig9_layer"), 100 * float(seeds.mean("baseline"))
         if theirs is not None:
             task = seeds.first.subject.task

@@ -52,7 +52,7 @@ class PatternWeights(Requirement):
     """The trained classifiers of attention patterns, one for each reading."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return why the classifier files cannot be used; None if they are valid."""
+        """Return why the classifier files cannot be used, or None if they are valid."""
         folder = chosen_folder()
         try:
             report = read_report(folder)
@@ -64,7 +64,7 @@ class PatternWeights(Requirement):
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return digests of each reading's classifier and validation maps, and the models of these maps."""
+        """Return digests of the classifiers and their validation maps, and the models that produced the maps."""
         report = read_report(chosen_folder())
         parts = {reading: report_of(report, reading) for reading in readings_of(report)}
         return {
@@ -75,7 +75,7 @@ class PatternWeights(Requirement):
 
 
 class PatternObserver:
-    """Observer of one model: the class of each map, [example, layer, head], under each reading."""
+    """Observer of one model that stores the class of each map under each reading, [example, layer, head]."""
 
     pairs = False
 
@@ -141,9 +141,9 @@ UNCHECKED_REMARK = "the pattern classifier's errors were measured on other model
 
 @measure("patterns", title="classes of attention maps", source="K19 4.1", version=6)
 class Patterns(AttentionMeasure):
-    """Values: `<reading>_share_<class>`, `<reading>_majority`, the most frequent class of a head, and
-    `<reading>_agreement`, the fraction of examples with this class, [layer, head]; `<reading>_raw_<class>`,
-    `<reading>_corrected_<class>`, shares of all maps.
+    """Values: `<reading>_share_<class>`, `<reading>_majority` (the head's most frequent class) and
+    `<reading>_agreement` (the fraction of examples with that class), each [layer, head]; `<reading>_raw_<class>` and
+    `<reading>_corrected_<class>`, the shares of all maps.
 
     Samples: `<reading>_predicted` [example, layer, head]; `<reading>_expected` [example, class], the mean class
     probabilities; `<reading>_errors` [annotated head, class].
@@ -215,7 +215,7 @@ class Patterns(AttentionMeasure):
             )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield one bar for the paper, and one for each reading with corrected shares."""
+        """Yield one bar of class shares for the paper, and one bar of corrected shares for each reading."""
         shares: dict[str, np.ndarray] = {}
         if (published := seeds.published("fig2")) is not None:
             theirs = dict(zip(FIGURE_2_ORDER, published, strict=True))
@@ -228,7 +228,7 @@ class Patterns(AttentionMeasure):
 
 
 def readings_in(measurement: Measurement) -> list[str]:
-    """Return the readings that a measurement covers, the suite's own first."""
+    """Return the readings that a measurement covers, those of the suite first."""
     suffix = "_predicted"
     names = [name.removesuffix(suffix) for name in measurement.samples if name.endswith(suffix)]
     return sorted(names, key=lambda name: (name not in READINGS, name))

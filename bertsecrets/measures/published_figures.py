@@ -13,8 +13,8 @@ from bertsecrets.texts.tasks import GLUE_TASKS
 class PublishedFigures(SuiteMeasure):
     """Values: `tasks`, the names of the tasks.
 
-    Samples: `figure_8` [1, task, layer, head], extracted from the figure's pixels; F1 for MRPC and QQP, Pearson's
-    correlation for STS-B, accuracy for the other tasks.
+    Samples: `figure_8` [1, task, layer, head], extracted from the figure's pixels. The metric is F1 for MRPC and QQP,
+    Pearson's correlation for STS-B, and accuracy for the other tasks.
     """
 
     section = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="type[Measure]")
 _MEASURES: dict[str, "Measure"] = {}
-COUNTED_FROM_0 = ("state",)  # state 0 is that of the embeddings, and state 1 the output of layer 1
+COUNTED_FROM_0 = ("state",)  # state 0 holds the embeddings, and state 1 the output of layer 1
 # Built-in measures that do not depend on a seed, listed here to avoid importing them.
 SEEDLESS_MEASURES = ("example-sentence", "frame-heads", "pattern-quality", "published-figures")
 

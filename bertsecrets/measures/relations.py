@@ -18,13 +18,14 @@ from bertsecrets.types import Span
 
 @measure("relations", title="token-to-token attention", source="K19 4.5")
 class Relations(AttentionMeasure):
-    """Values: `noun_pronoun`, `pronoun_noun`, `verb_subject`, `subject_verb`, each [layer, head], and `..._examples`.
+    """Values: `noun_pronoun`, `pronoun_noun`, `verb_subject`, `subject_verb` [layer, head], and the number of inputs in
+    each mean, `<name>_examples`.
 
-    Samples: the same names, [example, layer, head]; NaN for inputs without the relation.
+    Samples: the same names, [example, layer, head], which are NaN for inputs without the relation.
     """
 
     class Options(AttentionMeasure.Options):
-        """`zipped`: pair the k-th verb with the k-th subject, even if they are unrelated, as in K19's code."""
+        """`zipped` pairs the k-th verb with the k-th subject, even if they are unrelated, as in K19's code."""
 
         zipped: bool = False
 
@@ -44,7 +45,7 @@ def relation_pairs(
     """Return the relations of K19 section 4.5 in both directions: noun and pronoun, verb and subject.
 
     As in K19's code, every noun is paired with every pronoun in either text of the input. A verb is paired with the
-    words of its subject. If `zipped` is True, the lists of all verbs and all subjects are zipped, as in K19's code.
+    words of its subject. If `zipped` is True, the k-th verb is paired with the k-th subject instead, as in K19's code.
     """
     nouns, pronouns = (mark_words(alignment, WORD_FEATURES[kind], first, second) for kind in ("noun", "pronoun"))
     noun_pronoun = all_pairs(nouns, pronouns)

@@ -25,7 +25,7 @@ from bertsecrets.types import Measurement
 
 @measure("scores", title="scores, majority-class baseline, entropy of predicted classes", source="K19 3, table 1")
 class Scores(Measure):
-    """Values: all metrics of the task (fractions), `constant`; for classification, `majority` and `entropy` (bits).
+    """Values: all metrics of the task (fractions) and `constant`. Classifiers add `majority` and `entropy` (bits).
 
     Samples: `predicted` and `target` [example].
     """

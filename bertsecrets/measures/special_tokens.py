@@ -22,12 +22,12 @@ from bertsecrets.types import Measurement
 
 
 class SpecialTokenObserver(SampleObserver):
-    """Observer of one model: attention received by [CLS] and [SEP], [example, layer, head]."""
+    """Observer of one model that stores the attention received by [CLS] and [SEP], [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
-            ids: Ids of `cls` and `sep`; None for missing tokens. Values are NaN for inputs without the token.
+            ids: Ids of `cls` and `sep`, or None for missing tokens. Values are NaN for inputs without the token.
         """
         super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"), counts=False)
         self.ids = ids
@@ -68,7 +68,7 @@ class SpecialTokens(AttentionMeasure):
     )
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer for both tokens' columns."""
+        """Return the observer for the columns of [CLS] and [SEP]."""
         return SpecialTokenObserver(*view.shape, view.special_ids)
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -77,7 +77,7 @@ class SpecialTokens(AttentionMeasure):
         super().check_model(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the curves by layer of the tokens that the model has."""
+        """Yield the chart of attention to [CLS] and [SEP] by layer, for those that the model has."""
         curves = {
             f"[{name.upper()}]": np.asarray(measurement.value(name)).mean(1)
             for name in ("cls", "sep")
@@ -88,7 +88,7 @@ class SpecialTokens(AttentionMeasure):
             yield Lines(caption, curves, unit="attention received")
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the maps of both tokens, if the model has them."""
+        """Yield the published and measured maps of attention to [CLS] and [SEP], for those that the model has."""
         for name in ("sep", "cls"):
             ours, token = seeds.mean(name), f"attention to [{name.upper()}]"
             if not np.isnan(ours).all():

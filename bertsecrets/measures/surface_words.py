@@ -1,8 +1,8 @@
 """Attention to surface features: identical words in both texts, and punctuation (blog, open questions).
 
 Words are compared by their letters and digits, case-insensitively. For each token of a word that occurs in both texts,
-`equal` is its attention to the word in the other text. `expected` is the attention expected by chance: the attention to
-the other text times the fraction of that text's tokens that belong to the word.
+`equal` is its attention to the word in the other text. `expected` is the same attention by chance, which is the
+attention to the other text times the fraction of that text's tokens that belong to the word.
 """
 
 import re
@@ -29,9 +29,9 @@ SURFACE_KINDS = ("final", "other", "word")
 class SurfaceWords(AttentionMeasure):
     """Values, each [layer, head]: `equal` and `expected`, the observed and chance-level mean weight from a word to the
     same word in the other text; `final`, `other` and `word`, the maximum attention received by final punctuation, other
-    punctuation and words. The number of inputs for each is `..._examples`.
+    punctuation and words. The number of inputs in each mean is `<name>_examples`.
 
-    Samples: the same names, [example, layer, head]; NaN for inputs without such tokens.
+    Samples: the same names, [example, layer, head], which are NaN for inputs without such tokens.
     """
 
     companions: ClassVar[tuple[str, ...]] = ()
@@ -63,7 +63,7 @@ def _spans(text: str) -> dict[str, list[Span]]:
 
 
 def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Marks]:
-    """Return the tokens of each kind: final punctuation, other punctuation and words."""
+    """Return masks of the tokens of each kind: final punctuation, other punctuation and words."""
     words = np.zeros(alignment.part.shape, dtype=bool)
     final = np.zeros(alignment.part.shape, dtype=bool)
     for part, of_part in enumerate(texts):
@@ -76,7 +76,7 @@ def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Mar
 
 
 class SurfaceObserver(SampleObserver):
-    """Observer of one model: attention between identical words and to punctuation, [example, layer, head]."""
+    """Observer of one model that stores attention between equal words and to punctuation, for each head."""
 
     def __init__(self, examples: int, layers: int, heads: int, alignment: Alignment, texts: Sequence[Sequence[str]]):
         """
@@ -97,7 +97,7 @@ class SurfaceObserver(SampleObserver):
             self.record(kind, batch, layer, weights)
 
     def _between(self, batch: Batch, maps: Maps) -> Iterator[tuple[str, Float[torch.Tensor, "rows heads"]]]:
-        """Yield the observed and expected weight between identical words; NaN for inputs without any."""
+        """Yield the observed and expected weight between identical words, or NaN for inputs without such words."""
         rows, source, target = (torch.from_numpy(part).to(maps.device) for part in self.equal.of_rows(batch.indices))
         same = torch.zeros(maps.shape[0], *maps.shape[2:], dtype=maps.dtype, device=maps.device)
         same[rows, source, target] = 1

@@ -1,7 +1,7 @@
 """The score under magnitude pruning of an increasing fraction of the weights (claims I1).
 
 As in P20, weights are ranked globally across the weight matrices of all layers. Embeddings, layer norms, biases, the
-pooler and the classifier are not pruned. The model is not retrained; Gordon et al. instead prune each matrix of the
+pooler and the classifier are not pruned. The model is not retrained, whereas Gordon et al. prune each matrix of the
 pretrained model, including embeddings, and continue training. The checkpoint on disk is never modified.
 """
 
@@ -62,7 +62,7 @@ class WeightPruning(RemovalMeasure):
         return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the score by sparsity, with P20's points if available."""
+        """Yield the chart of the score by sparsity, with P20's published points if available."""
         task = TASKS[measurement.subject.task]
         scores = [measurement.value("baseline"), *measurement.value("score")]
         shares = [0.0, *measurement.value("share")]

@@ -1,4 +1,4 @@
-"""Base classes of measures, with their requirements and figures."""
+"""Base classes of measures, with their requirements and charts."""
 
 from bertsecrets.measures.base.ablation_measure import AblationMeasure, AblationOptions
 from bertsecrets.measures.base.attention_measure import AttentionMeasure, AttentionRun, EncoderMeasure, SuiteMeasure

@@ -35,12 +35,12 @@ from bertsecrets.texts.published import ABLATION_BASELINES
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
-CHECKED_ROWS = 32  # the first examples, which are also computed in float32 for all sets
-SCORE_TOLERANCE_POINTS = 0.1  # in points; larger differences between similarity scores count as different
+CHECKED_ROWS = 32  # number of examples, from the first, that are also computed in float32 for all sets
+SCORE_TOLERANCE_POINTS = 0.1  # in points; similarity scores that differ by more count as different
 
 
 class AblationOptions(MeasureOptions):
-    """`kind` is the output of a disabled head: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`)."""
+    """`kind` selects what replaces a disabled head: `uniform`, `zero`, `mean` or `resampled` (with the seed `draw`)."""
 
     kind: Kind = "uniform"
     draw: int = Field(default=1, ge=1)
@@ -54,12 +54,12 @@ class AblationOptions(MeasureOptions):
 
 
 class RemovalMeasure(Measure):
-    """A measure of the scores of a model with parts removed, next to those of the whole model."""
+    """A measure that scores a model with some heads or weights removed, next to the intact model."""
 
     section: ClassVar[Section | None] = "scores"
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Report why the predictions are not informative about the removed parts; None if they are."""
+        """Return why the predictions are not informative about what was removed, or None if they are."""
         baseline = measurement.sample("baseline_predicted")
         if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
             return "some predictions are not finite"
@@ -100,7 +100,7 @@ class AblationMeasure(HeadRemovalMeasure):
         engine.check_longest(probe_inputs(classifier))
 
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
-        """Return the cache key's inputs, with the precision."""
+        """Return the cache key's inputs, including the precision."""
         return super().inputs(context) | {"precision": context.resources.grid_precision}
 
     def remarks(self, measurement: Measurement) -> list[str]:
@@ -142,7 +142,7 @@ def scored(
     """Return the values and samples of stepwise pruning, scored by accuracy or Pearson's correlation.
 
     Args:
-        predicted: Predictions of the unpruned model, followed by those after each step.
+        predicted: Predictions of the unpruned model, followed by the predictions after each step.
     """
     target, metric = np.asarray(targets), "pearson" if task.regression else "accuracy"
     baseline, *scores = (score(metric, answers, target) for answers in predicted)
@@ -152,13 +152,13 @@ def scored(
 
 
 def published_baseline_text(task_name: str) -> str:
-    """Return K19's score with all heads as text, if it is published."""
+    """Return K19's score with all heads as text, which says so if no score was published."""
     baseline = ABLATION_BASELINES.get(task_name)
     return "no baseline published" if baseline is None else f"none disabled: {baseline:.1f}"
 
 
 def kind_text(measurement: Measurement) -> str:
-    """Return the kind of ablation for captions; empty for K19's uniform weights."""
+    """Return the kind of ablation as text for captions, or an empty text for K19's uniform weights."""
     kind = measurement.options.get("kind", UNIFORM.kind)
     return "" if kind == UNIFORM.kind else f" ({kind} vectors)"
 
@@ -181,16 +181,16 @@ def set_ablation(
 
     Args:
         folder: Folder for finished portions. Interrupted runs resume from it, and multiple processes can share it.
-        about: Additional dependencies of the finished portions, besides weights and inputs.
+        about: What the finished portions depend on besides weights and inputs, as JSON data.
         title: Title of the progress bar. If None, no bar is shown.
         ablation: Kind of ablation. Replacement vectors are computed from the rows of `encoded`.
         precision: Precision of the forward passes. With bfloat16, the model is converted in place.
 
     Returns:
         Values: `baseline` and `score` [set], the task's metric as a fraction. Samples: `predicted` [set, example],
-        `baseline_predicted` and `target` [example]; class indices are int8, scores float32. In bfloat16, the values
-        also contain `sampled` and `sample_differs`, the number of predictions in the sample and of those that differ
-        from float32.
+        `baseline_predicted` and `target` [example]; class indices are int8, and scores are float32. In bfloat16, the
+        values also contain `sampled`, the number of predictions repeated in float32, and `sample_differs`, the number
+        of these that differ.
     """
     everything = [BASELINE, *sets]
     exact: np.ndarray | None = None

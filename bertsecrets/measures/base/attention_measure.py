@@ -89,17 +89,17 @@ class MapMeasure(Measure):
     axes: ClassVar[tuple[str, ...]] = ("layer", "head")
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that the model's maps can be read, and are those that it uses."""
+        """Check that the model's maps can be read, and are the ones that the model uses."""
         check_attention(classifier)
 
 
 class AttentionMeasure(MapMeasure):
-    """A measure of the maps of a task's rows. If possible, its pass also feeds the measures in `companions`."""
+    """A measure of attention maps on a task's rows. If possible, its pass also feeds the measures in `companions`."""
 
     class Options(MeasureOptions):
-        """These options cover choices that the paper leaves open or that appear only in its code.
+        """These options cover choices that the paper leaves open, or that appear only in the paper's code.
 
-        `rows` selects how rows are sampled if there are too many: `drawn` at random, or the `first` in the file.
+        If there are too many rows, `rows` says whether they are `drawn` at random or the `first` in the file are used.
         `quoted` parses the file like K19's notebook, which loses rows after a quotation mark. `cased` disables
         lower-casing in the tokenizer. `max_length` overrides the maximum number of word-pieces in the settings.
         """
@@ -125,7 +125,7 @@ class AttentionMeasure(MapMeasure):
         return view.padded_to is None and (view.twin is not None or not self.compares)
 
     def padding(self, options: Any) -> int | None:
-        """Return the length to which inputs are padded; None without padding."""
+        """Return the length to which inputs are padded, or None if they are not padded."""
         return None
 
     def rows(self, context: MeasureContext) -> Split:
@@ -139,7 +139,7 @@ class AttentionMeasure(MapMeasure):
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
-        """Return this measure's options in a pass that another measure may have requested."""
+        """Return this measure's options in a pass, which another measure may have requested with its own options."""
         options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
@@ -200,7 +200,7 @@ class EncoderMeasure(MapMeasure):
         """Return a digest of the measured texts."""
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file, folder or publication that contains the texts, if any."""
+        """Return the name of the file, folder or publication that contains the texts, or None."""
         return None
 
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:

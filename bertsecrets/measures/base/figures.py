@@ -1,4 +1,4 @@
-"""Figures as data. The report draws each measurement's figures next to the corresponding figure of K19.
+"""Charts as data. The report draws each measurement's charts next to the corresponding figure of K19.
 
 In captions, `{who}` is a placeholder for the measured subject.
 """
@@ -21,7 +21,7 @@ PerHead = Callable[[np.ndarray], np.ndarray]  # maps the column means of a block
 class HeadMap:
     """A heat map with one value per head. If `signed`, colours diverge around 0 to show gains and losses.
 
-    `rows` are the names of the rows, if they are not layers. `marked` heads have a dot.
+    `rows` names the rows if they are not layers. The heads in `marked` have a dot.
     """
 
     caption: str
@@ -62,7 +62,7 @@ class Lines:
     """A line plot over layers, or over another quantity.
 
     Attributes:
-        lines: Lines by name; either one value per layer (from 1), or points (x, y).
+        lines: Lines by name. Each is a list of one value per layer, from layer 1, or of points (x, y).
         x: Title of the horizontal axis.
         from_zero: Whether the vertical axis starts at 0.
         baseline: Value marked by a dashed line.
@@ -88,7 +88,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class ClassMap:
-    """All heads in the colour of their most frequent class, paler if fewer of a head's maps have this class."""
+    """All heads in the colour of their most frequent class, paler if fewer of the head's maps have this class."""
 
     caption: str
     majority: Int[np.ndarray, "layers heads"]
@@ -108,12 +108,12 @@ class HeadDistances:
 Figure = HeadMap | RankedHeads | LayerBars | Lines | Shares | ClassMap | HeadDistances
 
 
-# ---------------------------------------------------------------------- next to the paper's
+# ---------------------------------------------------------------------- next to the paper's figures
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of K19 that a measure replicates: its number, title and introduction."""
+    """The number, title and introduction of a figure of K19 that a measure replicates."""
 
     number: str
     title: str
@@ -148,7 +148,7 @@ class Repeats:
         )
 
     def published(self, name: str) -> Any:
-        """Return one of K19's figures (`expected/figures.json`) for the task; None for an own task."""
+        """Return a published value of K19 (`expected/figures.json`) for the task, or None for an own task."""
         return published_figures()[name].get(TASKS[self.task].folder)
 
 
@@ -158,7 +158,7 @@ def published_and_measured(
     """Yield the paper's map, if there is one, and the measured map on a common colour scale from 0.
 
     Args:
-        captions: Captions of the paper's map and of this suite's.
+        captions: Captions of the paper's map and of the measured map.
     """
     maps = [(captions[1], measured)]
     if published is not None:

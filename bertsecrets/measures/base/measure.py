@@ -1,4 +1,4 @@
-"""The base class of all measures: options, requirements, cache key, execution, figures and remarks."""
+"""The base class of all measures: options, requirements, cache key, execution, charts and remarks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -45,9 +45,9 @@ class MeasureOptions(BaseModel):
 class MeasureContext:
     """A measurement to run.
 
-    `model` is the subject's model; it is None for measures that use no model. A checkpoint made by the suite is
-    identified by its cache key `recipe`, and `folder` is None until it is needed; otherwise, `folder` is the measured
-    checkpoint or bare encoder. `grid` is the folder in which an ablation stores finished portions.
+    `model` is the subject's model, or None for measures that use no model. For a checkpoint made by the suite, `recipe`
+    is its cache key, and `folder` is None until the checkpoint is needed. For all others, `folder` is that of the
+    measured checkpoint or bare encoder. `grid` is the folder in which an ablation stores finished portions.
     """
 
     subject: Subject
@@ -85,8 +85,8 @@ class Measure(ABC):
     """The base class of all measures.
 
     Attributes:
-        name: Name of the measure, set by the decorator `measure` like `title`, `source` and `version`.
-        section: Section of `params.yaml` that affects the result. None if the result is independent of the settings.
+        name: Name of the measure. Like `title`, `source` and `version`, it is set by the decorator `measure`.
+        section: Section of `params.yaml` that affects the result, or None if the result is independent of the settings.
         needs: Requirements besides rows and a checkpoint.
         kernel: Attention implementation for opening models. Only `eager` exposes maps.
         on_task: Whether the measure uses a task's rows.
@@ -100,8 +100,8 @@ class Measure(ABC):
         passes: Approximate cost in forward passes over the examples, for planning.
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
-        axes: Names of the dimensions of values that are arrays, which are the rows of `Measurement.to_frame`.
-        other_axes: Names of the dimensions of values with others, by name of the value.
+        axes: Names of the dimensions of array values, by which `Measurement.to_frame` identifies its rows.
+        other_axes: Names of the dimensions of values that do not have `axes`, by name of the value.
     """
 
     name: ClassVar[str]
@@ -146,7 +146,7 @@ class Measure(ABC):
             raise UserError(f"option {name} of measure {self.name}: {reason}") from error
 
     def shared_options(self, options: Any) -> dict[str, Any]:
-        """Return the options to pass on to companions in the same pass; none by default."""
+        """Return the options that are also passed to companions in the same pass, which are none by default."""
         return {}
 
     def fits(self, initialisation: InitialisationName) -> bool:
@@ -181,7 +181,7 @@ class Measure(ABC):
         return [{}]
 
     def missing(self, resources: Resources, task_name: str) -> str | None:
-        """Return why the measure cannot run on a task; None if it can."""
+        """Return why the measure cannot run on a task, or None if it can."""
         if self.on_task and (problem := resources.rows.missing(task_name)):
             return problem
         return next(filter(None, (need.missing(resources) for need in self.needs)), None)
@@ -199,9 +199,9 @@ class Measure(ABC):
     # ------------------------------------------------------------------ the key
 
     def most(self, settings: Params) -> int | None:
-        """Return the maximum number of rows, regardless of the limits of a run; None if unlimited.
+        """Return the maximum number of rows without the limits of a particular run, or None if unlimited.
 
-        By default, measures of attention have the limit in `params.yaml`.
+        By default, the limit in `params.yaml` applies to measures of attention.
         """
         return settings.attention.examples if self.section == "attention" else None
 
@@ -214,11 +214,11 @@ class Measure(ABC):
         return self.rows(context).fingerprint
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the part of `params.yaml` that affects the result."""
+        """Return the settings in `params.yaml` that affect the result."""
         return getattr(settings, self.section).model_dump() if self.section else {}
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the settings that affect the result, including facts from all requirements."""
+        """Return everything in the settings that affects the result, including facts about all requirements."""
         facts = [need.settings(resources) for need in self.needs]
         return self.own_settings(resources.settings) | {
             name: fact for requirement in facts for name, fact in requirement.items()
@@ -239,7 +239,7 @@ class Measure(ABC):
             "options": context.options.given(),
             "device": context.resources.device.type,
         }
-        if context.recipe is not None:  # with the model, its tokenizer, the initialisation and the seed
+        if context.recipe is not None:  # contains the model, its tokenizer, the initialisation and the seed
             return inputs | {"checkpoint": context.recipe.as_json()}
         checkpoint = ModelRef.in_folder(context.checkpoint)
         return inputs | {
@@ -257,7 +257,7 @@ class Measure(ABC):
         return Key(self.inputs(context), self.made_by(context.resources.device))
 
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:
-        """Return the origin, fingerprint, status and limit of the data for the provenance record.
+        """Return the data's origin, fingerprint, status and limit for the provenance record.
 
         The limit is the number of rows if the run was limited to a subset, otherwise None.
         """
@@ -295,20 +295,20 @@ class Measure(ABC):
         return marked, examples
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the figures of a measurement as data, to be drawn by the report."""
+        """Yield the charts of a measurement as data, which the report draws."""
         yield from ()
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the figure named by `paper`, then the same figure for these measurements, averaged over seeds."""
+        """Yield the figure of K19 named by `paper`, then the same chart of these measurements, averaged over seeds."""
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return why the model has collapsed, so that claims about it cannot be judged; None if it has not.
+        """Return how the model has collapsed, which prevents judging claims about it, or None if it has not.
 
         By default, report heads without values on examples for which other heads have values.
         """
         return heads_without_numbers(measurement)
 
     def remarks(self, measurement: Measurement) -> list[str]:
-        """Return remarks for every verdict on this measurement."""
+        """Return remarks that accompany every verdict on this measurement."""
         return []

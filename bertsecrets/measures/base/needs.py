@@ -41,7 +41,7 @@ class Requirement:
     """A requirement of a measure."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return what is missing and how to get it, in one line; None if nothing is missing."""
+        """Return in one line what is missing and how to get it, or None if nothing is missing."""
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class FrameSentences(Requirement):
     """Sentences annotated with the target and core elements of a frame."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return how to provide the sentences; None if they were provided."""
+        """Return how to provide the sentences, or None if they were provided."""
         return FRAMES_ADVICE if resources.frames is None else None
 
 
@@ -61,7 +61,7 @@ class SpacyPipeline(Requirement):
     """A spaCy pipeline with a tagger and a parser."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return why the pipeline cannot be used; None if it can."""
+        """Return why the pipeline cannot be used, or None if it can."""
         return pipeline_problem(resources.spacy)
 
     def settings(self, resources: Resources) -> dict[str, Any]:
@@ -76,12 +76,12 @@ def pipeline_facts(name: str) -> dict[str, Any]:
 
 @functools.cache
 def described(name: str, _content: str | None) -> dict[str, Any]:
-    """Return a pipeline's facts, cached by the content of its folder."""
+    """Return the facts that identify a pipeline, cached by the content of the pipeline's folder."""
     return describe(load_pipeline(name))
 
 
 def pipeline_problem(name: str) -> str | None:
-    """Return why a spaCy pipeline cannot be used; None if it can."""
+    """Return why a spaCy pipeline cannot be used, or None if it can."""
     try:
         pipeline_facts(name)
     except UserError as error:

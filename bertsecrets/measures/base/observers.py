@@ -21,7 +21,7 @@ def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens
 def max_over(
     columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
 ) -> Float[torch.Tensor, "kinds rows heads"]:
-    """Return the maximum over the marked tokens of each kind; NaN for rows without any."""
+    """Return the maximum over the marked tokens of each kind, or NaN for rows without marked tokens."""
     largest = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
     return torch.where(marks.any(-1)[:, :, None], largest, torch.nan)
 
@@ -34,7 +34,7 @@ def of_batch(marks: Bool[np.ndarray, "kinds examples tokens"], batch: Batch) -> 
 
 
 def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tensor, "rows heads"]:
-    """Return the maximum weight over each row's token pairs, per head; NaN for rows without pairs."""
+    """Return each head's maximum weight over each row's token pairs, or NaN for rows without pairs."""
     rows, source, target = (torch.from_numpy(part).to(maps.device) for part in pairs.of_rows(batch.indices))
     weights = maps[rows, :, source, target]
     empty = torch.full(maps.shape[:2], torch.nan, dtype=maps.dtype, device=maps.device)
@@ -44,7 +44,7 @@ def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tenso
 class SampleObserver:
     """Base class for observers that store one named value per example, layer and head of a model.
 
-    Values are NaN for examples that lack the observed feature. If `counts`, `compute` also returns how many
+    Values are NaN for examples that lack the observed feature. If `counts` is set, `compute` also returns how many
     examples have it.
     """
 
@@ -66,7 +66,7 @@ class SampleObserver:
 
 
 class PairObserver(SampleObserver):
-    """Observer of one model: the maximum weight over the token pairs of each relation, [example, layer, head]."""
+    """Observer of one model that stores the maximum weight over each relation's token pairs, [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
         super().__init__(examples, layers, heads, relations)
@@ -79,7 +79,7 @@ class PairObserver(SampleObserver):
 
 
 def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the mean over non-NaN examples, and their number as `<name>_examples`.
+    """Return the mean over examples that are not NaN, and the number of these examples as `<name>_examples`.
 
     >>> values = mean_over_present({"noun": np.array([[0.5], [np.nan]])})
     >>> values["noun"].tolist(), int(values["noun_examples"])
@@ -96,7 +96,7 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def heads_without_numbers(measurement: Measurement) -> str | None:
-    """Return which heads lack values on examples for which other heads have values; None if all agree.
+    """Return which heads lack values on examples for which other heads have values, or None if no head does.
 
     If an example lacks the measured feature, such as a pronoun, all heads are NaN, which is valid.
     """
@@ -114,7 +114,7 @@ def heads_without_numbers(measurement: Measurement) -> str | None:
 
 
 def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:
-    """Return the tokens of the wanted words in both texts, [example, token].
+    """Return a mask of the tokens of the wanted words in both texts, [example, token].
 
     Args:
         wanted: Predicate that returns True for wanted words.

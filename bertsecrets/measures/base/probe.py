@@ -1,4 +1,4 @@
-"""Checks whether measures support a model, run on two short examples before any training or measuring."""
+"""Checks on two short examples, before any training or measuring, that measures support a model."""
 
 import functools
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CAUSAL_REASON = "its tokens do not attend to later tokens"
 
 
 class Ahead:
-    """Observer of one model: the maximum weight from a token to a later one."""
+    """Observer of one model that stores the maximum weight from a token to a later token."""
 
     pairs = False
     most = 0.0
@@ -42,7 +42,7 @@ def probe_inputs(model: OpenModel) -> Encoded:
 
 
 class ModelChecks:
-    """Cached checks of a model: general ones first, then those of each measure.
+    """Cached checks of a model, first those of all models and then those of each measure.
 
     `bertsecrets doctor` reports their results, and each run performs them before training or measuring.
     """
@@ -51,7 +51,7 @@ class ModelChecks:
         self._refusals: dict[object, UserError | None] = {}
 
     def refusal(self, measure: Measure, open_with: Callable[[str], OpenModel]) -> UserError | None:
-        """Return why a measure does not support the model; None if it does.
+        """Return why a measure does not support the model, or None if it does.
 
         Args:
             open_with: Function that opens the trained or untrained classifier with a given attention implementation.
@@ -76,7 +76,7 @@ class ModelChecks:
 
 
 def refusals(ref: ModelRef) -> dict[str, str | None]:
-    """Return, for each measure that reads a model, why it does not support this one; None if it does."""
+    """Return, for each measure that reads a model, why it does not support this model, or None if it does."""
 
     @functools.cache
     def opened(kernel: str) -> OpenModel:
@@ -100,7 +100,7 @@ def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
 
 
 def check_attention(model: OpenModel) -> bool:
-    """Check that the maps are those that the model uses, and return whether tokens attend to later ones."""
+    """Check that the maps are those that the model uses, and return whether tokens attend to later tokens."""
     ahead = Ahead()
     Pass(model).feed(probe_inputs(model), [ahead])
     return ahead.most > 0
