@@ -29,11 +29,11 @@ class Alignment:
     part: Int[np.ndarray, "examples tokens"]
 
     def mark(self, spans: Sequence[Sequence[Span]], part: int = 0) -> Marks:
-        """Return the tokens that overlap any span of their example.
+        """Return a mask of the tokens that overlap any span of their example.
 
         Args:
-            spans: Spans of each example, in its first (`part` 0) or second (1) text. Spans in a truncated part of the
-                text have no tokens.
+            spans: Spans of each example, in its first (`part` 0) or second (1) text. Spans in truncated text have no
+                tokens.
         """
         flat = [(i, *span) for i, of_example in enumerate(spans) for span in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 3)
@@ -43,7 +43,7 @@ class Alignment:
         return marks
 
     def tokens(self, token_ids: Sequence[Sequence[int]], wanted: int | None) -> Marks:
-        """Return the tokens with the given id, such as that of [CLS]; no tokens if the id is None."""
+        """Return a mask of the tokens with the given id, such as the id of [CLS], which is empty if the id is None."""
         marks = np.zeros(self.part.shape, dtype=bool)
         if wanted is not None:
             for example, ids in enumerate(token_ids):
@@ -65,14 +65,14 @@ class Alignment:
     def _hits(
         self, examples: Int[np.ndarray, " spans"], spans: Int[np.ndarray, "spans 2"], part: int
     ) -> Bool[np.ndarray, "spans tokens"]:
-        """Return, for each span, the tokens of its example that overlap it."""
+        """Return, for each span, a mask of the tokens of its example that overlap the span."""
         start, stop = self.offsets[examples, :, 0], self.offsets[examples, :, 1]
         return (self.part[examples] == part) & (start < spans[:, 1:]) & (stop > spans[:, :1]) & (stop > start)
 
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """Pairs of tokens, sorted by example: row `source` and column `target` of the attention map."""
+    """Pairs of tokens, sorted by example. `source` is the row and `target` the column of the attention map."""
 
     example: Int[np.ndarray, " pairs"]
     source: Int[np.ndarray, " pairs"]
@@ -90,7 +90,7 @@ class TokenPairs:
         return TokenPairs.unique(self.example, self.target, self.source)
 
     def __add__(self, other: "TokenPairs") -> "TokenPairs":
-        """Return the union of both sets of pairs."""
+        """Return the union of two sets of pairs."""
         sides = [(self.example, other.example), (self.source, other.source), (self.target, other.target)]
         return TokenPairs.unique(*(np.concatenate(side) for side in sides))
 
@@ -123,7 +123,7 @@ def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 def encode_words(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None = None, max_length: int = 512
 ) -> tuple[Encoded, Alignment]:
-    """Encode texts (or pairs of texts) as `encoding.encode` does, and return token ids and alignment.
+    """Encode texts (or pairs of texts) as `encoding.encode` does, and return the token ids and their alignment.
 
     Args:
         max_length: Maximum word-pieces per example, including special tokens. The longest text is truncated first.

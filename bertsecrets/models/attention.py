@@ -1,7 +1,7 @@
-"""Attention maps, streamed layer by layer and batch by batch so that they are never all in memory.
+"""Attention maps, streamed layer by layer and batch by batch, because all maps at once would not fit in memory.
 
-One pass over the data feeds every observer. An observer sees one layer of one batch at a time and stores only sums. If
-its `pairs` is set, it sees the maps of the pretrained model as well as those of the fine-tuned one.
+One pass over the data feeds every observer. An observer sees one layer of one batch at a time and stores only what it
+computes from the maps. Observers with `pairs` set see the maps of both the pretrained and the fine-tuned model.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from bertsecrets.models.layers import attention_shape, hooked, layer_of, unreada
 from bertsecrets.models.opening import OpenModel
 
 Maps = Float[torch.Tensor, "rows heads tokens tokens"]
-MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory: one batch, all layers of one model
+MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory, for one batch and all layers of one model
 
 
 @runtime_checkable
@@ -30,7 +30,7 @@ class Observer(Protocol):
     pairs: bool
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer (from 0) of one batch. The rows and columns of padding in `maps` are 0."""
+        """Process one layer (from 0) of one batch. The rows and columns of padding tokens in `maps` are 0."""
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return values (arrays of shape [layers, heads]) and samples (one row per example)."""
@@ -39,13 +39,13 @@ class Observer(Protocol):
 class Tap:
     """A model that passes the attention weights of each layer to a callback as soon as they are computed.
 
-    The model must have been opened with eager attention: fused kernels never compute the weights.
+    The model must have been opened with eager attention, because fused kernels never compute the weights.
     """
 
     def __init__(self, model: Any, layers: int, keep_padding_rows: bool = False):
         """
         Args:
-            keep_padding_rows: Whether to leave the rows of padding tokens as computed by the model instead of setting
+            keep_padding_rows: Whether to keep the rows of padding tokens that the model computes, instead of setting
                 them to 0.
         """
         self.model = model
@@ -92,9 +92,9 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
 
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
-    """Set the rows of padding tokens to 0, so that only the L x L part of each example counts, and return the maps.
+    """Set the rows of padding tokens to 0, so that only the L x L map of real tokens counts, and return the maps.
 
-    The maps are modified in place. The model no longer needs them, and copying would take as long as a measure.
+    The maps are modified in place, because the model no longer needs them and copying takes as long as a measure.
     """
     return maps if bool(batch.mask.all()) else maps.masked_fill_(~batch.mask[:, None, :, None], 0)
 
@@ -117,7 +117,7 @@ class Pass:
         """Run every example once, and feed every layer to every observer.
 
         Args:
-            progress: Callback after each batch, called with its number of examples.
+            progress: Progress callback, called after each batch with the batch's number of examples.
         """
         if not observers:
             raise UserError("nothing to observe: name at least one measure")
@@ -160,11 +160,11 @@ def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
 def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
     """Return the modules whose output contains attention weights, and the arguments with which the model returns them.
 
-    They are found by a tiny forward pass: a module is included if it is the first to return a tuple that has a tensor
-    of shape [1, heads, tokens, tokens]. A module that is shared by all layers (ALBERT) appears once.
+    A tiny forward pass finds the modules. Those included are the first to return a tuple that has a tensor of shape [1,
+    heads, tokens, tokens]. A module that is shared by all layers (ALBERT) appears once.
 
     Returns:
-        The modules in call order, and `output_attentions=True` if they return weights only with it.
+        The modules in call order, and `output_attentions=True` if the modules return weights only with this argument.
     """
     config = model.config
     if (why := why_no_maps(config)) is not None:
@@ -175,7 +175,7 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
     requests: tuple[dict[str, bool], ...] = ({}, {"output_attentions": True})
     for ask in requests:
         modules: list[nn.Module] = []
-        seen: list[torch.Tensor] = []  # keeps tensors alive, so that a later one cannot have the id of an earlier one
+        seen: list[torch.Tensor] = []  # keeps tensors alive, so that no later tensor can have the id of an earlier one
 
         def note(module, _, output, modules=modules, seen=seen):
             weights = weights_in(output, (1, heads, tokens, tokens))

@@ -28,7 +28,7 @@ SIZE_LIMITS = {
 }
 # A pair of texts with capitals, accents, digits and punctuation.
 PROBE_TEXTS = ("Zoë SOLD 23 boats.", "Didn't she?")
-# Settings in tokenizer_config.json, and the parts of BERT's normalizer that they replace.
+# Settings in tokenizer_config.json, and the settings of BERT's normalizer that they replace.
 NORMALIZER_SETTINGS = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -38,7 +38,7 @@ OPTIONAL_SIZES, ABSENT_SIZES = ("max_position_embeddings", "type_vocab_size"), (
 
 
 class ModelWarning(UserWarning):
-    """A model or tokenizer may not be what its files say."""
+    """A model or tokenizer may differ from what its files describe."""
 
 
 def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
@@ -55,7 +55,7 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
         raise
     except KeyError as error:
         raise UserError(f"{ref.path} cannot be opened as a model: transformers does not know {error}") from error
-    except Exception as error:  # tokenizers raises bare ones, transformers those of its arithmetic
+    except Exception as error:  # tokenizers raises bare exceptions, and transformers may raise arithmetic errors
         if "trust_remote_code" in str(error):
             raise _needs_code(ref) from error
         raise UserError(f"{ref.path} cannot be opened as a model: {first_line(error)}") from error
@@ -88,7 +88,7 @@ def open_config(ref: ModelRef) -> Any:
 
 
 def _check_class(config: Any, ref: ModelRef) -> None:
-    """Check that transformers' class is the model's, since transformers ignores settings that name another."""
+    """Refuse a model that transformers would silently open with a class that differs from the model's own."""
     import transformers
 
     if getattr(config, "auto_map", None):
@@ -134,7 +134,7 @@ def open_tokenizer(ref: ModelRef) -> Any:
     """Return a model's fast tokenizer."""
     from transformers import AutoTokenizer
 
-    if ref.local and ref.tokenizer() is None:  # transformers would create an empty one
+    if ref.local and ref.tokenizer() is None:  # transformers would create an empty tokenizer
         raise UserError(f"{ref.path} holds no tokenizer: save one next to the weights")
     _check_tokenizer_class(ref)
     try:
@@ -169,7 +169,7 @@ def open_tokenizer(ref: ModelRef) -> Any:
 
 
 def _check_tokenizer_class(ref: ModelRef) -> None:
-    """Refuse a tokenizer with code of its own, since transformers opens its files as another class."""
+    """Refuse a tokenizer that needs its own code, since transformers would open its files with another class."""
     from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
 
     for file in ("tokenizer_config.json", "config.json"):
@@ -182,7 +182,7 @@ def _check_tokenizer_class(ref: ModelRef) -> None:
 
 
 def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
-    """Warn if transformers encodes texts otherwise than tokenizer.json, since many of its classes replace parts of it.
+    """Warn if transformers encodes texts differently from tokenizer.json, which many of its classes override.
 
     Settings of the normalizer in tokenizer_config.json count as part of the file.
     """
@@ -191,7 +191,7 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
         own = Tokenizer.from_file(str(folder / "tokenizer.json"))
         read = own.encode(*PROBE_TEXTS).tokens
         encoded = tokenizer.backend_tokenizer.encode(*PROBE_TEXTS).tokens
-    except Exception:  # no such file, or one that only transformers can read: tokenizers raises bare exceptions
+    except Exception:  # the file is missing or only readable by transformers; tokenizers raises bare exceptions
         return
     if read != encoded and own.normalizer is not None:
         settings = read_json_object(folder / "tokenizer_config.json")
@@ -222,7 +222,7 @@ def _separate_texts(tokenizer: Any) -> None:
 
 
 def shape_of(ref: ModelRef) -> tuple[int, int] | None:
-    """Return the number of layers and of heads per layer, or None if the configuration is missing or lacks them."""
+    """Return the number of layers and of heads per layer, or None if the configuration does not state them."""
     try:
         config = open_config(ref)
     except UserError:

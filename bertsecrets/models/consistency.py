@@ -1,7 +1,7 @@
 """Checks that a classifier's logits are the same with and without padding, and in training and evaluation.
 
-A model that fails a check is rejected: its measurements would depend on the batches, or the measured model would not be
-the trained one.
+A model that fails a check is rejected, because its measurements would depend on the batches, or the measured model
+would differ from the trained one.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from bertsecrets.errors import MisreadError, NotApplicableError, UserError, first_line, ran_out
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 
-CHECKED_EXAMPLES = 8  # examples of all lengths
+CHECKED_EXAMPLES = 8  # number of examples, spread over all lengths
 # Maximum difference between logits, relative to the largest logit. Rounding in float32 causes less than 1e-6, a missing
 # mask 1e-2 or more (MiniLM, with and without fine-tuning). In bfloat16, rounding can cause a few percent.
 LOGIT_TOLERANCE, LOGIT_TOLERANCE_BF16 = 1e-3, 0.1
@@ -61,7 +61,7 @@ def check_logits(
     forward: Callable[[list[int]], Logits] | None = None,
     tolerance: float = LOGIT_TOLERANCE,
 ) -> None:
-    """Check that logits in a padded batch equal those of single examples and those in training mode without dropout.
+    """Check that logits in a padded batch equal those of single examples and, without dropout, those in training mode.
 
     Args:
         forward: Function that returns the logits of a training step for the given examples. By default, the model is
@@ -87,10 +87,10 @@ def check_logits(
 
 
 def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -> None:
-    """Check that padding is masked: single examples have the same logits as in their batch.
+    """Check that padding is masked, so that each example alone has the same logits as in its batch.
 
     Args:
-        logits: Logits of these examples in their batch.
+        logits: Logits that the examples `rows` have in their batch.
     """
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
@@ -115,10 +115,10 @@ def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
 
 
 def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the largest absolute difference between two tensors; NaN if either is not finite."""
+    """Return the largest absolute difference between two tensors, or NaN if either is not finite."""
     return float((one - other).abs().max())
 
 
 def largest(logits: torch.Tensor) -> float:
-    """Return the scale for differences between logits."""
+    """Return the scale relative to which differences between logits are judged."""
     return max(SMALLEST_SCALE, float(logits.abs().max()))

@@ -1,7 +1,7 @@
 """Encode texts into batches of token ids, and predict with a classifier.
 
-Batches are sorted by length to reduce padding; results are in the original order. Batches are limited by tokens rather
-than rows, so memory use does not depend on text length.
+Batches are sorted by length to reduce padding, but results are in the original order. Batches are limited by tokens
+rather than rows, so memory use does not depend on text length.
 """
 
 import copy
@@ -22,12 +22,12 @@ from bertsecrets.texts.glue import Split
 
 BATCH_TOKENS = 4096  # per batch, including padding
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-CACHED_SPLITS = 4  # encoded splits cached per process: a task's rows for training, scores and attention
+CACHED_SPLITS = 4  # encoded splits cached per process, enough for a task's rows for training, scores and attention
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A split as token ids, one list per example; `segments` is None for models without token types."""
+    """A split as token ids, one list per example. `segments` is None for models without token types."""
 
     input_ids: Sequence[Sequence[int]]
     segments: Sequence[Sequence[int]] | None
@@ -55,7 +55,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples as tensors. `mask` is True on real tokens; `indices` are the examples' positions in the split."""
+    """Examples as tensors. `mask` is True on real tokens, and `indices` are the examples' positions in the split."""
 
     indices: Int[np.ndarray, " rows"]
     input_ids: Int[torch.Tensor, "rows tokens"]
@@ -75,7 +75,7 @@ class Batch:
         return inputs
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Return the batch on another device; copies to a GPU are asynchronous."""
+        """Return the batch on another device. Copies to a GPU are asynchronous."""
         segments = None if self.segments is None else self.segments.to(device, non_blocking=True)
         ids, mask = (tensor.to(device, non_blocking=True) for tensor in (self.input_ids, self.mask))
         return Batch(self.indices, ids, segments, mask)
@@ -88,7 +88,7 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     """Encode a split as token ids, with one or two segments per example (K19's code).
 
     If a pair is too long, the longer text is truncated first. The result is cached per process by rows, tokenizer and
-    length, so it must not be modified.
+    length, so callers must not modify it.
 
     Args:
         max_length: Maximum word-pieces per example, including special tokens.
@@ -98,7 +98,7 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
         return tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
     key = (split.fingerprint, identity, max_length)
     encoded = _encoded.pop(key, None) or tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
-    _encoded[key] = encoded  # the newest comes last
+    _encoded[key] = encoded  # the newest split comes last
     while len(_encoded) > CACHED_SPLITS:
         del _encoded[next(iter(_encoded))]
     return encoded
@@ -140,7 +140,7 @@ def tokenize(
 def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer: Any, *, paired: bool) -> None:
     """Replace special tokens in the texts by unknown tokens, in place, except those added by the tokenizer.
 
-    `split_special_tokens` leaves few of them, but a sentencepiece vocabulary contains them as pieces.
+    `split_special_tokens` splits most such tokens, but a sentencepiece vocabulary contains some of them as pieces.
     """
     unknown = tokenizer.unk_token_id
     special = {*tokenizer.all_special_ids} - {unknown}
@@ -189,7 +189,7 @@ def batches(encoded: Encoded, tokens: int = BATCH_TOKENS, rows: int = 256, width
     Args:
         tokens: Maximum tokens per batch, including padding. A longer example gets its own batch.
         rows: Maximum examples per batch.
-        width: Number of tokens to pad to, unless the longest example of the batch is longer.
+        width: Number of tokens to which a batch is padded, unless its longest example is longer.
 
     >>> encoded = Encoded([[1, 2, 3], [4], [5, 6]], None, padding_id=0)
     >>> [(batch.indices.tolist(), batch.input_ids.tolist()) for batch in batches(encoded, tokens=4)]
@@ -209,10 +209,10 @@ def batches(encoded: Encoded, tokens: int = BATCH_TOKENS, rows: int = 256, width
 def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"] | Sequence[int], width: int | None = None) -> Batch:
     """Collate examples into one batch, padded on the right regardless of the tokenizer's `padding_side`.
 
-    Training and evaluation share this function, so inputs always have the same form in both.
+    Training and evaluation share this function, so their inputs always have the same form.
 
     Args:
-        width: Number of tokens to pad to, unless the longest example is longer.
+        width: Number of tokens to which the batch is padded, unless its longest example is longer.
     """
     rows = [encoded.input_ids[i] for i in indices]
     lengths = torch.tensor([len(row) for row in rows])
@@ -260,7 +260,7 @@ def special_ids(tokenizer: Any) -> dict[str, int | None]:
 
 
 def loss_of(regression: bool) -> Loss:
-    """Return the fine-tuning loss, a function of logits and targets that sums over examples.
+    """Return the fine-tuning loss, a function of logits and targets whose value is summed over examples.
 
     >>> loss_of(regression=True)(torch.tensor([[1.0], [4.0]]), torch.tensor([2.0, 2.0])).item()
     5.0

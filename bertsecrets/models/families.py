@@ -18,7 +18,7 @@ from typing import Any
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, first_line
 
-ENTRY_POINT_GROUP = "bertsecrets.families"  # entry point group; the names are model types
+ENTRY_POINT_GROUP = "bertsecrets.families"  # group of entry points, which are named after model types
 
 SHORT_COMMIT_DIGITS = 7  # hexadecimal digits, as in git's short hashes
 
@@ -30,8 +30,8 @@ PINNED_COMMITS = {
     "openai-community/gpt2": "607a30d783dfa663caf39e06633721c8d4cfcd7e",
 }
 
-# The sha256 of the published files at these commits. Digests of weights come from the hub's LFS pointers, those of
-# smaller files from public projects that pin the same commits (at least two projects for each).
+# The sha256 of the published files at these commits. Digests of weights come from the hub's LFS pointers. Digests of
+# smaller files come from public projects that pin the same commits, at least two for each file.
 _WORDPIECES = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"  # vocab.txt of all uncased BERTs
 _UNCASED = {
     "tokenizer.json": "ce64fce797c24f68df90b40a3f74f579b336a493db14bd583fd520ea0d8c9a98",
@@ -100,8 +100,8 @@ ALIASES = {name.split("/")[1]: name for name in PINNED_COMMITS}  # the short nam
 def full_name(name: str) -> str:
     """Return the canonical name of a model, under which its results are stored.
 
-    This is the full hub name, without the commit if it is the pinned one. Other names and folders are returned
-    unchanged.
+    For a hub model, this is the full hub name, without the commit if it is the pinned commit. All other names and
+    folders are returned unchanged.
 
     >>> full_name("bert-base-uncased"), full_name("gpt2@main"), full_name("minilm")
     ('google-bert/bert-base-uncased', 'openai-community/gpt2@main', 'minilm')
@@ -117,12 +117,12 @@ def full_name(name: str) -> str:
 # Model types whose position ids start after the padding id, so the usable positions are fewer than configured.
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
-# Model types that read the embeddings of neighbouring tokens. The embeddings of padding must be zero, like those beyond
-# the ends of an unpadded input.
+# Model types that read the embeddings of neighbouring tokens. The embeddings of padding must be zero, like the
+# positions beyond the ends of an unpadded input.
 READS_NEIGHBOURS = ("mobilebert",)
 
 # Numbers of segments of model types without type_vocab_size in their configuration.
-SEGMENTS = {"funnel": 3}  # 2 is that of [CLS]
+SEGMENTS = {"funnel": 3}  # segment 2 is that of [CLS]
 
 # Modifications of the query-key product in some families, by argument name in transformers.
 LOGIT_TERMS = ("position_bias", "s_aux", "alibi", "softcap")
@@ -149,21 +149,21 @@ NO_ANSWERS = {
 }
 
 # Patterns for the names of weights that may be left unused. Every other weight that the opened model does not use is
-# refused. Constants, and attention to another text, anywhere in a model:
+# refused. First, constants and cross-attention anywhere in a model:
 UNUSED_WEIGHTS = r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias)$|(^|\.)(crossattention|ln_cross_attn)\."
 POOLER = "pooler"  # also inside an encoder that is opened without it, like Funnel's decoder
-# Heads of other tasks, next to the encoder: language models, pretraining, answers, spans.
+# Heads of other tasks, stored next to the encoder, for language modelling, pretraining, answers and spans.
 OTHER_HEADS = (
     r"cls|\w*predictions|\w*lm_(head|loss)|mlm\w*|nsp\w*|sop_classifier|vocab_\w+|pred_layer|\w*decoder|final_logits_bias"
     r"|qa_\w+|output_\w+|column_output_\w+|start_logits|end_logits|answer_class|seq_relationship|embed_out"
     rf"|{POOLER}"
 )
-# Parts of classifiers, which are left unused only if a new classifier replaces them.
+# Modules of classifiers, whose weights are left unused only if a new classifier replaces them.
 CLASSIFIERS = r"\w*(classifi|head|regress|score|logit)\w*|dense|linear|sequence_summary"
 
 
 def why_no_maps(config: Any) -> str | None:
-    """Return why a model has no full attention maps, uniform across layers, or None if it may have them."""
+    """Return why a model lacks full attention maps of the same kind in all layers, or None if it may have them."""
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder, with three kinds of attention"
     own = _OWN.get(config.model_type)
@@ -176,8 +176,8 @@ def counts_after_padding(model_type: str) -> bool:
     return own.positions_after_padding if own else model_type in POSITIONS_AFTER_PADDING
 
 
-# Names of the parts of a BERT-like layer in each family, in this order: query, key, value, output, norm after
-# attention, first linear part of the feed-forward network, activation, second linear part, norm.
+# Names of the modules of a BERT-like layer in each family, in this order: query, key, value, output, norm after
+# attention, first linear module of the feed-forward network, activation, second linear module, norm.
 BERT_LAYOUTS = {
     "BERT, RoBERTa, ELECTRA, ERNIE": (
         "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
@@ -197,9 +197,9 @@ BERT_LAYOUTS = {
         "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense", "output.LayerNorm",
     ),
 }  # fmt: skip
-# The method of such a model that returns the bias its layers add to the attention logits, for any hidden vectors.
+# The method of such a model that returns, for any hidden vectors, the bias that its layers add to the attention logits.
 POSITION_TERMS = {"mpnet": "encoder.compute_position_bias"}
-ACTIVATION = 6  # index of the activation, the only part that is neither a Linear nor a LayerNorm
+ACTIVATION = 6  # index of the activation, the only module that is neither a Linear nor a LayerNorm
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Family:
         encoder: Class of the bare encoder.
         classifier: Class of the sequence classifier, which stores the encoder under its `base_model_prefix`.
         positions_after_padding: Whether position ids start after the padding id, as in RoBERTa.
-        no_maps: Why the heads have no full token-by-token attention maps, or None if they do.
+        no_maps: Why the heads lack full token-by-token attention maps, or None if they have them.
     """
 
     config: Any
@@ -222,13 +222,13 @@ class Family:
 
     @property
     def source(self) -> str:
-        """A digest of the code of its classes, part of the cache key of every measurement."""
+        """A digest of the code of the family's classes, which is part of the cache key of every measurement."""
         code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
         return hashlib.sha256(code.encode()).hexdigest()
 
 
 def _source(cls: type) -> str:
-    """Return the source file of a class or, if it was defined interactively, the class source or name."""
+    """Return the text of a class's source file or, if it was defined interactively, the class's own source or name."""
     readers: tuple[Callable[[], str], ...] = (
         lambda: Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8"),
         lambda: inspect.getsource(cls),
@@ -248,11 +248,11 @@ _OWN: dict[str, Family] = {}
 def register_family(family: Family) -> None:
     """Register a custom architecture in this Python process.
 
-    Installed packages can provide one by an entry point in the group `bertsecrets.families`, named after the model
-    type.
+    Installed packages can provide an architecture by an entry point in the group `bertsecrets.families`, named after
+    the model type.
 
     Raises:
-        UserError: If transformers has an architecture of that name.
+        UserError: If transformers already has an architecture with this model type.
     """
     from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForSequenceClassification
 
@@ -267,7 +267,7 @@ def register_family(family: Family) -> None:
 
 @functools.cache
 def _offered(path: tuple[str, ...]) -> EntryPoints:
-    """Return the entry points for families of the packages installed in these folders."""
+    """Return the entry points for families that are provided by packages installed in these folders."""
     return entry_points(group=ENTRY_POINT_GROUP)
 
 
@@ -279,7 +279,7 @@ def own_family(model_type: str | None) -> Family | None:
         where = f"entry point {entry.name} = {entry.value} of {ENTRY_POINT_GROUP}"
         try:
             family = entry.load()
-        except Exception as error:  # the package's code may raise anything
+        except Exception as error:  # the package's code may raise any exception
             raise UserError(f"{where} cannot be imported: {first_line(error)}") from error
         if not isinstance(family, Family) or getattr(family.config, "model_type", None) != model_type:
             raise UserError(f"{where} is not a Family whose configuration has model_type {model_type!r}")

@@ -1,8 +1,8 @@
 """Models given as objects in memory, which may have hooks, replaced modules or a changed `forward`.
 
-Such an object is saved, reopened and compared with itself. If both compute the same numbers, and the object has no
-hooks or code of its own, the folder stands for the object. Otherwise the object itself is measured: inside `lent`,
-opening the folder gives the object, with copies of its weights. Afterwards, the object is unchanged.
+Such an object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
+no hooks or code of its own, the saved form is measured. If not, the object itself is measured: inside `lent`, opening
+the folder gives the object, with copies of its weights. The object is unchanged afterwards.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from bertsecrets.texts.glue import Split
 
 REPLACED_WEIGHTS = ("weight_orig", "weight_g", "weight_v")  # left by torch.nn.utils.prune and weight_norm
 TRUSTED_PACKAGES = ("torch", "transformers")  # transformers adds hooks that only record outputs
-COMPARED_TOKENS = 128  # of the rows on which a model in memory is compared with its saved form
+COMPARED_TOKENS = 128  # total of the rows on which a model in memory is compared with its saved form
 PROBES: Sequence[str] = (
     "A few words.",
     "He was becoming agitated, and she asked him to wait for a while.",
@@ -46,7 +46,7 @@ def check_object(model: Any) -> None:
     """Check that an object is a model of transformers whose weights can be saved and read as numbers.
 
     Raises:
-        UserError: If it is not: a wrapper, an adapter, a quantised or a parametrised model.
+        UserError: If it is not, such as a wrapper, an adapter, or a quantised or parametrised model.
     """
     from transformers import PreTrainedModel
 
@@ -76,7 +76,7 @@ def check_object(model: Any) -> None:
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Check that an object, if there is one, is a tokenizer of transformers.
+    """Check that an object is a tokenizer of transformers, or None.
 
     Raises:
         UserError: If it is not.
@@ -88,9 +88,9 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def has_own_code(model: Any) -> bool:
-    """Return whether a model has hooks, or classes or `forward` functions from elsewhere than its libraries.
+    """Return whether a model has hooks, or classes or `forward` functions that its libraries do not define.
 
-    They may act on some inputs only, so a comparison of a few rows does not show what they do.
+    Such code may act on some inputs only, so comparing a few rows does not show what it does.
     """
     family = own_family(type(model.config).model_type)
     of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
@@ -106,7 +106,7 @@ def _hooks(module: Any) -> list[Any]:
 
 
 def _home(hook: Any) -> str:
-    """Return the module that a hook is from."""
+    """Return the name of the module that defines a hook."""
     return str(getattr(hook, "func", hook).__module__)
 
 
@@ -115,24 +115,24 @@ def _is_trusted(module: str) -> bool:
 
 
 class Held:
-    """A model object, and the folder that stands for it as long as this exists.
+    """A model object, and a folder with its saved form that exists as long as this instance.
 
     Attributes:
-        name: What messages and results call the model.
-        storable: Whether results may be stored: the folder computes the same numbers as the object on some rows, and
-            the object has no hooks or code of its own. Otherwise nothing identifies the results.
+        name: Name of the model in messages and results.
+        storable: Whether results may be stored, since the saved form identifies them. It must compute the same numbers
+            as the object on some rows, and the object must have no hooks or code of its own.
     """
 
     def __init__(self, model: Any, tokenizer: Any, base: ModelRef | None = None, rows: Split | None = None):
         """Save the object with its tokenizer, and compare it with its saved form.
 
         Args:
-            tokenizer: The tokenizer of the model, or None for that of `base`.
+            tokenizer: The model's tokenizer, or None to use the tokenizer of `base`.
             base: The model that a classifier was trained from.
             rows: Some rows of a classifier's task, or None for a bare encoder.
 
         Raises:
-            UserError: If the object is not a model, has no tokenizer, cannot be saved, or would have to be changed.
+            UserError: If the object is not a model, has no tokenizer, cannot be saved or cannot be measured.
         """
         check_object(model)
         check_tokenizer(tokenizer)
@@ -161,7 +161,7 @@ class Held:
             return True
         if rows is not None and not rows.task.regression:
             names = [*open_checkpoint_config(self.folder, rows.task).id2label.values()]
-            if names != [*rows.task.labels]:  # reordering the weights would not reorder what a hook does
+            if names != [*rows.task.labels]:  # reordering the weights would not reorder the effect of a hook
                 raise UserError(
                     "the model in memory differs from its saved form, so its classes must have the order "
                     f"of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
@@ -170,7 +170,7 @@ class Held:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Let code that opens the folder inside the block measure the object: itself or, if storable, its saved form.
+        """Until the block ends, make the folder give the object's saved form if storable, and the object itself if not.
 
         Raises:
             UserError: If the object has changed since it was saved.
@@ -209,13 +209,13 @@ def _state(model: Any) -> str:
 
 
 def _leave_out_class(file: Path) -> None:
-    """Remove the name of a model's own class from its configuration, since the object itself is loaded."""
+    """Remove the name of a model's own class from its configuration, since the object itself provides the class."""
     config = {name: value for name, value in read_json(file).items() if name not in ("architectures", "auto_map")}
     file.write_text(json.dumps(config), encoding="utf-8")
 
 
 def _outputs(folder: Path, base: ModelRef | None, rows: Split | None) -> list[torch.Tensor]:
-    """Return everything that the model in a folder computes for some rows: logits, hidden states and maps."""
+    """Return the logits, hidden states and maps that the model in a folder computes for some rows."""
     opened = open_encoder(ModelRef.in_folder(folder)) if rows is None else open_checkpoint(folder, rows.task, base)
     first, second = (PROBES, None) if rows is None else (rows.sentence1, rows.sentence2)
     encoded = tokenize(opened.tokenizer, first, second, opened.fit(COMPARED_TOKENS))[0]
@@ -225,7 +225,7 @@ def _outputs(folder: Path, base: ModelRef | None, rows: Split | None) -> list[to
             inputs = collate(encoded, [row]).inputs()
             outputs = opened.model(**inputs, output_hidden_states=True, output_attentions=True)
             for name, value in outputs.items():
-                if rows is None and name == "pooler_output":  # not every encoder has a pooler, and none is measured
+                if rows is None and name == "pooler_output":  # not every encoder has a pooler, and no measure reads one
                     continue
                 shown += [each for each in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(each)]
     return shown

@@ -1,7 +1,7 @@
-"""Initialisations of a classifier: its initial weights, and which of them are trained.
+"""Initialisations of a classifier, which define its initial weights and which weights are trained.
 
-To add one, add its name to `types.InitialisationName` and an entry to the table below. This module does not import
-torch.
+To add an initialisation, add its name to `types.InitialisationName` and an entry to the table below. This module does
+not import torch.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 from bertsecrets.types import InitialisationName
 
-Model = Any  # a transformers classifier; these have no common type
+Model = Any  # a transformers classifier; the classes of classifiers have no common type
 
 
 def _nothing(*_: Any) -> None:
@@ -24,7 +24,7 @@ class Initialisation:
     Attributes:
         name: Name on the command line and in cache keys.
         title: Description of the resulting models, such as "a model trained from random weights".
-        label: Short description for figures.
+        label: Short description for charts.
         loads: Whether pretrained weights are loaded.
         trains: Whether the model is trained at all.
         trains_encoder: Whether the encoder is also trained.
@@ -94,7 +94,7 @@ _INITIALISATIONS = (
         trains_encoder=False,
         freeze=freeze_encoder,
     ),
-    # the "pretrained" column of K19's table 1, as its code computes it: a new classifier without training
+    # the "pretrained" column of K19's table 1, which K19's code computes with an untrained classifier
     Initialisation(
         name="untrained",
         title="a pretrained model without training",
@@ -102,7 +102,7 @@ _INITIALISATIONS = (
         trains=False,
         trains_encoder=False,
     ),
-    # beyond K19
+    # not in K19
     Initialisation(
         name="last-two-new",
         title="a model fine-tuned after its last two layers were reinitialised",

@@ -1,6 +1,6 @@
-"""A model's layers: their number and heads, the last layers, and the token that the classifier reads.
+"""A model's layers: how many there are and how many heads they have, and the token that the classifier reads.
 
-Layers are found by inspecting the model, never by the name of the architecture.
+Layers are found by inspecting the model, never from the name of the architecture.
 """
 
 import re
@@ -31,7 +31,7 @@ SIZE_SETTINGS = ("model_type", "num_hidden_layers", "num_attention_heads", "hidd
 
 
 def size_difference(config: Any, base: Any) -> str | None:
-    """Return how a model's architecture or size differs from that of its supposed base; None if they are the same."""
+    """Return how a model's architecture or size differs from its supposed base model, or None if they are the same."""
     for name in SIZE_SETTINGS:
         own, other = getattr(config, name, None), getattr(base, name, None)
         if own != other:
@@ -40,9 +40,9 @@ def size_difference(config: Any, base: Any) -> str | None:
 
 
 def weight_cosine(model: Any, base: Any) -> float:
-    """Return the mean cosine similarity of two models' weight matrices, layer by layer (embeddings are left out).
+    """Return the mean cosine similarity between the weight matrices of two models, excluding embeddings.
 
-    Independently trained models have about 0. Fine-tuning barely changes the direction of a matrix.
+    The value is about 0 for independently trained models. Fine-tuning barely changes the direction of a matrix.
     """
     others = dict(base.base_model.named_parameters())
     cosines = [
@@ -79,7 +79,7 @@ def layer_of(name: str) -> tuple[str, int] | None:
 
 @contextmanager
 def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any]) -> Iterator[None]:
-    """Register a forward hook with modules inside the block."""
+    """Register a forward hook with modules until the block ends."""
     handles = [module.register_forward_hook(hook) for module in modules]
     try:
         yield
@@ -102,7 +102,7 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
 
 
 class _Move:
-    """Hooks that replace the first token's hidden state by the last token's after the last layer."""
+    """Hooks that replace the first token's hidden state after the last layer by the last token's hidden state."""
 
     def __init__(self) -> None:
         self.at: torch.Tensor | None = None
@@ -114,7 +114,7 @@ class _Move:
         self.at = places.amax(1) if mask is None else (places * (mask != 0)).amax(1)
 
     def move(self, _layer: nn.Module, _args: Any, output: Any) -> Any:
-        if self.at is None:  # the layer is called on its own
+        if self.at is None:  # the layer is called outside a forward pass of the model
             return None
         hidden = output[0] if isinstance(output, tuple | list) else output
         last = hidden[torch.arange(len(hidden), device=hidden.device), self.at]
@@ -128,8 +128,8 @@ class _Move:
 def read_last_token(model: Any, tokenizer: Any) -> None:
     """Make a classifier read the final [SEP] instead of [CLS], and record this in the configuration.
 
-    Everything after the last layer (a norm, a pooler, the classifier) then reads [SEP]. If such a checkpoint is opened
-    by transformers without this suite, it reads [CLS].
+    Everything after the last layer (a norm, a pooler, the classifier) then reads [SEP]. If transformers opens such a
+    checkpoint without this suite, the classifier reads [CLS].
     """
     name = type(model).__name__
     example = tokenizer("one two three", "four five", return_tensors="pt")

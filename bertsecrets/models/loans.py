@@ -1,6 +1,6 @@
-"""Folders that stand for a model object: opening one inside `lent` gives the object, with copies of its weights.
+"""Folders that stand for a model object. Inside `lent`, opening such a folder gives the object, with copied weights.
 
-Afterwards, the object is as it was.
+The object is restored afterwards.
 """
 
 from collections.abc import Iterator, MutableMapping, MutableSet
@@ -13,16 +13,16 @@ import torch
 
 from bertsecrets.errors import UserError, first_line
 
-_lent: dict[str, "_Loan"] = {}  # by folder
+_lent: dict[str, "_Loan"] = {}  # by path of the folder
 
 
 def borrowed(folder: str, *, bare: bool) -> Any | None:
-    """Return the object that a folder stands for, ready to be changed; None if the folder stands for itself.
+    """Return the object that a folder stands for, free to be changed, or None if the folder stands for no object.
 
     The object has fresh float32 copies of its weights on the CPU, eager attention, and no hooks but its own.
 
     Args:
-        bare: Whether to return its encoder without the classifier.
+        bare: Whether to return the object's encoder without the classifier.
     """
     loan = _lent.get(folder)
     return None if loan is None else loan.renew(bare)
@@ -35,7 +35,7 @@ def is_lent(folder: str) -> bool:
 
 @contextmanager
 def lent(model: Any, folder: Path) -> Iterator[None]:
-    """Let a folder stand for an object inside the block. Afterwards, the object is restored."""
+    """Let a folder stand for an object until the block ends, then restore the object."""
     loan = _lent[str(folder)] = _Loan(model)
     try:
         yield
@@ -59,7 +59,7 @@ class _Loan:
             namespace.clear()
             for name, (value, inside) in contents.items():
                 namespace[name] = value
-                if inside is not None:  # refilled in place, since handles of hooks refer to the object
+                if inside is not None:  # refilled in place, since hook handles refer to this dict or set
                     value.clear()
                     value.update(inside)
         for weight, data, trained, gradient in self.weights:
@@ -67,7 +67,7 @@ class _Loan:
             weight.requires_grad_(trained)
 
     def renew(self, bare: bool) -> Any:
-        """Restore the model, then replace its tensors by copies, so that whatever is done to them can be undone."""
+        """Restore the model, then replace its tensors by copies, so that any change to them can be undone."""
         with torch.inference_mode(False):
             self.restore()
             for weight, data, *_ in self.weights:
@@ -80,13 +80,13 @@ class _Loan:
                         module._buffers[name] = buffer.detach().to("cpu", kind, copy=True)
         try:
             self.model.set_attn_implementation("eager")
-        except Exception as error:  # any architecture's code may raise anything
+        except Exception as error:  # any architecture's code may raise any exception
             raise UserError(f"{type(self.model).__name__} has no eager attention: {first_line(error)}") from error
         return self.model.base_model if bare else self.model
 
 
 def _contents(namespace: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return each value with a copy of what it contains, if it is a dict or a set."""
+    """Return each value together with a copy of its contents if it is a dict or a set, or None if not."""
     return {
         name: (value, copy(value) if isinstance(value, MutableMapping | MutableSet) else None)
         for name, value in namespace.items()

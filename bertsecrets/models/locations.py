@@ -39,7 +39,7 @@ TOKENIZER_FILES = (
 )
 HUB_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
-PUBLISHED_WEIGHTS = {  # names of models by the digest of their weights
+PUBLISHED_WEIGHTS = {  # names of models, keyed by the digest of their weights
     files[WEIGHT_FILES[0]]: name
     for name, files in {**MODEL_SHA256, "minilm": MINILM_SHA256, "mpnet": MPNET_SHA256}.items()
 }
@@ -64,7 +64,7 @@ MODEL_ADVICE = (
 class ModelRef:
     """The location of a model. `path` is a folder or a hub name, and `revision` is a commit of the hub repository.
 
-    `name` is the name given by the user; `offline` forbids network access.
+    `name` is the name given by the user. `offline` forbids network access.
     """
 
     name: str
@@ -83,11 +83,11 @@ class ModelRef:
         return os.path.isdir(self.path)  # Path.is_dir raises an error for names that are too long
 
     def resolved(self) -> "ModelRef":
-        """Return the reference with the commit of a hub model filled in; local models are unchanged."""
+        """Return the reference with its commit filled in for a hub model, or unchanged for a local model."""
         return self if self.local else _resolve(self)
 
     def identity(self) -> str:
-        """Return the identity of the encoder: a digest of its file names and contents, or hub name and commit.
+        """Return the identity of the encoder: a digest of file names and contents, or its hub name and commit.
 
         The identity also depends on the code of a custom architecture, and on the activation function of a
         cross-encoder.
@@ -107,9 +107,9 @@ class ModelRef:
         return name if isinstance(name, str) else None
 
     def tokenizer(self) -> str | None:
-        """Return the identity of the tokenizer: a digest of its file names and contents, or name and commit.
+        """Return the identity of the tokenizer: a digest of file names and contents, or its hub name and commit.
 
-        Returns None if a folder contains no tokenizer.
+        This is None for a local folder without a tokenizer.
         """
         return self._contents(TOKENIZER_FILES)
 
@@ -122,7 +122,7 @@ class ModelRef:
         return digest({path.name: file_sha256(path) for path in files}) if files else None
 
     def folder(self, weights: bool = True) -> Path:
-        """Return the folder with the files; those of a hub model are downloaded to the hub's cache and verified.
+        """Return the folder with the files, after downloading and verifying the files of a hub model.
 
         Args:
             weights: Whether to include the weights, rather than only the configuration and the tokenizer.
@@ -139,7 +139,7 @@ class ModelRef:
         return _repository(self).folder(commit, patterns, essential)
 
     def tensors(self) -> dict[str, str]:
-        """Return the types of the tensors in the weight files, by name, as safetensors writes them (F32, I8)."""
+        """Return the type of each tensor in the weight files, by name, as safetensors writes it (F32, I8)."""
         from safetensors import safe_open
 
         folder = self.folder()
@@ -152,20 +152,20 @@ class ModelRef:
         return types
 
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest of a checkpoint made by this suite; empty for other models."""
+        """Return the manifest of a checkpoint made by this suite, or an empty one for other models."""
         return read_own_manifest(Path(self.path))
 
 
 def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """Return the files in a folder whose names match a pattern, sorted; none if the folder does not exist."""
+    """Return the files in a folder whose names match a pattern, sorted. A missing folder counts as empty."""
     files = [path for path in listed(folder) if any(fnmatchcase(path.name, pattern) for pattern in patterns)]
     return [path for path in files if path.is_file()]
 
 
 def published_identities(name: str) -> set[str]:
-    """Return the possible identities of a pinned hub model's encoder: on the hub, and in a folder.
+    """Return the identities that a pinned hub model's encoder can have: one on the hub, and one in a local folder.
 
-    A folder must contain the published `config.json` and `model.safetensors`. Files that were saved again have
+    The folder must contain the published `config.json` and `model.safetensors`. Files that were saved again have
     different digests, even if the weights are the same.
     """
     repository = full_name(name)
@@ -174,9 +174,9 @@ def published_identities(name: str) -> set[str]:
 
 
 def recorded_name(name: str) -> str:
-    """Return the name under which outcomes for a model are on record, whatever the path to its weights.
+    """Return the name under which outcomes for a model are on record, regardless of the path to its weights.
 
-    For a folder with the weights of a pinned or packaged model, this is the name of that model; otherwise `full_name`.
+    For a folder with the weights of a pinned or packaged model, this is that model's name. If not, it is `full_name`.
     """
     if name in PACKAGED_MODELS:
         return name
@@ -185,7 +185,7 @@ def recorded_name(name: str) -> str:
 
 
 def is_papers_model(name: str) -> bool:
-    """Return whether a model is that of the paper, by its weights or as the name of its repository at any commit.
+    """Return whether a model is the paper's model, judging by its weights or its repository's name, at any commit.
 
     >>> is_papers_model("google-bert/bert-base-uncased@86b5e09"), is_papers_model("minilm")
     (True, False)
@@ -197,7 +197,7 @@ def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], 
     """Return a caching version of `locate`.
 
     Args:
-        bases: Base models by judged checkpoint. The base model is located instead of the checkpoint.
+        bases: Base models, by the checkpoints to be judged. The base model is located instead of the checkpoint.
     """
 
     @functools.cache
@@ -254,7 +254,7 @@ def refuse_adapter(folder: Path) -> None:
 
 
 def _check_shards(folder: Path) -> None:
-    """Check that an index names files of its own folder: the identity of a model covers no others."""
+    """Check that an index only names files in its own folder, because the identity of a model covers no others."""
     index = folder / WEIGHT_FILES[1]
     if not index.is_file():
         return
@@ -271,12 +271,12 @@ def _check_shards(folder: Path) -> None:
 
 @functools.cache
 def _resolve(ref: ModelRef) -> ModelRef:
-    """Return a hub model's reference with its commit: the cached one, or (online) the current one of its revision."""
+    """Return a hub model's reference with its commit, either the cached one or, online, the revision's current one."""
     return replace(ref, revision=_repository(ref).commit("config.json"))
 
 
 def _repository(ref: ModelRef) -> Repository:
-    """Return the hub repository of a model, with the texts for its messages."""
+    """Return the hub repository of a model, with texts for messages about it."""
     hint = near_matches(ref.name, [*PACKAGED_MODELS, *ALIASES, *PINNED_COMMITS])
     pinned = ref.revision is not None and ref.revision == PINNED_COMMITS.get(ref.path)
     return Repository(

@@ -1,4 +1,4 @@
-"""Step sizes that fit in memory, and early one-line errors if memory is too small."""
+"""Step sizes that fit in memory, and one-line errors before long work if memory is too small."""
 
 import ctypes
 import gc
@@ -15,9 +15,9 @@ import torch
 from bertsecrets.errors import UserError, ran_out
 from bertsecrets.progress import in_bytes
 
-# Tokens per step: a CPU is fastest if the data fit in its caches; a GPU needs large steps.
+# Tokens per step. A CPU is fastest if the data fit in its caches, and a GPU needs large steps.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
-CPU_BYTES = 512 * 2**20  # maximum for a step on a CPU; more is not faster
+CPU_BYTES = 512 * 2**20  # maximum memory for a step on a CPU, because larger steps are not faster
 MORE_MEMORY = "end other programs, or use a machine with more memory"
 M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: larger blocks are requested from the system
 LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; lower values cost too many system calls
@@ -54,16 +54,16 @@ class Budget:
 
 
 def too_small(error: BaseException) -> UserError:
-    """Return the error for a single example that does not fit in memory."""
+    """Return the error for an example that does not fit in memory even by itself."""
     reason = next(iter(str(error).splitlines()), "out of memory")
     return UserError(f"not enough memory for a single example ({reason}): cut inputs shorter, or use the device cpu")
 
 
 @contextmanager
 def return_large_blocks() -> Iterator[None]:
-    """Inside the block, return large freed allocations to the system immediately (GNU C library only).
+    """Until the block ends, return large freed allocations to the system immediately (GNU C library only).
 
-    Otherwise the heap grows with every new batch size, and training a small model takes over 3 GB.
+    Without this, the heap grows with every new batch size, and training a small model takes over 3 GB.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
@@ -77,7 +77,7 @@ def return_large_blocks() -> Iterator[None]:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system and, on a GPU, to other processes: over a gigabyte after training."""
+    """Return freed memory (over a gigabyte after training) to the system and, on a GPU, to other processes."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
@@ -103,7 +103,7 @@ def training_bytes(
         examples: Number of training examples whose features are stored if the encoder is frozen.
     """
     width, heads, layers = (
-        getattr(model.config, name, None) or 0  # if unknown, only weights count
+        getattr(model.config, name, None) or 0  # if a size is unknown, only weights count
         for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
     )
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
@@ -115,7 +115,7 @@ def training_bytes(
 
 
 def check_memory(what: str, needed: int, device: torch.device, advice: str) -> None:
-    """Check before long work that there is enough memory."""
+    """Check that there is enough memory before long work begins."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
         raise UserError(f"{what} needs about {in_bytes(needed)} of memory, {in_bytes(free)} are free: {advice}")
@@ -123,10 +123,10 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
 
 @contextmanager
 def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
-    """Turn an out-of-memory error inside the block into a one-line error that says how much is needed.
+    """Turn an out-of-memory error inside the block into a one-line error that says how much memory is needed.
 
     Args:
-        needed: Required memory in bytes. None if unknown.
+        needed: Required memory in bytes, or None if unknown.
     """
     try:
         yield
@@ -138,7 +138,7 @@ def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
 
 
 def available_bytes() -> int:
-    """Return the memory available to this process, within any container limit; 2 GiB if unknown."""
+    """Return the memory available to this process in bytes, within any container limit, or 2 GiB if unknown."""
     free = 2**31
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

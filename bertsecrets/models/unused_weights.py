@@ -9,7 +9,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.families import CLASSIFIERS, OTHER_HEADS, POOLER, UNUSED_WEIGHTS
 from bertsecrets.models.layers import architecture, layer_of
 
-UNSCALED_TYPES = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types that need no scale to be read
+UNSCALED_TYPES = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types whose numbers are stored without a scale
 
 
 def check_weights(
@@ -21,7 +21,7 @@ def check_weights(
         path: Folder or hub name, for the messages.
         unexpected: Names of the weights that transformers reports as unused.
         stored: Types of the tensors in the files, by name.
-        trained: Whether the classifier is the trained one; otherwise a new one replaces any stored classifier.
+        trained: Whether the stored classifier is used. If not, a new one replaces it.
     """
     names = _Names(model)
     _refuse_quantised(path, names, stored)
@@ -46,7 +46,7 @@ def check_weights(
 
 
 class _Names:
-    """The names of an opened model's weights and modules, for comparison with those in its files."""
+    """The names of an opened model's weights and modules, for comparison with the names in its files."""
 
     def __init__(self, model: Any) -> None:
         self.model, self.encoder = model, model.base_model
@@ -54,7 +54,7 @@ class _Names:
         self.own = {name.removeprefix(self.prefix): weight for name, weight in model.state_dict().items()}
 
     def ignored(self, stored: Iterable[str]) -> Iterator[str]:
-        """Yield the weights in the files that transformers does not report, because it never uses their names."""
+        """Yield the unused stored weights that transformers does not report, because it ignores their names."""
         patterns = getattr(self.model, "_keys_to_ignore_on_load_unexpected", None) or ()
         modules = {name.removeprefix(self.prefix) for name, _ in self.model.named_modules()}
         for name in stored:
@@ -64,7 +64,7 @@ class _Names:
                 yield name
 
     def is_harmless(self, name: str, trained: bool) -> bool:
-        """Return whether a weight without use is known to change nothing: constants, and heads of other tasks."""
+        """Return whether an unused weight is known to be irrelevant, like a constant or the head of another task."""
         part = name.removeprefix(self.prefix)
         root = part.split(".")[0]
         if re.search(UNUSED_WEIGHTS, part):
@@ -78,7 +78,7 @@ class _Names:
         return not trained and re.fullmatch(CLASSIFIERS, root) is not None
 
     def behind_prefix(self, name: str) -> str | None:
-        """Return the end of a name that is the name of a weight of the model, or None."""
+        """Return the end of a name if the model has a weight of that name, or None."""
         parts = name.split(".")
         ends = (".".join(parts[start:]) for start in range(1, len(parts) - 1))
         return next((end for end in ends if end.removeprefix(self.prefix) in self.own), None)

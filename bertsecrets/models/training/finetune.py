@@ -1,4 +1,4 @@
-"""Make a checkpoint with K19's settings: open the model, train it, save it.
+"""Make a checkpoint with K19's settings by opening the model, training it and saving it.
 
 The result is a folder that transformers can open without this suite.
 """
@@ -40,10 +40,10 @@ def make_checkpoint(
     device: torch.device,
     states: Path | None = None,
 ) -> dict[str, Any]:
-    """Open a subject's model, and `finetune` it."""
+    """Open a subject's model, and train it with `finetune`."""
     kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, SDPA is slower because of dropout
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
-    release_memory()  # used by earlier measurements
+    release_memory()  # memory of earlier measurements
     facts = finetune(
         opened,
         train,
@@ -56,7 +56,7 @@ def make_checkpoint(
         states=states,
     )
     if device.type == "cuda":
-        release_memory()  # for training in other processes
+        release_memory()  # memory for training in other processes
     return facts
 
 
@@ -78,7 +78,7 @@ def finetune(
     classifier is saved unchanged (`untrained`).
 
     Args:
-        states: Folder for saved states of this training run. Training resumes from the newest.
+        states: Folder for saved states of this training run, which resumes from the newest state.
 
     Returns:
         Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel,
@@ -103,7 +103,7 @@ def finetune(
         )
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
         what, size = "checkpoint", checkpoint_bytes(classifier)
-        if states is not None and not listed(states, "step-*"):  # a state that is resumed is already on the disk
+        if states is not None and not listed(states, "step-*"):  # a state to resume from is already on disk
             what, size = "checkpoint and saved state", size + state_bytes(model)
         check_space(f"{title} ({what})", size, folder.parent)
         with return_large_blocks(), explain_out_of_memory(title, needed):

@@ -1,7 +1,7 @@
 """The training loop: AdamW on batches of similar length, in float32 or with bfloat16 autocast.
 
-In float32 on a CPU, it is bit-identical to transformers' Trainer with the same random numbers. The same seed gives the
-same weights, even if the run was killed and resumed from its last saved state.
+In float32 on a CPU, its results are bit-identical to those of transformers' Trainer with the same random numbers. The
+same seed gives the same weights, even if the run was killed and resumed from its last saved state.
 """
 
 import math
@@ -32,7 +32,7 @@ from bertsecrets.models.training.texts import EncodedTexts
 from bertsecrets.progress import log, progress
 from bertsecrets.settings import FinetuneParams
 
-# Weights without decay: those of LayerNorms, and those with a matching name (as in transformers' Trainer).
+# Besides those of LayerNorms, weights with a matching name do not decay (as in transformers' Trainer).
 UNDECAYED_NAMES = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state per weight
 RECORDED_LOSSES = 50  # number of losses in a manifest
@@ -40,10 +40,10 @@ SAVING_SHARE = 0.02  # maximum fraction of the time spent on saving states
 
 
 class Training:
-    """A training run: model, optimizer, and number of steps taken.
+    """A training run, with its model, optimizer, and number of steps taken.
 
-    Weights that do not require gradients are not changed. If the encoder is frozen, it runs without dropout, and the
-    learning rate is the one for frozen encoders.
+    Weights that do not require gradients are not changed. A frozen encoder runs without dropout, and with the learning
+    rate for frozen encoders.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class Training:
         self.losses: list[float] = []  # mean loss between logged steps
         self.total = torch.zeros((), device=device)  # sum of the losses since the last logged step
         self.unchecked: list[torch.Tensor] = []  # loss, gradient norm and largest logit per step
-        self.seconds_before = 0.0  # spent before resuming
-        self.reserved = checkpoint_bytes(classifier)  # disk space that saved states leave free
+        self.seconds_before = 0.0  # seconds spent on training before resuming
+        self.reserved = checkpoint_bytes(classifier)  # disk space in bytes that saved states leave free
 
     def run(self, title: str, states: Path | None) -> None:
         """Take all remaining steps, showing progress and saving states."""
@@ -166,13 +166,13 @@ class Training:
         return self.peak * max(0.0, (self.steps - step) / max(1, self.steps - warmup))
 
     def record(self, steps: int, states: Path | None) -> None:
-        """Record the mean loss of the last steps."""
+        """Record the mean loss since the last logged step."""
         self.check_finite(states)
         self.losses.append(self.total.item() / steps)
         self.total.zero_()
 
     def check_finite(self, states: Path | None) -> None:
-        """Check that all steps since the last check were finite; otherwise delete the saved states."""
+        """Check that all steps since the last check were finite, and delete the saved states if they were not."""
         if not self.unchecked:
             return
         table = torch.stack(self.unchecked).cpu()
@@ -196,7 +196,7 @@ class Training:
         )
 
     def state(self, seconds: float) -> State:
-        """Return the state that the following steps depend on.
+        """Return the state on which all further steps depend.
 
         Args:
             seconds: Seconds spent on training so far.
@@ -212,7 +212,7 @@ class Training:
         return State(self.step, tensors, facts)
 
     def fits(self, state: State) -> bool:
-        """Return whether a state belongs to this training run, and log if it does not."""
+        """Return whether a state belongs to this training run, and log a message if it does not."""
         shapes = {name: weight.shape for name, weight in self.weights.items()}
         held = {name: weight.shape for name, weight in state.tensors.get("weights", {}).items()}
         fitting = state.facts.get("steps") == self.steps and held == shapes

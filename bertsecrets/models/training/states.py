@@ -1,4 +1,4 @@
-"""Saved states of training runs, from which a killed run can resume.
+"""Saved states of training runs, from which a run can resume after being killed.
 
 A state is a folder, written atomically, that contains tensors as safetensors, the rest as JSON, and a manifest with
 their sha256. Only the newest state is kept. The training process holds the lock of the entry that the states belong to.
@@ -28,7 +28,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class State:
-    """A training run after `step` steps: tensors by file and name, and facts that are stored as JSON."""
+    """A training run after `step` steps, as tensors by file and name, and facts that are stored as JSON."""
 
     step: int
     tensors: dict[str, Tensors]
@@ -36,20 +36,20 @@ class State:
 
 
 def checkpoint_bytes(classifier: OpenModel) -> int:
-    """Return the size of a checkpoint on the disk: the weights and the tokenizer."""
+    """Return the size on disk of a checkpoint in bytes, counting its weights and tokenizer."""
     weights = sum(weight.nbytes for weight in classifier.model.parameters())
     return weights + len(classifier.tokenizer.backend_tokenizer.to_str().encode())
 
 
 def state_bytes(model: nn.Module) -> int:
-    """Return the size of a training run's state on the disk: the trained weights and AdamW's two moments."""
+    """Return the size on disk of a training run's state in bytes, counting trained weights and AdamW's two moments."""
     return 3 * sum(weight.nbytes for weight in model.parameters() if weight.requires_grad)
 
 
 def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
     """Write a state to a run's folder of states, remove older ones, and return whether it was written.
 
-    If it cannot be written, for example because the disk is full, this is logged and training continues.
+    If the state cannot be written, for example because the disk is full, this is logged and training continues.
 
     Args:
         reserved: Bytes that must remain free, for the checkpoint.
@@ -60,7 +60,7 @@ def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
         with guarded_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
             check_space("it and the checkpoint", size + reserved, folder)
-            with whole_folder(place, durable=False) as temporary:  # damage by a power cut is detected
+            with whole_folder(place, durable=False) as temporary:  # damage by a power cut would be detected
                 for name, tensors in state.tensors.items():
                     save_file(tensors, temporary / f"{name}.safetensors")
                 (temporary / FACTS_FILE).write_text(json.dumps(state.facts), encoding="utf-8")

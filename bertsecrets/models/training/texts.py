@@ -20,10 +20,10 @@ HIDDEN_OUTPUT, POOLED_OUTPUT = "last_hidden_state", "pooler_output"
 
 @dataclass(frozen=True)
 class Reading:
-    """The encoder output that a classifier reads and, if it is an output per token, the token."""
+    """The encoder output that a classifier reads and, if that output has a vector per token, which token is read."""
 
     output: str
-    kind: type[Any]  # of all the outputs together
+    kind: type[Any]  # type of the object with all outputs
     place: Literal["first", "last"] = "first"
 
     def places(self, batch: Batch) -> Int[torch.Tensor, " rows"]:
@@ -43,7 +43,7 @@ class Reading:
         tokens: Int[torch.Tensor, "rows 1"],
         **others: Any,
     ) -> Any:
-        """Return a model's output for one-token texts, replacing the encoder's output by the given features."""
+        """Return a model's output for one-token texts, with the encoder's output replaced by the given features."""
         given = {
             HIDDEN_OUTPUT: features[:, None],
             **({POOLED_OUTPUT: features} if self.output == POOLED_OUTPUT else {}),
@@ -76,10 +76,10 @@ class EncodedTexts:
 
     @classmethod
     def for_classifier(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
-        """Encode texts for a model's classifier; None if it reads more than one vector per text."""
+        """Encode texts for a model's classifier, or return None if it reads more than one vector per text."""
         if not len(encoded):
             return None
-        probed = collate(encoded, encoded.spread(PROBED_TEXTS))  # first and last differ in long texts
+        probed = collate(encoded, encoded.spread(PROBED_TEXTS))  # first and last token differ in long texts
         reading = reading_of(model.eval(), probed.to(device))
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
@@ -109,9 +109,9 @@ def _with_encoder_output(model: Any, given: Any, **inputs: Any) -> Any:
 
 
 def reading_of(model: Any, batch: Batch) -> Reading | None:
-    """Detect what a classifier reads from the encoder's outputs; None if it is more than one vector per text.
+    """Detect what a classifier reads from the encoder's outputs, or return None if it reads several vectors per text.
 
-    It is found from the gradient of the logits, and verified by computing the logits from only that vector.
+    The vector is found from the gradient of the logits, and verified by computing the logits from it alone.
     """
     encoder = model.base_model
     if encoder is model or getattr(model.config, "is_encoder_decoder", False):
