@@ -1,11 +1,11 @@
-"""The shipped pattern classifiers, one for each reading: ensembles of boosted trees and a softmax regression.
+"""The shipped pattern classifiers, one for each reading, which combine boosted trees and a softmax regression.
 
-Log-probabilities of both models are added, with half the weight for the regression, and calibrated by a temperature.
+The models' log-probabilities are added, the regression's with half the weight, and calibrated by a temperature.
 
 Classifiers accept maps of any length, padded or unpadded, on any device. Each classifier's weights are in a safetensors
-file next to `report.json`, which records the performance on held-out heads. These files are created in a checkout, by
-`python -m instruments train-patterns`. A folder may also contain classifiers for external readings, such as other
-people's labels.
+file next to `report.json`, which records their performance on held-out heads. `python -m instruments train-patterns`
+creates these files in a checkout. A folder may also contain classifiers for external readings, such as other people's
+labels.
 """
 
 import json
@@ -102,7 +102,7 @@ class PatternClassifier:
 
 
 def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str | None:
-    """Return why the tensors and facts are not a valid classifier; None if they are."""
+    """Return why the tensors and facts are not a valid classifier, or None if they are."""
     depth, temperature = facts.get("depth"), facts.get("temperature")
     if not isinstance(depth, int) or isinstance(depth, bool) or not 1 <= depth <= DEPTH_LIMIT:
         return f"its trees have a depth of {excerpt(depth, 40)}"
@@ -137,7 +137,7 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
 
 
 def chosen_folder() -> Path:
-    """Return the folder of the classifiers: `BERTSECRETS_PATTERNS` if it is set, otherwise the shipped folder."""
+    """Return the folder of the classifiers, which is `BERTSECRETS_PATTERNS` if set, and the shipped folder if not."""
     return expanded(os.environ.get(FOLDER_VARIABLE) or SHIPPED_FOLDER)
 
 
@@ -147,7 +147,7 @@ def weights_path(folder: Path, reading: str) -> Path:
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return the report of the classifiers in a folder."""
+    """Return the training report on the classifiers in a folder."""
     report = read_json(folder / REPORT_FILE)
     of = report.get("readings") if isinstance(report, dict) else None
     if not isinstance(of, dict) or not set(READINGS) <= of.keys() or not all(map(_complete, of.values())):
@@ -161,12 +161,12 @@ def _complete(report: Any) -> bool:
 
 
 def readings_of(report: dict[str, Any]) -> tuple[str, ...]:
-    """Return the readings in a report: the suite's own, followed by external readings in alphabetical order."""
+    """Return the readings in a training report: the suite's, then external ones in alphabetical order."""
     return (*READINGS, *sorted(report["readings"].keys() - set(READINGS)))
 
 
 def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
-    """Return the section of a report for a reading."""
+    """Return a training report's section about a reading."""
     if reading not in report["readings"]:
         raise UserError(f"no classifier for the reading {reading!r}: {near_matches(reading, readings_of(report))}")
     part: dict[str, Any] = report["readings"][reading]
@@ -179,11 +179,11 @@ def annotated_models(report: dict[str, Any]) -> list[str]:
 
 
 def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "annotated classes"]:
-    """Return the mean of label minus probabilities for each annotated head, from classifiers trained on other heads.
+    """Return each annotated head's mean of label minus probabilities, predicted by classifiers trained on other heads.
 
-    If readers disagree about a map, the mean of their labels is used. Heads are weighted equally, regardless of their
-    number of annotated maps, as in a model's class shares. Heads of related models are counted separately, although
-    folds keep them together.
+    If readers disagree about a map, the mean of their labels is used. As in a model's class shares, heads are weighted
+    equally, regardless of their number of annotated maps. Heads of related models are counted separately, although they
+    are always in the same fold.
     """
     rows = report_of(report, reading)["held_out"]
     try:

@@ -17,7 +17,7 @@ BATCH_MAPS = 256  # maps per batch, so that intermediate results fit into the pr
 class Trees:
     """The concatenated nodes of all trees. Leaves have feature -1, and `roots` are the indices of the root nodes.
 
-    Each tree adds the value of the reached leaf to the logits, whose initial values are `start`.
+    The logits are `start` plus the value of the leaf reached in each tree.
     """
 
     feature: Int[torch.Tensor, " nodes"]
@@ -48,7 +48,7 @@ class Trees:
 
     @cached_property
     def _walk(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The feature, threshold and two children of each node, right child first. Leaves are their own children.
+        """The feature, threshold and two children of each node, right child first. A leaf is its own child.
 
         Thresholds are rounded down to single precision, which does not change comparisons with single-precision
         features.
@@ -68,7 +68,7 @@ class Trees:
 
 @dataclass(frozen=True)
 class Softmax:
-    """A softmax regression: logits that are linear in standardised features."""
+    """A softmax regression, whose logits are linear in standardised features."""
 
     mean: Float[torch.Tensor, " features"]
     scale: Float[torch.Tensor, " features"]

@@ -36,9 +36,9 @@ class MapStack:
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 
     def cut(self, cells: int) -> Iterator[tuple[slice, "MapStack"]]:
-        """Split the stack into parts of at most `cells` cells, with at least one map each. Yield slices and parts.
+        """Split the stack into stacks of at most `cells` cells and at least one map, and yield each with its slice.
 
-        Each part is padded to its longest map. Maps must be sorted by length.
+        Each stack is padded to its longest map. Maps must be sorted by length.
         """
         lengths, start = self.lengths.tolist(), 0
         for stop, longest in enumerate(lengths, 1):

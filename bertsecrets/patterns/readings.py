@@ -1,10 +1,10 @@
-"""The two readings of what K19 calls vertical.
+"""The two readings (interpretations) of what K19 calls vertical.
 
 According to K19's section 4.1, *vertical* mainly corresponds to attention to the special tokens [CLS] and [SEP]
 (reading `special`). According to the authors' blog, it is attention to a single token, usually a special one (reading
 `stripes`). Each reading is defined by the labels of independent readers who were given only that text. A claim is
-judged in the words of its own source. If a classifier was trained on the labels of K19's authors, which P20's
-repository contains, these define a third reading (`k19`) of their model's maps, which replaces both others.
+judged under the reading of its own source. P20's repository contains labels by K19's authors. For a classifier trained
+on them, they define a third reading (`k19`), which replaces the other two.
 
 This module does not import torch.
 """

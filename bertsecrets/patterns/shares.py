@@ -2,9 +2,9 @@
 
 The method is prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382). The mean
 class probabilities are corrected by the mean difference between labels and probabilities on held-out annotated heads.
-Since a model's heads are themselves a sample, each bootstrap resample draws about as many annotated heads as the model
-has heads, instead of the number of annotated heads. Errors of annotated heads are estimated from only a few maps each,
-so intervals are conservative if all maps of a head are similar.
+Since a model's heads are themselves a sample, each bootstrap resample draws fewer annotated heads than there are
+(`heads_to_draw`). The errors of each annotated head are estimated from only a few maps, so intervals are conservative
+if all maps of a head are similar.
 """
 
 import functools
@@ -53,7 +53,7 @@ def heads_to_draw(heads: int, annotated: int) -> int:
     """Return the number of annotated heads to draw in each bootstrap resample for a model.
 
     The model's heads and the annotated heads are both samples, with variances proportional to 1 / size. The returned
-    number is the size of a single sample with the same total variance.
+    number is the size of a single sample with the sum of both variances.
 
     >>> heads_to_draw(72, 360)
     60
@@ -63,14 +63,14 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 
 @functools.cache
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
-    """Return the class shares of each reader of the suite's own maps, by readers of the same maps (shipped report)."""
+    """Return the class shares of every reader in the shipped training report, grouped by readers of the same maps."""
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
     return shares
 
 
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
-    """Return the between-reader standard deviation of the total share of `classes`, and its degrees of freedom.
+    """Return the standard deviation between readers of the total share of `classes`, and its degrees of freedom.
 
     >>> std, degrees = reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
     >>> round(std, 4), degrees

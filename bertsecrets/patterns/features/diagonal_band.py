@@ -1,4 +1,4 @@
-"""Features of diagonal bands, either sharp lines or broad smears with a ridge.
+"""Features of diagonal bands, which are either sharp lines or broad smears with a ridge.
 
 Brightness is defined by `reductions.stack_brightness`. Only inside tokens count. Distances are normalised by the length
 of the row's text, because a smear that is narrow in a long text covers a short text entirely.
@@ -46,9 +46,8 @@ def band_features(view: View) -> dict[str, Column]:
 def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
     """Return the slope of the centre of attention over rows, and the linear correlation of centres with rows.
 
-    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. They are computed for each text
-    and averaged, weighted by length, excluding texts of up to five words. Rows that barely attend to their text have no
-    centre.
+    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. Values of texts longer than five
+    words are averaged, weighted by length. Rows that barely attend to their text have no centre.
 
     Args:
         given: Mass from each row to each kind of columns (`Weights.kinds`).
@@ -69,7 +68,7 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) 
 
 
 def _slope(centre: Row, own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Return the regression slope and correlation of the centres with row indices, within the mask `own`."""
+    """Return the slope of the regression of centres on row indices, and their correlation, within the mask `own`."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

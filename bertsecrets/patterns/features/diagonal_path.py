@@ -12,8 +12,8 @@ from bertsecrets.patterns.features.regions import Column, longest_gap, mean, qua
 
 TURN_COLUMNS = 1  # maximum deviation of a step from the diagonal, in columns
 TURN_PRICE = 0.05  # penalty per column of deviation, in brightness
-FORBIDDEN_BRIGHTNESS, UNREACHABLE_TOTAL = -1e4, -1e9  # brightness of forbidden cells; total of unreachable ones
-NEIGHBOUR_OFFSETS = (-4, -3, 3, 4)  # offsets of neighbouring columns for comparison
+FORBIDDEN_BRIGHTNESS, UNREACHABLE_TOTAL = -1e4, -1e9  # brightness of forbidden cells; total of unreachable cells
+NEIGHBOUR_OFFSETS = (-4, -3, 3, 4)  # offsets of the columns with which a path is compared
 VISIBLE_BRIGHTNESS, FAINT_BRIGHTNESS = 0.5, 0.35  # clearly visible and barely visible brightness
 
 
@@ -49,7 +49,7 @@ def _path(
     widest: Float[torch.Tensor, " maps"],
     count: Int[torch.Tensor, " maps"],
 ) -> tuple[Int[torch.Tensor, "maps words"], Row]:
-    """Find the brightest path by dynamic programming. Return its column offset from the diagonal and its brightness.
+    """Find the brightest path by dynamic programming, and return its offset from the diagonal and brightness by row.
 
     Args:
         widest: Maximum offset for each map.
@@ -60,7 +60,7 @@ def _path(
     reach = offsets // 2
     places = torch.arange(-reach, reach + 1, device=ribbon.device)
     penalty = torch.where(places.abs() <= widest[:, None], 0, FORBIDDEN_BRIGHTNESS)
-    totals = cells.new_empty(rows, maps, offsets + 2)  # padded with one column on each side
+    totals = cells.new_empty(rows, maps, offsets + 2)  # padded by one column on each side
     totals[:, :, 0] = totals[:, :, -1] = UNREACHABLE_TOTAL
     inner = totals[:, :, 1:-1]
     torch.add(cells[0], penalty, out=inner[0])

@@ -54,7 +54,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(view: View) -> dict[str, Column]:
-    """Return the share of each special token and of all together, and its maximum with the strongest column."""
+    """Return the share of each special token, their total, and the maximum of this total and any column's share."""
     stack, received = view.stack, view.read.received
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
@@ -64,7 +64,7 @@ def _special(view: View) -> dict[str, Column]:
 
 
 def _bands(view: View) -> dict[str, Column]:
-    """Return the shares of the diagonals, in total and between inside tokens, and their consistency over rows."""
+    """Return the shares of diagonals, overall and between inside tokens, and how consistent they are over rows."""
     within, count = view.within, view.lengths.float()
     inner = view.near(within) * within[:, None, :]  # marks cells between two words
     whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=EPSILON) for kind in (0, 1))
@@ -105,7 +105,7 @@ def _segments(view: View) -> dict[str, Column]:
 
 
 def _rows(view: View) -> dict[str, Column]:
-    """Return the entropy of rows and of their mean, normalised by log L, and the mass of the top cells per row."""
+    """Return the entropy of rows and of the mean row, divided by log L, and the mass of the top cells in each row."""
     read, real = view.read, view.real
     scale = view.lengths.float().log().clamp(min=EPSILON)
     average = mean(read.entropy / scale[:, None], real)
@@ -120,7 +120,7 @@ def _rows(view: View) -> dict[str, Column]:
 
 
 def _columns(view: View) -> dict[str, Column]:
-    """Return how concentrated attention is on a few columns, from top-column mass and positions of row maxima."""
+    """Return how concentrated attention is on few columns, from top-column mass and positions of row maxima."""
     stack, within, real, received = view.stack, view.within, view.real, view.read.received
     tokens = received.shape[1]
 

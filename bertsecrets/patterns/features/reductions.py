@@ -25,7 +25,7 @@ LIT_CELL, BRIGHT_CELL = 0.2, 0.5  # brightness thresholds for lit cells in squar
 BORDER_TOKENS = 3  # number of tokens on each side of the border
 DIAGONAL_BATCH_CELLS = 2**16  # maximum number of cells per batch of diagonals
 SMEAR_CELLS = 5  # number of cells averaged along the diagonal
-FAINTEST_SQUARE = 1e-15  # squares of smaller numbers are denormal, and therefore slow
+FAINTEST_SQUARE = 1e-15  # the squares of smaller numbers are denormal, which makes computations slow
 DIAGONAL_REDUCTIONS = ("sums", "light_sums")  # reductions with one entry per diagonal
 LENGTHLESS_REDUCTIONS = ("moved", "lit", "unexplained", "beyond_columns")  # reductions without a token or diagonal axis
 
@@ -35,7 +35,7 @@ Places = Int[torch.Tensor, "maps tokens"]
 
 
 class View:
-    """A stack of maps, sorted by length, with its reductions, and masks and counts of tokens and words."""
+    """A stack of maps, sorted by length, with reductions, and with masks and counts of tokens and words."""
 
     def __init__(self, stack: MapStack):
         self.stack, self.maps, self.lengths = stack, stack.maps, stack.lengths
@@ -55,7 +55,7 @@ class View:
 
     @cached_property
     def own_size(self) -> Row:
-        """Number of words in each token's text; of all words for special tokens and inputs with one text."""
+        """Number of words in each token's text, or of all words for special tokens and inputs with one text."""
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
         return torch.where(self.two[:, None], own, whole).clamp(min=1).float()
@@ -68,7 +68,7 @@ class View:
 
     @property
     def tokens_of_words(self) -> Places:
-        """The token position of each word; arbitrary after a map's last word."""
+        """The token position of each word. Entries after a map's last word are arbitrary."""
         return torch.minimum(self.places + 1 + self.after_middle, self.places[-1])
 
     @cached_property
@@ -98,7 +98,7 @@ class Weights:
     """Masks as floating-point weights for cells."""
 
     sizes: Float[torch.Tensor, "maps 2"]  # number of words in each text, at least 1
-    kinds: Float[torch.Tensor, "maps 7 tokens"]  # real, inside, first text, second text; last three times position
+    kinds: Float[torch.Tensor, "maps 7 tokens"]  # masks (real, inside, both texts), and positions in the last three
     close: Row  # maximum distance of cells that count as close to the diagonal, by row
     border: Float[torch.Tensor, "maps 2 tokens"]
     moved: Float[torch.Tensor, "maps 2 tokens"]  # word positions with a token offset of one, and of two
@@ -126,7 +126,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Reductions:
-    """Reductions over all cells, of brightness (`light_...`) or attention weights (all others).
+    """Reductions over all cells, of attention weights or brightness.
 
     Bands contain the cells of each row at offsets from -`BAND_DIAGONALS` to `BAND_DIAGONALS` from the diagonal. `given`
     is the mass from each row to each of `Weights.kinds`. `sums` are sums over diagonals, by row text and column text.
@@ -146,17 +146,17 @@ class Reductions:
     light_bands: Float[torch.Tensor, "maps bands tokens"]
     light_sums: Float[torch.Tensor, "maps 2 2 offsets"]
     light_given: Float[torch.Tensor, "maps 7 tokens"]  # for the fourth power of brightness
-    light_received: Float[torch.Tensor, "maps 3 tokens"]  # from all rows, the first text and the second text
+    light_received: Float[torch.Tensor, "maps 3 tokens"]  # from all rows, from the first text and from the second text
     brightest: Row  # maximum brightness of a word in each row
     brightest_place: Places
     bright_cells: Row  # number of cells above `BRIGHT_CELL` in each column
     lit: Float[torch.Tensor, "maps 2 2"]  # number of cells above `LIT_CELL`, by row text and column text
     unexplained: Column  # squared differences from column means, summed over cells between words
-    beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness in excess of the column level in both texts
+    beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness above the column's level in both texts
     brightest_column: Row
     border: Float[torch.Tensor, "maps 2 tokens"]  # brightness of each row at the words before and after the border
     near: Row  # maximum brightness of a word in each row close to the diagonal
-    smear: Row  # like `near`, after averaging along the diagonal; `rest` is the maximum over cells not close
+    smear: Row  # like `near`, after averaging along the diagonal; `rest` is the maximum over all other cells
     rest: Row
     ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, excluding special tokens
 
@@ -177,14 +177,14 @@ class Reductions:
 
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape of a reduction per map for `tokens` tokens, given its value for shorter maps."""
+    """Return a reduction's shape per map of `tokens` tokens, given its value for shorter maps."""
     if name in LENGTHLESS_REDUCTIONS:
         return value.shape[1:]
     return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)
 
 
 def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Return the part of a reduction used by maps with `tokens` tokens. The main diagonal is in the middle."""
+    """Crop a reduction to maps of `tokens` tokens, with the main diagonal, if any, in the middle."""
     if name in LENGTHLESS_REDUCTIONS:
         return whole
     if name in DIAGONAL_REDUCTIONS:
@@ -252,7 +252,7 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
     last = stack.lengths - 1
     place = DISPLAYED_QUANTILE * last.float()
     low = place.floor().long()
-    above = torch.stack([last - low, (last - low - 1).clamp(min=0)], dim=1)  # number of stronger peaks
+    above = torch.stack([last - low, (last - low - 1).clamp(min=0)], dim=1)  # number of peaks above the quantile
     edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # padding rows have the weakest, 0
     top = torch.lerp(edges[:, 0], edges[:, 1], place - low)
     return (stack.maps / top.clamp(min=EPSILON)[:, None, None]).clamp_(max=1).pow_(GAMMA)
@@ -269,7 +269,7 @@ def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:
 
 
 def along(light: Cells) -> Cells:
-    """Return sums of brightness over `SMEAR_CELLS` cells along the diagonal, to smooth checkerboard patterns."""
+    """Return the brightness summed over `SMEAR_CELLS` cells along the diagonal, which smooths checkerboard patterns."""
     total = light.clone()
     for step in range(1, SMEAR_CELLS // 2 + 1):
         total[:, :-step, :-step] += light[:, step:, step:]
@@ -278,7 +278,7 @@ def along(light: Cells) -> Cells:
 
 
 def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: object, out: Cells) -> Cells:
-    """Return a comparison as 0 and 1 in `out`, which is twice as fast as converting a mask."""
+    """Write the result of a comparison to `out` as 0 and 1, which is twice as fast as converting a mask."""
     return compare(cells, other, out=out)
 
 

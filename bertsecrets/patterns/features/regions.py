@@ -1,6 +1,6 @@
 """Regions of padded maps, such as inside tokens and the quarters of two texts, and statistics over regions.
 
-All features are based on these functions, and therefore independent of padding.
+All features are based on these functions, and are therefore independent of padding.
 """
 
 import torch
@@ -18,15 +18,15 @@ def inside(stack: MapStack) -> Bool[torch.Tensor, "maps tokens"]:
 
 
 def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the mean of the masked values; 0 if the mask is empty."""
-    marks = over.to(values.dtype)  # much faster to sum than a mask
+    """Return the mean of the values inside the mask, or 0 if the mask is empty."""
+    marks = over.to(values.dtype)  # numbers are much faster to sum than a mask
     return (values * marks).sum(1) / marks.sum(1).clamp(min=1)
 
 
 def quantiles(
     values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], *shares: float
 ) -> list[Column]:
-    """Return quantiles of the masked values, with linear interpolation; 0 if the mask is empty."""
+    """Return linearly interpolated quantiles of the values inside the mask, or 0 if the mask is empty."""
     order = values.masked_fill(~over, torch.inf).sort(dim=1).values
     last = (over.sum(1) - 1).clamp(min=0)
     places = [share * last for share in shares]

@@ -11,7 +11,7 @@ import torch
 from bertsecrets.patterns.features.reductions import View
 from bertsecrets.patterns.features.regions import EPSILON, Column, mean, quarter_sizes
 
-CLOSE_SHARE = 0.2  # fraction of the inside tokens; maximum distance for distinguishing squares from smears
+CLOSE_SHARE = 0.2  # maximum distance for distinguishing squares from smears, as a fraction of the inside tokens
 DIFFERENCE_FLOOR = 0.05  # fraction of the uniform weight; smaller differences are ignored
 
 
@@ -19,8 +19,8 @@ def off_diagonal_features(view: View) -> dict[str, Column]:
     """Return the log ratio of each corner's mass to the mass within texts at the same distances.
 
     A corner consists of the rows of one text and the columns of the other. The ratio is strongly negative for squares,
-    and about 0 for smears. It is computed for each corner and their maximum, over the full corner and over the part
-    close to the diagonal.
+    and about 0 for smears. The features are the ratio of each corner and the larger of the two, over the full corner
+    and close to the diagonal.
     """
     size = view.words.clamp(min=1).float()
     floor = DIFFERENCE_FLOOR / size[:, None]
@@ -43,14 +43,14 @@ def off_diagonal_features(view: View) -> dict[str, Column]:
 
 
 def block_features(view: View) -> dict[str, Column]:
-    """Return the fill of squares and corners, the reach of the squares, and the sharpness of the border."""
+    """Return the brightness of squares and corners, the reach of the squares, and the sharpness of the border."""
     read, texts, sizes = view.read, view.texts, view.sizes
     places = quarter_sizes(texts).clamp(min=1)
     lit = read.lit / places
     square, corner = lit[:, (0, 1), (0, 1)], lit[:, (0, 1), (1, 0)].amax(1)
     larger = square.gather(1, sizes.argmax(1, keepdim=True))[:, 0]
     features = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
-    # Brightness of each column in the rows of each text. Brightness common to both belongs to a column, not a square.
+    # Brightness of each column in the rows of each text. Brightness common to both is a column's, not a square's.
     seen = read.light_received[:, 1:] / sizes.clamp(min=1)[:, :, None]
     features["square_rest"] = (read.beyond_columns / places)[:, (0, 1), (0, 1)].amin(1)
     for i in (0, 1):
@@ -60,13 +60,13 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return the squares' brightness far from the diagonal: absolute, and relative to corners and near cells."""
+    """Return the brightness of squares far from the diagonal, also minus that of corners and relative to near cells."""
     texts, steps = view.texts.float(), view.steps.abs()
     mass, sizes = view.read.light_received[:, 1:] @ texts.transpose(1, 2), quarter_sizes(view.texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
     sums = view.read.light_sums[:, (0, 1), (0, 1)]
     cells, size = view.diagonal_places[:, (0, 1), (0, 1)], view.sizes[:, :, None]
-    # A token is not its own neighbour.
+    # The main diagonal does not count as near.
     parts = [(steps > 0.5 * size).float(), ((steps <= 0.25 * size) & (steps > 0)).float()]
     far, near = ((sums * part).sum((1, 2)) / (cells * part).sum((1, 2)).clamp(min=1) for part in parts)
     return {"far_light": far, "far_over_corner": far - dark, "far_over_near": far / (near + 0.05)}
