@@ -1,1 +1,1 @@
-"""The store: complete files, entries, measurements, and digests of the code."""
+"""The store of entries and measurements, atomic writes, locks, and digests of the code."""

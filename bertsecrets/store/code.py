@@ -1,7 +1,6 @@
-"""Digests of the code that computes a result, and the libraries that it imports.
+"""Digests of the code that computes a result, and lists of the libraries that this code imports.
 
-Comments, docstrings, formatting, the Python version, and parts of the package that do not affect results do not change
-a digest.
+A digest is independent of comments, docstrings, formatting, the Python version, and modules that do not affect results.
 """
 
 import ast
@@ -16,9 +15,9 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.files import files_below
 
 PACKAGE_NAME = __name__.partition(".")[0]
-# Modules that run between options and stored numbers without being imported by the module that computes them.
+# Modules that affect stored numbers without being imported by the module that computes the numbers.
 ALWAYS_DIGESTED = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.store.measurements")
-# Parts that are in no digest, with the reason why they cannot change a result.
+# Modules and packages that no digest includes, with the reason why they cannot change a result.
 PARTS_WITHOUT_RESULTS = {
     "errors": "messages",
     "progress": "messages",
@@ -45,7 +44,7 @@ class ModuleSource:
 
 @functools.cache
 def code_digest(module: str) -> str | None:
-    """Return a digest of a module, of its imports from its own package and from this one, and of `ALWAYS_DIGESTED`.
+    """Return a digest of a module, its imports from its own package and `bertsecrets`, and `ALWAYS_DIGESTED`.
 
     Returns None if the module has no source file, as in an interactive session.
     """
@@ -56,7 +55,7 @@ def code_digest(module: str) -> str | None:
 
 
 def digested(module: str) -> set[str]:
-    """Return the names of the modules in the digest of a module."""
+    """Return the names of all modules that the digest of a module covers."""
     return {*_reached(module), *ALWAYS_DIGESTED}
 
 
@@ -102,7 +101,7 @@ def _home(imported: str) -> str:
 
 @functools.cache
 def _source(name: str) -> ModuleSource | None:
-    """Return a module's source; None if it has no source file."""
+    """Return a module's source, or None if it has no source file."""
     path = _path(name)
     if path is None:
         return None
@@ -119,7 +118,7 @@ def _source(name: str) -> ModuleSource | None:
 
 @functools.cache
 def _path(name: str) -> Path | None:
-    """Return the source file of a module, if any."""
+    """Return the source file of a module, or None."""
     if name.partition(".")[0] == PACKAGE_NAME:  # found without importing anything
         place = Path(__file__).parents[1].joinpath(*name.split(".")[1:])
         files = (place.with_suffix(".py"), place / "__init__.py")

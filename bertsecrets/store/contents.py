@@ -31,11 +31,11 @@ ENTRY_KINDS = (CHECKPOINTS, MEASUREMENTS)
 GRIDS, PARSES, TRAINING_STATES = "grids", "parses", "training"
 ITEM_KINDS = (*ENTRY_KINDS, GRIDS, TRAINING_STATES, PARSES)
 DAMAGED_SUFFIX = ".damaged"
-# What a killed process leaves.
+# Temporary files and folders that a killed process leaves behind.
 LEFTOVER_NAME = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED_SUFFIX)}|{re.escape(REPLACED_SUFFIX)})")
 ABANDONED_DAYS = 30  # days after which the saved state of an unfinished training run is no longer needed
 
-Outdated = Callable[[str, dict[str, Any]], str | None]  # why an entry of this kind and manifest is outdated, if so
+Outdated = Callable[[str, dict[str, Any]], str | None]  # returns why an entry is outdated, or None
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Item:
 
     @property
     def title(self) -> str:
-        """What the item holds: the title in its manifest, or the readable part of its name."""
+        """What the item holds, as titled in its manifest or as spelled in the readable part of its name."""
         name = ENTRY_NAME.fullmatch(self.path.name)
         return self.manifest.get("name") or (name and name[1]) or self.path.stem
 
     @property
     def digests(self) -> str:
-        """The digests in the name, or the full name if there are none."""
+        """The digests in the item's name, or the full name if it contains no digests."""
         name = ENTRY_NAME.fullmatch(self.path.name)
         return name[2] if name else self.path.name
 
@@ -93,7 +93,7 @@ def _item(kind: str, path: Path) -> Item | None:
     manifest = read_json_object(path / MANIFEST) if kind in ENTRY_KINDS else {}
     try:
         return Item(path, kind, size(path), _made(path, manifest), manifest)
-    except FileNotFoundError:  # just removed by another process
+    except FileNotFoundError:  # another process has just removed it
         return None
 
 
@@ -128,7 +128,7 @@ def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]
         for path in parts:
             problem = _problem(path)
-            if problem is None or path.exists():  # not removed in the meantime
+            if problem is None or path.exists():  # not removed in the meantime by another process
                 yield path, problem
 
 
@@ -151,8 +151,8 @@ def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = 
     states of finished or abandoned training runs.
 
     Args:
-        outdated: Function that returns why an entry is outdated, or None. If not given, outdated entries are kept.
-        keep_checkpoints: If False, all checkpoints are included.
+        outdated: Function that returns why an entry is outdated, or None. If None, outdated entries are kept.
+        keep_checkpoints: If False, all checkpoints count as unneeded.
     """
     present = items(root)
     found = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated, keep_checkpoints)]

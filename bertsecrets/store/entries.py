@@ -1,4 +1,4 @@
-"""The store: immutable entries, found by a name that is computed from their cache keys.
+"""The store of immutable entries, each found by a name that is computed from its cache key.
 
 An entry is a folder that is written once, under a temporary name, and renamed when it is complete. Its manifest
 contains the key, the sha256 of each file and its own digest, all of which are verified on reading.
@@ -34,20 +34,20 @@ from bertsecrets.store.locks import held
 CHECKPOINTS, MEASUREMENTS = "checkpoints", "measurements"
 ENTRY_NAME = re.compile(r"(?:(.+)-)?([0-9a-f]{12}-[0-9a-f]{8})")  # an entry's name: readable words and `Key.digests`
 NAME_INPUTS = ("measure", "task", "initialisation", "seed")  # the inputs in an entry's name
-# Fields of our manifests. A manifest with four of them is treated as ours, even if damaged.
+# Fields of the suite's manifests. A file with four of them is treated as such a manifest, even if damaged.
 MANIFEST_FIELDS = frozenset({"kind", "name", "key", "settings", "files", "sha256", "subject", "training"})
 
 
 class DamagedEntryWarning(UserWarning):
-    """A stored entry does not match its manifest; it is renamed to `NAME.damaged` and recreated."""
+    """A stored entry does not match its manifest. It is renamed to `NAME.damaged` and recreated."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A cache key: everything that determines a result.
+    """A cache key, which contains everything that determines a result.
 
-    `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device. The input
-    `checkpoint` of a measurement is the key of a checkpoint made by the suite, otherwise a digest of the weights.
+    `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device. A
+    measurement's input `checkpoint` is the key of a checkpoint made by the suite, or a digest of other weights.
     """
 
     inputs: dict[str, Any]
@@ -55,12 +55,12 @@ class Key:
 
     @property
     def digests(self) -> str:
-        """The digests of both parts."""
+        """The digests of `inputs` and `made_by`."""
         return f"{digest(self.inputs)[:12]}-{digest(self.made_by)[:8]}"
 
     @property
     def name(self) -> str:
-        """The folder name of the entry, which also names its lock, its grid and its training states.
+        """The folder name of the entry, after which its lock, grid and training states are also named.
 
         >>> Key({"task": "rte", "initialisation": "pretrained", "seed": 1}, {}).name
         'rte-pretrained-1-267583cbaae6-44136fa3'
@@ -70,7 +70,7 @@ class Key:
         return "-".join([*(str(inputs[name]) for name in NAME_INPUTS if name in inputs), self.digests])
 
     def check_unchanged(self, now: "Key") -> None:
-        """Check that the inputs have not changed during use."""
+        """Check that the inputs have not changed during use, by comparison with the key `now`."""
         changed = sorted(name for name in self.inputs if self.inputs[name] != now.inputs.get(name))
         if changed:
             raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
@@ -81,7 +81,7 @@ class Key:
 
     @classmethod
     def of_manifest(cls, manifest: dict[str, Any]) -> "Key | None":
-        """Return the key in a manifest, if any."""
+        """Return the key in a manifest, or None."""
         key = manifest.get("key")
         if not isinstance(key, dict) or not all(isinstance(key.get(part), dict) for part in ("inputs", "made_by")):
             return None
@@ -98,7 +98,7 @@ class Store:
         """Return the entry for `key` if it exists and is undamaged, else None.
 
         Args:
-            verify: Whether to read all files. Otherwise, an entry with the right name counts as undamaged.
+            verify: Whether to read all files. If False, an entry with the right name counts as undamaged.
         """
         entry = self.root / kind / key.name
         return entry if entry.is_dir() and not (verify and damage(entry, key)) else None
@@ -110,12 +110,12 @@ class Store:
         key: Key,
         make: Callable[[Path], dict[str, Any]],
     ) -> tuple[Path, bool]:
-        """Return the entry for `key`, making it if it does not exist, and whether it existed.
+        """Return the entry for `key`, after making it if it does not exist, and whether it existed before.
 
         Two processes never make the same entry. Reading an existing entry does not write to the store.
 
         Args:
-            title: What a new entry holds, for messages and its manifest.
+            title: What a new entry holds, for messages and for the entry's manifest.
             make: Function that fills a folder and returns facts to record in the manifest in addition to the key.
         """
         if entry := self.find(kind, key):
@@ -124,7 +124,7 @@ class Store:
         with guarded_writes(self.root):
             entry.parent.mkdir(parents=True, exist_ok=True)
             with held(entry.with_name(f".{entry.name}.lock"), f"the {kind.removesuffix('s')} {title}"):
-                if self.find(kind, key):  # another process has just made it
+                if self.find(kind, key):  # another process has just made the entry
                     return entry, True
                 _set_aside(entry, key)
                 with whole_folder(entry) as temporary:
@@ -134,7 +134,7 @@ class Store:
 
 
 def _set_aside(entry: Path, key: Key) -> None:
-    """Rename a damaged entry, if there is one, and warn about it."""
+    """If there is an entry, which must be damaged, rename it and warn about it."""
     problem = damage(entry, key)
     if entry.is_dir():
         aside = entry.with_name(f"{entry.name}.damaged")
@@ -150,7 +150,7 @@ def entries(root: Path) -> Iterator[Path]:
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Write a manifest with the given facts, the time, the sha256 of every file, and the manifest's own digest."""
+    """Write a manifest with the given facts, the time, the sha256 of every file, and a digest of itself."""
     files = {str(p.relative_to(folder)): file_sha256(p) for p in files_below(folder)}
     files.pop(MANIFEST, None)
     made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -167,12 +167,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def damage(folder: Path, key: Key | None = None) -> str | None:
-    """Describe the damage to an entry; None if it is undamaged.
+    """Describe the damage to an entry, or return None if it is undamaged.
 
-    Detects missing, modified or extra files, an unreadable or modified manifest, and the key of another entry.
+    Damage is a missing, modified or extra file, an unreadable or modified manifest, or the key of another entry.
 
     Args:
-        key: Expected key. By default, the one in the entry's name.
+        key: Expected key. By default, the key that the entry's name identifies.
     """
     try:
         manifest = read_manifest(folder)
@@ -192,7 +192,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
 
 
 def checked_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint after verifying all files; empty if it has no manifest."""
+    """Return the manifest of an exported checkpoint after verifying all files, or an empty one if there is none."""
     manifest = read_own_manifest(folder)
     if manifest and (problem := damage(folder)):
         raise _refused(folder, problem)
@@ -200,7 +200,7 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_own_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint; empty if it has no manifest."""
+    """Return the manifest of an exported checkpoint, or an empty one if there is none."""
     try:
         manifest = read_json(folder / MANIFEST, missing={})
     except UserError as error:
@@ -219,7 +219,7 @@ def _refused(folder: Path, problem: str) -> UserError:
 
 
 def plain_json(data: Any) -> Any:
-    """Return data as after a JSON round trip: tuples become lists, and keys become strings."""
+    """Return data as they would be after a JSON round trip, with tuples as lists and all keys as strings."""
     return json.loads(json.dumps(data, default=str))
 
 

@@ -36,11 +36,11 @@ WRITE_ADVICE = {  # what to do about errors on writing
     errno.EEXIST: FILE_IN_THE_WAY,
     errno.EISDIR: "it is a folder, not a file: choose another file",
 }
-FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may name the file that was read
+FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may name the file that was being read
 
 
 def temporary_folder(owner: object) -> Path:
-    """Return a new folder that is deleted together with an object, or else when the process ends."""
+    """Return a new folder that is deleted with its owner, or at the latest when the process ends."""
     folder = tempfile.mkdtemp()
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -76,7 +76,7 @@ def digest(data: Any) -> str:
 
 
 def with_digest(data: dict[str, Any]) -> dict[str, Any]:
-    """Return JSON data with a digest added, to be checked by `is_intact`.
+    """Return JSON data with an added digest that `is_intact` checks.
 
     >>> is_intact(with_digest({"a": 1}))
     True
@@ -87,7 +87,7 @@ def with_digest(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_intact(data: Any) -> bool:
-    """Return whether data match the digest added by `with_digest`."""
+    """Return whether data match the digest that `with_digest` added."""
     return isinstance(data, dict) and data.get("sha256") == digest({k: v for k, v in data.items() if k != "sha256"})
 
 
@@ -108,7 +108,7 @@ def read_json(path: Path, *, missing: Any = None) -> Any:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty if it is missing, unreadable or something else."""
+    """Return the JSON object in a file, or an empty one if the file is missing, unreadable or contains no object."""
     try:
         content = read_json(path)
     except UserError:
@@ -117,9 +117,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
-    """Return the files and folders in a folder whose names match a pattern, sorted. A missing folder has none.
+    """Return the items in a folder whose names match a pattern, sorted. A missing folder counts as empty.
 
-    Unlike `Path.glob`, this raises an error if the folder cannot be read, instead of passing it off as empty.
+    Unlike `Path.glob`, this raises an error if the folder cannot be read, instead of treating it as empty.
 
     Args:
         pattern: Pattern of names. By default, all but hidden names.
@@ -137,7 +137,7 @@ def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
 
 
 def listed_below(folder: Path) -> list[Path]:
-    """Return all files and folders below a folder, also hidden ones, sorted; none if the folder does not exist.
+    """Return all items at any depth in a folder, even hidden ones, sorted. A missing folder counts as empty.
 
     Raises:
         UserError: If a folder cannot be listed.
@@ -151,7 +151,7 @@ def listed_below(folder: Path) -> list[Path]:
 
 
 def files_below(folder: Path, pattern: str = "*") -> list[Path]:
-    """Return the files below a folder whose names match a pattern, sorted.
+    """Return the files at any depth in a folder whose names match a pattern, sorted.
 
     Raises:
         UserError: If a folder cannot be listed.
@@ -164,8 +164,8 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
     """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
 
     Args:
-        replace: Whether to replace an earlier `folder`. Otherwise OSError is raised unless it is new or empty.
-        durable: Whether to sync to disk, so that the result survives a power cut. Takes twice as long.
+        replace: Whether to replace an existing `folder`. If False, `folder` must be missing or empty (OSError).
+        durable: Whether to sync to disk, so that the result survives a power cut. Syncing doubles the time.
     """
     with _temporary(folder, Path.mkdir) as temporary:
         yield temporary
@@ -177,9 +177,9 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
 
 
 def _rename(fresh: Path, folder: Path, replace: bool) -> None:
-    """Rename a complete folder to `folder`, then delete the earlier one, if any.
+    """Rename a complete folder to `folder`, then delete the folder that had this name before, if any.
 
-    If the process is killed between the renames, the earlier one remains as `.NAME.replaced`.
+    If the process is killed between the renames, the earlier folder remains as `.NAME.replaced`.
     """
     aside = folder.with_name(f".{folder.name}{REPLACED_SUFFIX}")
     if replace and folder.is_dir():
@@ -203,7 +203,7 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         path = target.with_name(f".{target.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
         make(path)
         with in_use(path) as exists:
-            if exists:  # not deleted by another process as a leftover before it was marked
+            if exists:  # another process may have deleted it as a leftover before it was marked
                 try:
                     yield path
                 finally:
@@ -216,7 +216,7 @@ def leftovers(target: Path) -> list[Path]:
     start, length = f".{target.name}.", len(target.name) + 10 + len(UNFINISHED_SUFFIX)  # with eight random characters
     try:
         names = os.listdir(target.parent)
-    except OSError:  # a folder that can be written but not listed
+    except OSError:  # the folder can be written to but not listed
         return []
     ours = (
         name for name in names if name.startswith(start) and name.endswith(UNFINISHED_SUFFIX) and len(name) == length
@@ -225,7 +225,7 @@ def leftovers(target: Path) -> list[Path]:
 
 
 def remove_unused(path: Path) -> bool:
-    """Delete a file or folder unless a running process uses it; return whether it is gone.
+    """Delete a file or folder unless a running process uses it, and return whether it is gone.
 
     It is renamed first, so that a killed process does not leave a partial item under the original name.
     """
@@ -247,10 +247,10 @@ def remove(path: Path) -> None:
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Check before long work that a folder can be written: it must be new, empty, or an earlier result.
+    """Check, before long work, that a folder can be written because it is new, empty, or an earlier result.
 
     Args:
-        ours: All files of an earlier result. By default, those in its manifest.
+        ours: All files of an earlier result. By default, these are the files in the folder's manifest.
         more: Additional files that are allowed.
     """
     named = folder
@@ -265,7 +265,7 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
 
 
 def _files_of(folder: Path) -> set[str]:
-    """Return the names of the manifest and of the top-level files that it lists; empty if it is not readable."""
+    """Return the names of the manifest and of the top-level files in it, or an empty set if it is unreadable."""
     with suppress(UserError, KeyError, TypeError, AttributeError):
         return {MANIFEST, *(name.partition("/")[0] for name in read_json(folder / MANIFEST)["files"])}
     return set()
@@ -287,7 +287,7 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
                 if path.is_dir():
                     target.mkdir()
                 else:
-                    shutil.copyfile(path, target)  # without its mode, which may be private
+                    shutil.copyfile(path, target)  # without the file's mode, which may be private
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -306,10 +306,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that a file or folder can be written. The nearest existing folder is tested with a file without a name."""
+    """Check that a file or folder can be written. An unnamed file is written to the nearest existing folder."""
     with guarded_writes(path):
         with suppress(FileNotFoundError, NotADirectoryError):
-            path.stat()  # fails on a loop of symbolic links
+            path.stat()  # fails for a loop of symbolic links
         if path.is_char_device():
             _write_nothing(path)
     nearest = _nearest(path)
@@ -319,18 +319,18 @@ def check_writable(path: Path) -> None:
         if not os.access(nearest, os.W_OK):
             raise PermissionError
         if nearest.is_dir():
-            tempfile.TemporaryFile(dir=nearest).close()  # /proc claims to be writable
+            tempfile.TemporaryFile(dir=nearest).close()  # needed because /proc claims to be writable
     except OSError as error:
         raise RunError(f"cannot write {path}: {nearest} is not writable: choose another location") from error
 
 
 def _nearest(path: Path) -> Path:
-    """Return a path if it exists, otherwise the nearest folder above it that does."""
+    """Return a path if it exists, or the nearest existing folder above it if not."""
     return next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
 
 
 def check_space(what: str, needed: int, folder: Path) -> None:
-    """Check before long work that its results will fit on the disk of a folder.
+    """Check, before long work, that the results will fit on the disk that contains a folder.
 
     Args:
         needed: Size of the results in bytes.
@@ -344,7 +344,7 @@ def check_space(what: str, needed: int, folder: Path) -> None:
 
 
 def _write_nothing(device: Path) -> None:
-    """Write zero bytes to a device, to detect one that refuses all writes, such as /dev/full."""
+    """Write zero bytes to a device, to detect devices that refuse all writes, such as /dev/full."""
     handle = os.open(device, os.O_WRONLY | os.O_NOCTTY)
     try:
         os.write(handle, b"")
@@ -375,7 +375,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether an error concerns a path: it has no file name, or one inside the path or next to it."""
+    """Return whether an error concerns a path, because its file name is missing, inside the path or next to it."""
     forms = (os.path.abspath, os.path.realpath)  # the path may be a link
     return name is None or any(Path(form(name)).is_relative_to(Path(form(place)).parent) for form in forms)
 

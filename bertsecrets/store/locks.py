@@ -1,4 +1,4 @@
-"""Locks, so that one process at a time makes an entry (`held`) and none deletes items in use (`in_use`).
+"""Locks, so that only one process at a time makes an entry (`held`), and no process deletes items in use (`in_use`).
 
 The operating system releases the locks when a process ends for any reason.
 """
@@ -20,13 +20,13 @@ except ImportError:  # on Windows, items cannot be marked, so nothing is deleted
     fcntl = None  # type: ignore[assignment]
 
 UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
-FIRST_MESSAGE_SECONDS = 5.0  # before the first message about waiting
-NEXT_MESSAGE_SECONDS = 60.0  # between messages
+FIRST_MESSAGE_SECONDS = 5.0  # time before the first message about waiting
+NEXT_MESSAGE_SECONDS = 60.0  # time between messages
 
 
 @contextmanager
 def held(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file `path` inside the block, and log messages while waiting for it.
+    """Hold the lock file `path` until the block ends, and log messages while waiting for the lock.
 
     Args:
         what: Name of the locked item for messages, such as `the checkpoint minilm-rte-pretrained-s1`.
@@ -43,9 +43,9 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
-    """Try for `timeout` seconds to hold the lock file `path` inside the block, and yield whether this succeeded.
+    """Try for `timeout` seconds to hold the lock file `path` until the block ends, and yield whether this succeeded.
 
-    On a file system without locks, this always succeeds: the worst case is an entry that is made twice.
+    On a file system without locks, this always succeeds. At worst, an entry is made twice.
     """
     lock = FileLock(path)
     try:
@@ -68,7 +68,7 @@ def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
 
 
 def _check_support(path: Path) -> None:
-    """Raise OSError if a file cannot be locked. FileLock would use a file that remains if its process is killed."""
+    """Raise OSError if a file cannot be locked. FileLock would instead use a file that outlives a killed process."""
     if fcntl is None:
         return
     handle = os.open(path, os.O_RDWR | os.O_CREAT)
@@ -91,7 +91,7 @@ def _holder(path: Path) -> str:
 
 @contextmanager
 def in_use(path: Path) -> Iterator[bool]:
-    """Mark a file or folder as in use inside the block, and yield whether it exists. Processes can share marks."""
+    """Mark a file or folder as in use until the block ends, and yield whether it exists. Marks can be shared."""
     with _opened(path) as handle:
         if handle is None:  # missing, or a folder on Windows
             yield path.exists()
@@ -102,7 +102,7 @@ def in_use(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def unused(path: Path) -> Iterator[bool]:
-    """Yield whether a file or folder is unused; inside the block, no process can start using it.
+    """Yield whether a file or folder is unused. Until the block ends, no process can start using it.
 
     If the file system does not support locks, everything counts as used.
     """
@@ -124,7 +124,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
-    """Try to lock an open file or folder, and return whether it succeeded. Shared locks wait for pending deletions."""
+    """Try to lock an open file or folder, and return whether this succeeded. Shared locks wait for deletions."""
     if fcntl is None:
         return False
     try:

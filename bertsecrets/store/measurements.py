@@ -1,4 +1,4 @@
-"""Measurements stored as folders: values as JSON, and the samples that claims are judged from."""
+"""Measurements stored as folders, with values as JSON, and with the samples from which claims are judged."""
 
 import json
 import os
@@ -69,23 +69,23 @@ def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> M
     for name, sample in samples.items():
         if sample.dtype.kind not in "biuf":
             raise ValueError(f"sample {name}: holds no numbers")
-    fields = {name: value for name, value in stored if name not in ("model", "task")}  # these are in the subject, too
+    fields = {name: value for name, value in stored if name not in ("model", "task")}  # the subject contains these, too
     values = {name: _array(value) if isinstance(value, list) else value for name, value in stored.values.items()}
     return Measurement(**{**fields, "values": values, "samples": samples})
 
 
 def _array(value: list[Any]) -> Any:
-    """Convert nested lists of numbers to an array; lists of names are unchanged."""
+    """Convert nested lists of numbers to an array, and leave lists of names unchanged."""
     return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
 
 
 def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
-    """Save a measurement in a subfolder of `folder`, replacing an earlier one, and return the subfolder.
+    """Save a measurement in a subfolder of `folder`, replacing an earlier version, and return the subfolder.
 
-    Its name includes a digest of the model and the checkpoint, so that models with the same name do not collide.
+    The subfolder's name includes a digest of model and checkpoint, so that models of the same name do not collide.
 
     Args:
-        checkpoint: Folder that was measured instead of the subject's checkpoint.
+        checkpoint: Folder that was measured instead of the subject's own checkpoint.
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
@@ -99,7 +99,7 @@ def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | No
 
 
 def place_digest(*places: str) -> str:
-    """Return a short digest of models, each given by its hub name or the absolute path of its folder."""
+    """Return a short digest of models, each given as a hub name or the absolute path of a folder."""
     return digest([os.path.realpath(place) if os.path.isdir(place) else place for place in places])[:6]
 
 
@@ -112,7 +112,7 @@ def _load_kept(entry: Path) -> Measurement:
 
 @dataclass(frozen=True)
 class Shelf:
-    """Measurements saved by `measure --save`, which can be judged without the model and the data."""
+    """Measurements saved by `measure --save`, which can be judged without the model or the data."""
 
     measurements: tuple[Measurement, ...]
 
@@ -150,7 +150,7 @@ class Shelf:
         return Shelf(tuple(measurement for measurement in self.measurements if selected(measurement.subject)))
 
     def find(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> Measurement | None:
-        """Return the saved measurement, if any."""
+        """Return the saved measurement, or None."""
         wanted = (measure, subject, dict(options))
         matching = (m for m in self.measurements if (m.measure, m.subject, m.options) == wanted)
         return next(matching, None)
@@ -163,7 +163,7 @@ class Shelf:
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return a message if no measurement of a measure on a task was saved, otherwise None."""
+        """Return a message if no measurement of a measure on a task was saved, or None if one was."""
         saved = any((m.measure, m.subject.task) == (measure, task_name) for m in self.measurements)
         return None if saved else f"no measurement {measure} of {task_name} was saved"
 

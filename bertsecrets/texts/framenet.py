@@ -1,7 +1,7 @@
-"""Sentences for K19's frame-semantic experiment, each with a target word and core frame elements far from it.
+"""Sentences for K19's frame-semantic experiment, each with a target word and distant core frame elements.
 
-They are read from JSON lines, or selected from FrameNet's example sentences with the paper's filters. Selection is a
-pure function of the annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet distribution.
+Sentences are read from JSON lines, or selected from FrameNet's example sentences with the paper's filters. Selection is
+a pure function of the annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet distribution.
 """
 
 import json
@@ -17,10 +17,10 @@ from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import MADE_UP_COLUMN
 from bertsecrets.types import Span
 
-# The criteria for selecting sentences (K19 section 4.2), in tokens separated by white space. They were found by
-# comparing K19's 473 sentences with FrameNet 1.5: they select 433 of the 441 that it contains, and 5 others. Core
-# elements are the members of a frame's core sets, and every overt element, core or not, must be short and far from the
-# target. A literal reading of the paper (elements of type Core, whatever the others are) selects ten times as many.
+# The criteria for selecting sentences (K19 section 4.2), in tokens separated by white space. The criteria were found by
+# comparing K19's 473 sentences with FrameNet 1.5. They select 433 of the 441 sentences in FrameNet 1.5, and 5 others.
+# Core elements are the members of a frame's core sets, and every overt element, core or not, must be short and far from
+# the target. A literal reading of the paper (elements of type Core, ignoring all others) selects ten times as many.
 SENTENCE_TOKENS, ELEMENT_TOKENS = 12, 3  # at most
 NEAR_TOKENS = 2  # an element is too close if one of its tokens is at most this many tokens from the target
 SENTENCE_LIMIT = 2000  # characters; more than most models can read (the paper's sentences have up to 12 tokens)
@@ -29,7 +29,7 @@ ELEMENT_LIMIT = 50  # core elements per sentence
 
 @dataclass(frozen=True)
 class FrameSentence:
-    """A sentence with its target and core elements, as character spans. `made_up` marks those of the suite's corpus."""
+    """A sentence with its target and core elements, as character spans. `made_up` marks the suite's own sentences."""
 
     sentence: str
     target: Span
@@ -63,7 +63,7 @@ def choose(annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[
     """Select the sentences that pass the filters, in order.
 
     Args:
-        core_sets: Names of the core elements of each frame. Annotations of other frames have none.
+        core_sets: Names of the core elements of each frame. Annotations of other frames have no core elements.
     """
     sentences: list[FrameSentence] = []
     refused: dict[str, int] = {}
@@ -77,7 +77,7 @@ def choose(annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[
 
 
 def _judge(annotation: Annotation, core: frozenset[str]) -> FrameSentence | str:
-    """Return the sentence, or the reason for rejecting it."""
+    """Return the sentence, or the reason for rejecting the annotation."""
     text = annotation.sentence
     if len(text.split()) > SENTENCE_TOKENS:
         return f"more than {SENTENCE_TOKENS} tokens"
@@ -119,7 +119,7 @@ def distance(one: range, other: range) -> int:
 
 
 def sentences_digest(sentences: Sequence[FrameSentence]) -> str:
-    """Return an order-independent digest of the sentences with the texts of their targets and core elements."""
+    """Return an order-independent digest of the sentences and the texts of their targets and core elements."""
     texts = ((sentence.sentence, *sentence.words()) for sentence in sentences)
     return digest(sorted([sentence, target, *elements] for sentence, target, elements in texts))
 
@@ -128,8 +128,8 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
     """Read sentences from JSON lines with `sentence`, `target` and `core_elements` (substrings of the sentence).
 
     If the target occurs more than once (as whole words), the first occurrence is used. For a core element, the
-    occurrence closest to the target but outside its neighbourhood is used. In 432 of 433 sentences, these are the
-    places in FrameNet.
+    occurrence closest to the target, but not too close to be selected, is used. In 432 of 433 sentences, these are the
+    annotated places in FrameNet.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
@@ -178,7 +178,7 @@ def _quoted(text: str) -> str:
 
 
 def find_words(text: str, wanted: str) -> list[Span]:
-    """Return the spans where a text occurs in another as whole words or, if there are none, inside words.
+    """Return the spans at which `wanted` occurs in `text` as whole words or, if there are none, inside words.
 
     >>> find_words("art is an art", "art")
     [(0, 3), (10, 13)]

@@ -1,7 +1,7 @@
 """Read example sentences from a FrameNet distribution, unpacked by NLTK or a user.
 
-The lexical unit files are 580 MB in size, mostly sentences that are too long. For speed, sentences are split as bytes,
-and only those that are short enough are parsed. A truncated file is still an error.
+The lexical unit files are 580 MB in size, mostly sentences that are too long. For speed, files are split into sentences
+as bytes, and only sentences that are short enough are parsed. A truncated file is still an error.
 """
 
 import html
@@ -37,7 +37,7 @@ def open_frames(path: Path) -> Chosen:
 
 
 def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str]]]:
-    """Return the annotated sentences that are short enough, by lexical unit, and the core elements of each frame."""
+    """Return the annotated sentences that are short enough, by lexical unit, and each frame's core elements."""
     units: list[tuple[int, list[Annotation]]] = []
     core_sets: dict[str, frozenset[str]] = {}
     for name, content in _xml_files(path):
@@ -48,7 +48,7 @@ def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str
             else:
                 frame, core_set = read_frame(content)
                 core_sets[frame] = core_set
-        except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError is an unknown encoding
+        except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError means an unknown encoding
             reason = excerpt(error, 150)
             raise UserError(f"{path}: {excerpt(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
     if not units or not core_sets:
@@ -94,7 +94,7 @@ def _spans(annotated: ElementTree.Element, layer: str, rank: str | None) -> Iter
         if element.get("name") == layer and (rank is None or element.get("rank") == rank):
             for label in element.iterfind("label"):
                 start, end = label.get("start"), label.get("end")
-                if start is not None and end is not None:  # elements omitted from the sentence have none
+                if start is not None and end is not None:  # elements that the sentence omits have no position
                     yield label.get("name", ""), (int(start), int(end) + 1)
 
 

@@ -1,7 +1,7 @@
 """GLUE data, from the hub at a pinned revision or from a local folder in GLUE's original TSV layout.
 
-Both give a `Split`, checked against the official row and class counts. Local files are read as in GLUE: UTF-8,
-tab-separated, unquoted (a `"` is text), with one header line.
+Both sources give a `Split`, which is checked against the official row and class counts. Local files are read like
+GLUE's: UTF-8, tab-separated, unquoted (a `"` is text), with one header line.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ SCORE_PATTERN = re.compile(
     r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?"
 )  # float() also accepts 1_0 and non-ASCII digits
 
-# The sha256 of the hub's files at this revision, from their LFS pointers. Several public projects pin those of MRPC,
-# QQP and SST-2, and one pins the others.
+# The sha256 of the hub's files at this revision, from their LFS pointers. Several public projects pin the files of
+# MRPC, QQP and SST-2, and one project pins the others.
 GLUE_SHA256 = {
     "mnli/train-00000-of-00001.parquet": "49a4a5508b89b8fed2c6e81d2c47d00f4759050a7048c6cc5d95d31122ced3c1",
     "mnli/validation_matched-00000-of-00001.parquet":
@@ -54,7 +54,7 @@ GLUE_SHA256 = {
 }  # fmt: skip
 
 # Fingerprints of splits in GLUE's original TSV files, where known. Splits from the hub are identified by their files.
-# MNLI's is that of a copy with single spaces, which has the same tokens in WordPiece; TEXT_BYTES knows the original.
+# MNLI's is from a copy with single spaces, which has the same WordPiece tokens. TEXT_BYTES has the original size.
 FINGERPRINTS = {
     ("mnli", "dev"): "a839954d38e597fecc4bf122164c681e5088074d2178c4a527e2e51787bc8187",
     ("mrpc", "train"): "4f6ef28ed4bcbcf924dffa66e6f0dd6ed6a51a750286e576f85bc1a29bd99884",
@@ -67,8 +67,8 @@ FINGERPRINTS = {
     ("stsb", "train"): "65bfdc1b762a6232679ba6d70eac92ae737a3f55f8dfd73f029e0270c890f73b",
     ("stsb", "dev"): "4a71a3b067722ff47d153bbde6a449d3aba14a6f7405b3a72acf8659fa1b52a3",
 }
-# UTF-8 bytes of all texts of the other splits: `num_bytes` in the hub's dataset card, minus 20 per row (two 4-byte
-# offsets, a label of 8 bytes and an index of 4). The texts of RTE and of QNLI's dev split have exactly this size.
+# UTF-8 bytes of all texts of the other splits: `num_bytes` in the hub's dataset card, minus 20 bytes per row (two
+# offsets of 4, a label of 8 and an index of 4). The texts of RTE and of QNLI's dev split have exactly this size.
 TEXT_BYTES = {
     ("mnli", "train"): 66765606,
     ("mnli", "dev"): 1637483,
@@ -82,8 +82,8 @@ TEXT_BYTES = {
 class Split:
     """A split of a task, in file order.
 
-    `labels` are class names or, for STS-B, scores from 0 to 5. `official` is whether the split appears to be
-    GLUE's; results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
+    `labels` are class names or, for STS-B, scores from 0 to 5. `official` says whether the split appears to be GLUE's,
+    because results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
     """
 
     task: Task
@@ -113,7 +113,7 @@ class Split:
         return sha.hexdigest()
 
     def targets(self) -> list[float] | list[int]:
-        """Return numeric labels for the loss: class indices in the order of `task.labels`, or scores."""
+        """Return numeric labels for the loss, which are class indices in the order of `task.labels`, or scores."""
         if self.task.regression:
             return [float(score) for score in self.labels]
         index = {name: i for i, name in enumerate(self.task.labels)}
@@ -144,10 +144,10 @@ class Split:
 class Source:
     """The source of splits: local GLUE folders, or the hub if there are none.
 
-    A split is read from `glue`, or else from the first folder in `beside` that contains it. For example, one folder can
-    contain the official files and another the incomplete ones.
+    A split is read from `glue` or, if it is not there, from the first folder in `beside` that contains it. For example,
+    one folder can contain the official files and another incomplete files.
 
-    `own` are the splits of own tasks, by task and name.
+    `own` contains the splits of own tasks, by task and name.
     """
 
     glue: Path | None = None
@@ -172,7 +172,7 @@ class Source:
         return replace(split, official=not problem)
 
     def state(self, task: Task, name: str) -> tuple[str, ...]:
-        """Return the digests of the local files that a split is read from; empty if the hub is the source."""
+        """Return the digests of the local files from which a split is read, which are none if the hub is the source."""
         if task.own:
             return (self._own(task, name).fingerprint,)
         if self.glue is None:
@@ -251,7 +251,7 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
         if fields == [""]:
             continue
         short = len(fields) <= max(places)
-        if task.skips_short_rows and short:  # GLUE's QQP file has a few, which the official count excludes
+        if task.skips_short_rows and short:  # GLUE's QQP file has a few short rows, which the official count excludes
             continue
         if short or (any(fields[len(header) :]) and not task.skips_short_rows):
             lacking = f"column {header[len(fields)]!r} and those after it are missing" if short else ""
@@ -317,7 +317,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
     )
     pattern = f"{task.name}/{task.dev_split if name == 'dev' else 'train'}-*.parquet"
     place = repository.folder(GLUE_REVISION, [pattern], [[pattern]]) / pattern
-    files = listed(place.parent, place.name)  # pinned content
+    files = listed(place.parent, place.name)  # the pinned revision fixes their content
     return from_hub_table(task, name, datasets.Dataset(pyarrow.parquet.read_table(files)))
 
 
@@ -325,7 +325,7 @@ def from_hub_table(task: Task, name: str, table) -> Split:
     """Convert a hub table, which has named numeric labels, to a split."""
     first, second = task.hub_columns
     if task.regression:
-        # The hub stores float32; the shortest decimal form is the score in GLUE's file.
+        # The hub stores float32, whose shortest decimal form is the score in GLUE's file.
         labels = [float(str(np.float32(score))) for score in table["label"]]
     else:
         names = table.features["label"].names
@@ -347,7 +347,7 @@ def from_hub_table(task: Task, name: str, table) -> Split:
 
 
 def official_problem(split: Split) -> str | None:
-    """Return how a split differs from the official one in row or class counts, or None if it does not."""
+    """Return how a split's row or class counts differ from the official counts, or None if they do not."""
     task = split.task
     expected = task.dev_rows if split.name == "dev" else task.train_rows
     if len(split) != expected:
@@ -363,7 +363,7 @@ def official_problem(split: Split) -> str | None:
 def as_fetched(glue: Path, split: Split) -> str | None:
     """Return the fingerprint that `fetch --output` recorded for an official split in this folder, or None.
 
-    Only the digest of the hub's file is published, so this is the only record of its rows.
+    Only the digest of the hub's file is published, so this is the only record of the rows in that file.
     """
     try:
         record = json.loads((glue / FETCH_RECORD).read_text(encoding="utf-8"))[split.task.name][split.name]
@@ -373,7 +373,7 @@ def as_fetched(glue: Path, split: Split) -> str | None:
 
 
 def other_content(split: Split, fetched: str | None = None) -> str | None:
-    """Return a message if a split's texts or labels are known to differ from GLUE's file, otherwise None.
+    """Return a message if a split's texts or labels are known to differ from GLUE's file, or None if not.
 
     Args:
         fetched: Recorded fingerprint of the official split (see `as_fetched`).

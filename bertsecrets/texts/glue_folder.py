@@ -1,4 +1,4 @@
-"""Write tasks from the hub or another folder to a GLUE folder, completely or not at all."""
+"""Write tasks from the hub or another folder to a GLUE folder, either completely or not at all."""
 
 import shutil
 import tempfile
@@ -14,7 +14,7 @@ from bertsecrets.texts.tasks import Task
 
 
 def write_tasks(source: Source, tasks: Sequence[Task], folder: Path) -> list[Split]:
-    """Write the checked splits of some tasks to a GLUE folder, replacing an earlier one, and return the splits.
+    """Write the checked splits of some tasks to a GLUE folder, replacing an earlier version, and return the splits.
 
     Files from a GLUE folder are copied byte by byte. The output is deterministic.
     """
@@ -45,7 +45,7 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
 
 
 def as_tsv(split: Split) -> str:
-    r"""Return a split in the layout of GLUE's files: a header and one unquoted line per row."""
+    r"""Return a split in the layout of GLUE's files, with a header and one unquoted line per row."""
     task = split.task
     codes = {name: code for code, name in task.label_codes.items()}
     seconds = [] if split.sentence2 is None else [split.sentence2]
@@ -61,7 +61,7 @@ def as_tsv(split: Split) -> str:
 
 
 def _record(splits: Sequence[Split]) -> dict[str, dict[str, dict[str, object]]]:
-    """Describe the splits by task and name, independently of local paths."""
+    """Return a description of the splits, by task and name, that is independent of local paths."""
     record: dict[str, dict[str, dict[str, object]]] = {}
     for split in splits:
         record.setdefault(split.task.name, {})[split.name] = {

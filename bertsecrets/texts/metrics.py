@@ -1,7 +1,7 @@
 """GLUE metrics as functions of means over examples, so that resampling is a matrix product.
 
 Predictions are converted to *moments*, a few numbers per example, and every metric is computed from their means. Scores
-are fractions. Pure numpy.
+are fractions. This module only needs numpy.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from bertsecrets.texts.tasks import Task
 Number = np.ndarray | np.floating
 Metric = Callable[[np.ndarray], Number]
 
-MISORDERED_ERRORS = 3.3  # standard errors below chance that are not a coincidence (0.05 %, one-sided)
+MISORDERED_ERRORS = 3.3  # number of standard errors that rules out chance (0.05 %, one-sided)
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall, or `empty` if no example is or is predicted positive.
+    """Return F1, the harmonic mean of precision and recall, or `empty` without any actual or predicted positives.
 
     Args:
         hits: Number (or fraction) of true positives.
@@ -33,7 +33,7 @@ def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0
 
 
 def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return the F1 of each class from confusion matrices [true, predicted]; NaN for classes that occur in neither.
+    """Return each class's F1 from confusion matrices [true, predicted], or NaN if it is never true or predicted.
 
     >>> f1_by_class(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])).tolist()
     [0.75, 0.75, nan]
@@ -73,7 +73,7 @@ def positive_f1(mean: Float[np.ndarray, "*any 4"]) -> Number:
 
 
 def pearson(mean: Float[np.ndarray, "*any 5"]) -> Number:
-    """Return Pearson's correlation from the means of `score_moments`; 0 if either variable is constant."""
+    """Return Pearson's correlation from the means of `score_moments`, or 0 if either variable is constant."""
     p, t, pp, tt, pt = (mean[..., i] for i in range(5))
     spread = np.sqrt(np.maximum(pp - p * p, 0) * np.maximum(tt - t * t, 0))
     return np.divide(pt - p * t, spread, out=np.zeros_like(spread), where=spread > 1e-12)
@@ -88,7 +88,7 @@ def moments(metric: str, predicted: np.ndarray, target: np.ndarray) -> Float[np.
 
 
 def decide(task: Task, logits: Float[np.ndarray, "examples outputs"]) -> np.ndarray:
-    """Return the predicted class indices or, for a regression task, scores."""
+    """Return the predicted class indices or, for a regression task, the predicted scores."""
     return logits[:, 0].astype(np.float64) if task.regression else logits.argmax(1)
 
 
@@ -103,13 +103,13 @@ def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
     >>> score("accuracy", np.array([0, 1, 1]), np.array([0, 1, 0]))
     0.6666666666666666
     """
-    if metric == "pearson":  # shift-invariant, and squares of centred scores lose no precision
+    if metric == "pearson":  # it is shift-invariant, and the squares of centred scores lose no precision
         predicted, target = predicted - np.mean(predicted), target - np.mean(target)
     return float(METRICS[metric](moments(metric, predicted, target).mean(0)))
 
 
 def scores(task: Task, predicted: np.ndarray, target: np.ndarray) -> dict[str, float]:
-    """Return all metrics of a task as fractions: accuracy (and F1 of class 1), or both correlations."""
+    """Return all metrics of a task as fractions, which are accuracy (and F1 of class 1), or both correlations."""
     if not task.regression:
         return {name: score(name, predicted, target) for name in dict.fromkeys(("accuracy", task.metric))}
     from scipy.stats import rankdata  # takes most of a second to import
@@ -124,7 +124,7 @@ def if_shuffled(
     """Return the exact mean and standard deviation of a sum over rows after shuffling the predictions (Hoeffding 1951).
 
     Args:
-        points: What a row adds to the sum, by predicted and true class.
+        points: What a row contributes to the sum, by predicted and true class.
 
     >>> if_shuffled(np.eye(2), np.array([0, 1]), np.array([0, 1]))  # both right or none
     (1.0, 1.0)
@@ -138,10 +138,10 @@ def if_shuffled(
 
 
 def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str | None:
-    """Return a message if predictions are worse than chance, or much worse than with renamed classes; otherwise None.
+    """Return a message if predictions are worse than chance, or much better with permuted classes, or None if not.
 
-    Classes in the wrong order are the usual cause. With renamed classes, predictions must gain `MISORDERED_ERRORS`
-    standard errors, and be at least twice as far above chance.
+    Classes in the wrong order are the usual cause. Predictions are much better if permuting the classes gains
+    `MISORDERED_ERRORS` standard errors and at least doubles the distance from chance.
     """
     if task.regression:
         varied = len(target) > 1 and np.ptp(predicted) > 0 and np.ptp(target) > 0

@@ -1,6 +1,6 @@
-"""Own tasks: a user's texts and labels under a name, from a table in memory, a CSV or TSV file, or a task file.
+"""Own tasks, which are a user's texts and labels from a table in memory, a CSV or TSV file, or a task file.
 
-Rows are read and checked once, when the task is made. From then on, a task carries its splits, also to other processes.
+Rows are read and checked once, when the task is made. A task then carries its splits with it, even to other processes.
 """
 
 import csv
@@ -25,7 +25,7 @@ from bertsecrets.types import INITIALISATIONS, plain
 
 REGRESSION_METRIC = "pearson"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-# Names that mean something else in a claim's name, on the command line, or as one of pytest's own marks.
+# Names that have another meaning in a claim's name, on the command line, or as a mark of pytest.
 RESERVED_NAMES = (
     *(ALL_TASKS, *(task.name for task in GLUE_TASKS), *INITIALISATIONS, "not", "mean"),
     *("skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings", "benchmark"),
@@ -33,10 +33,10 @@ RESERVED_NAMES = (
 
 
 class OwnTask(Task):
-    """A task of your own: texts with labels.
+    """A task of your own, defined by texts and labels.
 
-    Data are a pandas `DataFrame`, a `datasets.Dataset`, a mapping of columns, or the path of a CSV or TSV file with a
-    header. Every row needs its texts and a label.
+    Data can be a pandas `DataFrame`, a `datasets.Dataset`, a mapping of columns, or the path of a CSV or TSV file with
+    a header. Every row needs its texts and a label.
 
     ```python
     task = bs.Task("complaints", train=train, dev="dev.csv", texts=("title", "text"), label="upheld")
@@ -44,8 +44,8 @@ class OwnTask(Task):
     ```
 
     Attributes:
-        splits: The checked rows, by name: `dev` and, if given, `train`.
-        file: The task file that describes the task, if any.
+        splits: The checked rows by name of the split, `dev` and, if given, `train`.
+        file: The task file that describes the task, or None.
     """
 
     splits: Mapping[str, Split]
@@ -67,15 +67,15 @@ class OwnTask(Task):
         """Read and check the rows.
 
         Args:
-            name: Name of the task: a letter, then letters, digits, hyphens and underscores.
+            name: Name of the task, a letter followed by letters, digits, hyphens and underscores.
             dev: Validation rows, on which models are measured.
-            train: Training rows. Only needed to fine-tune models.
+            train: Training rows, which are only needed to fine-tune models.
             texts: The column of texts, or two columns for pairs of texts.
-            label: The column of labels: names or numbers of classes or, for `pearson`, scores.
+            label: The column of labels, which are names or numbers of classes or, for `pearson`, scores.
             metric: `accuracy`, `f1` (of the second of two classes), or `pearson` for scores.
-            labels: Names of the classes in the order of a model's outputs. By default, those that occur in the training
-                rows, in alphabetical or numerical order.
-            file: Task file that describes the task. Paths of data are relative to it.
+            labels: Names of the classes in the order of a model's outputs. By default, the classes that occur in the
+                training rows, in alphabetical or numerical order.
+            file: Task file that describes the task. Paths of data are relative to its folder.
 
         Raises:
             UserError: If the name, metric or a column is invalid, a value is missing, or a label is unknown. The
@@ -126,13 +126,13 @@ class OwnTask(Task):
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """The fingerprints of the splits, which cover texts, labels, their names, and the metric."""
+        """The fingerprints of the splits, which cover the texts, the labels, the names of classes, and the metric."""
         return {name: split.fingerprint for name, split in self.splits.items()}
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The columns of some rows, and the names of the classes if the table has them. `place` names a row in messages."""
+    """The columns of a table, and the names of its classes if it has any. `place` names a row in messages."""
 
     texts: list[list[str]]
     labels: list[Any]
@@ -179,7 +179,7 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path)
             number = "several columns" if column in names else "no column"
             raise UserError(f"{what}: {number} {excerpt(column, 60)!r} among {excerpt(names)}")
     columns = {column: [*map(plain, data[column])] for column in (*texts, label)}
-    features = getattr(data, "features", None)  # of a Dataset, whose classes may have names
+    features = getattr(data, "features", None)  # features of a Dataset, whose classes may have names
     classes = tuple(getattr(features[label], "names", ())) if isinstance(features, Mapping) else ()
     if classes:
         columns[label] = [classes[each] if each is not None and each >= 0 else None for each in columns[label]]
@@ -222,7 +222,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _label_name(value: Any) -> str:
-    """Return the name of a class. A column of whole numbers with a missing value holds 1.0 for 1."""
+    """Return a class name as text. Whole numbers are floats (1.0 for 1) if their pandas column has missing values."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -241,7 +241,7 @@ def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str)
 
 
 def read_task_file(path: Path) -> OwnTask:
-    """Return the task that a YAML file describes with the arguments of `OwnTask`, as texts and lists of texts.
+    """Return the task that a YAML file describes by the arguments of `OwnTask`, given as strings or lists of strings.
 
     Raises:
         UserError: If the file or its data are invalid.
@@ -260,7 +260,7 @@ def read_task_file(path: Path) -> OwnTask:
 
 
 def _as_written(node: Any) -> Any:
-    """Return the texts of a YAML document: a class named `no` or `1` is neither false nor a number."""
+    """Return a YAML document with all scalars as strings, so that a class named `no` or `1` keeps its name."""
     if isinstance(node, yaml.MappingNode):
         return {key.value: _as_written(value) for key, value in node.value}
     return [*map(_as_written, node.value)] if isinstance(node, yaml.SequenceNode) else node.value

@@ -1,8 +1,8 @@
 """Words with character spans, part-of-speech tags and dependency relations, from a spaCy pipeline.
 
-Any installed pipeline or pipeline folder will do, as long as it has Penn tags and a dependency parser. If none is
-available, `instruments.train_parser` trains a small one. spaCy is an optional extra and imported only when used.
-Parses are cached on disk under a digest of the texts and the pipeline.
+Any installed pipeline or pipeline folder can be used if it has Penn tags and a dependency parser. If no pipeline is
+available, `instruments.train_parser` trains a small one. spaCy is an optional extra and imported only when used. Parses
+are cached on disk under a digest of the texts and the pipeline.
 """
 
 import json
@@ -29,7 +29,7 @@ ACCURACY_SCORES = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object
 
 @dataclass(frozen=True)
 class Word:
-    """A word: its text, position (characters `start` to `stop`), Penn tag, and relation to `head`.
+    """A word with its text, position (characters `start` to `stop`), Penn tag, and relation to `head`.
 
     `head` is the index of the governing word in the text. A root is its own head.
     """
@@ -58,7 +58,7 @@ class Parses:
     pipeline: dict[str, Any]
 
     def spans(self, wanted: Callable[[Word], bool]) -> list[list[Span]]:
-        """Return the spans of the wanted words, text by text."""
+        """Return a list of the spans of the wanted words for each text."""
         return [[word.span for word in words if wanted(word)] for words in self.sentences]
 
 
@@ -72,7 +72,7 @@ def is_negation(word: Word) -> bool:
 
 
 def is_punctuation(word: Word) -> bool:
-    """Return whether a word consists of punctuation; signs read as words (`%`, `#`, `&`, `@`) are excluded."""
+    """Return whether a word consists of punctuation, excluding signs that are read as words (`%`, `#`, `&`, `@`)."""
     return bool(word.text) and all(c == "`" or (category(c)[0] == "P" and c not in "%#&@") for c in word.text)
 
 
@@ -88,7 +88,7 @@ WORD_FEATURES: dict[str, Callable[[Word], bool]] = {
 
 
 def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
-    """Return the (verb, subject) pairs of a text: each subject and the verb that it depends on (K19 section 4.5).
+    """Return the (verb, subject) pairs of a text, in which the subject depends on the verb (K19 section 4.5).
 
     As in K19's code, only active subjects (`nsubj`) that depend on a verb are included.
     """
@@ -101,7 +101,7 @@ def parse(texts: Sequence[str], pipeline: str, cache: Path) -> Parses:
 
     Args:
         pipeline: Name of an installed pipeline, or a pipeline folder.
-        cache: Folder to cache parses in.
+        cache: Folder in which parses are cached.
     """
     nlp = load_pipeline(pipeline)
     facts = describe(nlp)
@@ -143,7 +143,7 @@ def load_pipeline(name: str) -> Any:
     spacy = spacy_module()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default")  # a pipeline for a slightly different spaCy: warn and continue
+            warnings.simplefilter("default")  # only warn about a pipeline for a slightly different spaCy
             nlp = spacy.load(name, exclude=["ner", "lemmatizer", "senter", "textcat"])
     except (OSError, ValueError) as error:
         if Path(name).is_dir():
@@ -159,9 +159,9 @@ def load_pipeline(name: str) -> Any:
 
 
 def describe(nlp: Any) -> dict[str, Any]:
-    """Describe a pipeline in results: names, versions, the accuracy it reports, and a digest.
+    """Describe a pipeline for results by names, versions, the accuracy that it reports, and a digest.
 
-    If the pipeline was loaded from files, the digest covers all of them, including the weights.
+    If the pipeline was loaded from files, the digest covers all these files, including the weights.
     """
     meta = nlp.meta
     facts = {
@@ -177,7 +177,7 @@ def describe(nlp: Any) -> dict[str, Any]:
 
 
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
-    """Return the cached parses, or None if the file is missing or damaged and has to be recreated."""
+    """Return the cached parses, or None if the file is missing or damaged, so that texts must be parsed again."""
     data = read_json_object(path)
     try:
         sentences = [tuple(Word(*fields) for fields in words) for words in data["parses"]] if is_intact(data) else []

@@ -1,4 +1,4 @@
-"""Published numbers as data: K19's figures, digitised from pixels, and P20's results on five seeds.
+"""Published values as data: those in K19's figures, digitised from pixels, and P20's results on five seeds.
 
 K19 is the paper, Kovaleva et al. 2019. P20 is a later study by the same group, Prasanna et al. 2020.
 """
@@ -19,12 +19,12 @@ SEVEN_TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")  # table 1
 ONE_SENTENCE_TASK = "sst2"
 TWO_SENTENCE_TASKS = tuple(name for name in SEVEN_TASKS if name != ONE_SENTENCE_TASK)
 FRAME_SENTENCES = 473  # section 4.2
-# Their digest (`framenet.sentences_digest`).
+# The digest of these sentences (`framenet.sentences_digest`).
 FRAME_DIGEST = "917e142f535a18b215ae64150e088fa61977ceb5c8b96c4c906a0b45cef15fd0"
-FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
+FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head), counted from 1; section 4.2, figure 3
 # The order of the bars in figure 2.
 FIGURE_2_ORDER = ("heterogeneous", "block", "vertical-diagonal", "diagonal", "vertical")
-HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6
+HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head), counted from 1; on both STS-B and RTE, section 4.6
 ABLATION_BASELINES = {"mrpc": 88.2, "stsb": 89.0, "rte": 58.5}  # points, with all heads; figures 8 and 9
 PAPERS_MODEL, PAPERS_HEADS = "bert-base-uncased", 144
 
@@ -35,13 +35,13 @@ Setting = Literal["scores", "scores_without_attention"]
 
 @cache
 def published_figures() -> dict[str, Any]:
-    """Return K19's figures by name and task; arrays are [layer, head], counted from 0."""
+    """Return K19's published values by name and task, with arrays indexed [layer, head] from 0."""
     return _read("figures.json")
 
 
 @cache
 def p20() -> dict[str, Any]:
-    """Return P20's results by task.
+    """Return P20's published results by task.
 
     The keys are `scores`, `scores_without_attention`, `scores_of_pruned_weights`, `pattern_shares`,
     `pattern_shares_pretrained`, `surviving_heads`.
@@ -50,7 +50,7 @@ def p20() -> dict[str, Any]:
 
 
 def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple[float, float] | None:
-    """Return the mean and standard deviation of P20's fine-tuned models in points, or None if not published.
+    """Return the mean and standard deviation over P20's fine-tuned models in points, or None if not published.
 
     Args:
         setting: Whether the models are intact or have uniform attention in every layer.
@@ -85,7 +85,7 @@ def figure_2_share(task_name: str, classes: Iterable[str]) -> float:
 def published_gains(task_name: str, figure: Literal["fig8_head", "fig9_layer"]) -> Float[np.ndarray, "layers ..."]:
     """Return the gains from disabling each head or layer in K19's figures 8 and 9, in points.
 
-    They are relative to the published score with all heads, or to the median of figure 8 if that is not published.
+    Gains are relative to the published score with all heads or, if that is not published, to the median of figure 8.
 
     >>> float(published_gains("rte", "fig9_layer")[0].round(1))
     3.2
@@ -96,13 +96,13 @@ def published_gains(task_name: str, figure: Literal["fig8_head", "fig9_layer"]) 
 
 
 def p20_share_changes(task_name: str) -> dict[str, float]:
-    """Return the change in P20's percentage of heads in each pattern class from the pretrained to fine-tuned models."""
+    """Return how fine-tuning changes P20's percentage of heads in each pattern class, in percentage points."""
     before = p20_shares(task_name, pretrained=True)
     return {name: round(share - before[name], 1) for name, share in p20_shares(task_name).items()}
 
 
 def p20_pruned_scores(task_name: str) -> dict[float, float] | None:
-    """Return P20's accuracy in points by the fraction of weights removed by magnitude pruning, or None.
+    """Return P20's accuracy in points by the fraction of weights pruned by magnitude, or None if not published.
 
     >>> p20_pruned_scores("rte")
     {0.2: 62.4, 0.5: 58.6, 0.7: 49.0}
@@ -112,7 +112,7 @@ def p20_pruned_scores(task_name: str) -> dict[float, float] | None:
 
 
 def p20_heads_left(task_name: str) -> tuple[float, float]:
-    """Return the percentage of heads that survive P20's pruning: mean and standard deviation over seeds.
+    """Return the percentage of heads that survive P20's pruning, as mean and standard deviation over seeds.
 
     >>> p20_heads_left("rte")
     (33.889, 17.392)

@@ -20,16 +20,16 @@ from bertsecrets.reading import read_text
 from bertsecrets.texts.glue import Source, Split
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
-ROW_DRAW_SEED = 2019  # seed for drawing rows; not configurable, so that all results on N rows use the same ones
+ROW_DRAW_SEED = 2019  # seed for drawing rows; not configurable, so that all results on N rows use the same rows
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """The source of rows, and limits on their number.
+    """The source of rows, and limits on the number of rows.
 
-    `limit` and `train_limit` are the numbers of validation and training rows; `grid_limit` is the number of validation
-    rows for disabling every head or layer in turn. If `trains` is False, nothing is trained and tasks only need
-    validation rows. A split is read again if its file has changed.
+    `limit` and `train_limit` are the maximum numbers of validation and training rows. `grid_limit` is the maximum
+    number of validation rows for disabling every head or layer in turn. If `trains` is False, nothing is trained and
+    tasks only need validation rows. A split is read again if its file has changed.
     """
 
     source: Source
@@ -42,7 +42,7 @@ class TaskRows:
     )
     _cut: dict[tuple[str, str, int | None, bool, bool], tuple[Split, Split]] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # with the whole split
+    )  # cached with the whole split
 
     def split(
         self, task_name: str, name: str, most: int | None = None, *, first: bool = False, quoted: bool = False
@@ -50,7 +50,7 @@ class TaskRows:
         """Return a checked split (`train` or `dev`) within the limits.
 
         Args:
-            most: Maximum number of rows, in addition to the limit.
+            most: Maximum number of rows, besides the limit.
             first: Whether to take the first rows of the file instead of drawing them.
             quoted: Whether to read the file as K19's notebook does (see `read_quoted`).
         """
@@ -73,7 +73,7 @@ class TaskRows:
         return self.train_limit if name == "train" else self.limit
 
     def cut(self, task_name: str, name: str) -> int | None:
-        """Return the limit on a split if it excludes rows, otherwise None."""
+        """Return the limit on a split, or None if it excludes no rows."""
         limit = self._limit(name)
         return limit if limit is not None and limit < len(self.whole(task_name, name)) else None
 
@@ -81,7 +81,7 @@ class TaskRows:
         """Return why a task's rows are not available, or None if they are. The task `all` needs no rows.
 
         Args:
-            training: Whether training rows are also needed. By default, they are if anything is trained.
+            training: Whether training rows are also needed. By default, they are needed if anything is trained.
         """
         if task_name == ALL_TASKS:
             return None
@@ -89,7 +89,7 @@ class TaskRows:
         return self.source.missing(task(task_name), ("train", "dev") if needed else ("dev",))
 
     def training_facts(self, task_name: str) -> dict[str, Any]:
-        """Return the origin and number of a task's training rows for a checkpoint's manifest."""
+        """Return the origin and number of a task's training rows, for the manifest of a checkpoint."""
         rows = self.split(task_name, "train")
         return {"origin": {"train": public_origin(rows)}, "rows": {"train": len(rows)}, "official": rows.official}
 
@@ -107,11 +107,11 @@ def draw_rows(split: Split, wanted: int | None) -> Split:
 
 
 def read_quoted(split: Split) -> Split:
-    """Return a split as read by K19's notebook, which uses `csv.reader` with quoting, so that `"` is not text.
+    """Return a split as read by K19's notebook, which uses `csv.reader` with quoting, so that `"` is not read as text.
 
     A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
-    in between are lost, and the row has a very long text. If its second text is swallowed, it is empty. If its label is
-    swallowed, it gets the first row's, which no attention measure uses.
+    in between are lost, and the row has a very long text. If this text swallows the second text, that is empty. If it
+    swallows the label, the row gets the first row's label, which no attention measure uses.
     """
     path, task = Path(split.origin), split.task
     if task.own or not path.is_file():
@@ -137,8 +137,8 @@ def read_quoted(split: Split) -> Split:
 def shuffled(split: Split, draw: int) -> Split:
     """Shuffle the words of every text in a split, separately for each text of a pair.
 
-    Words are separated by white space, so punctuation moves with its word. The order depends only on `draw` and the row
-    index.
+    Words are separated by white space, so punctuation moves with its word. The new order depends only on `draw` and the
+    row index.
     """
     second = None if split.sentence2 is None else _shuffled(split.sentence2, draw, 2)
     return replace(split, sentence1=_shuffled(split.sentence1, draw, 1), sentence2=second, official=False)
@@ -152,7 +152,7 @@ def _shuffled(texts: Sequence[str], draw: int, of_pair: int) -> list[str]:
 def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
     """Return the cluster index of each row. Rows that share a text, directly or through other rows, form a cluster.
 
-    Such rows are not independent: MNLI has up to three hypotheses per premise, and QNLI several sentences per question.
+    Such rows are not independent. MNLI has up to three hypotheses per premise, and QNLI several sentences per question.
     Texts are compared after stripping white space, and empty texts are ignored.
     """
     from scipy.sparse import coo_array  # takes a third of a second to import
@@ -175,5 +175,5 @@ def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
 
 
 def public_origin(split: Split) -> str:
-    """Return a split's origin without machine-specific folders."""
+    """Return a split's origin without the path of a folder on this machine."""
     return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin

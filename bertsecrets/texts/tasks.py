@@ -1,7 +1,7 @@
-"""The registry of tasks: the seven GLUE tasks in K19, with columns, label names, metric, official row and class counts.
+"""The registry of tasks. The seven GLUE tasks of K19 have columns, label names, a metric and official counts.
 
 Details of GLUE's tasks are defined only in this module. Users' own tasks (`texts.own_tasks`) are added to the registry.
-Labels are stored by name. The order of `labels` is that of the classes in a model's output and on the hub
+Labels are stored by name. The order of `labels` is the order of classes in a model's output and on the hub
 (`nyu-mll/glue`).
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.types import ALL_TASKS as ALL_TASKS
 
-# Other common names of classes, without their negation and in lower-case letters only.
+# Other common names of classes, without negation and in lower-case letters only.
 SYNONYMS = {
     "entail": "entailment", "entails": "entailment", "entailed": "entailment",
     "contradict": "contradiction", "contradicts": "contradiction", "contradictory": "contradiction",
@@ -23,11 +23,11 @@ PARAPHRASE_WORDS = {"equivalent", "duplicate", "duplicates", "paraphrase", "para
 
 @dataclass(frozen=True)
 class Task:
-    """A GLUE task, or with `own` a task of the user's.
+    """A GLUE task, or a user's own task if `own` is True.
 
     `train_rows` and `dev_rows` are the official row counts, and `dev_counts` and `train_counts` the official counts per
-    label (empty for regression or if not verified). `label_codes` maps the codes in GLUE's TSV files to label names.
-    With `skips_short_rows`, rows with too few fields are skipped, as in the official counts.
+    label (empty for regression, or if unverified). `label_codes` maps the codes in GLUE's TSV files to label names. If
+    `skips_short_rows` is True, rows with too few fields are skipped, as in the official counts.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Task:
 
     @property
     def identity(self) -> str:
-        """What identifies the task in cache keys: the name, and what a name alone does not determine for own tasks."""
+        """What identifies the task in cache keys: its name and, for own tasks, what the name does not determine."""
         return self.name if not self.own else f"{self.name} {self.metric} {list(self.labels)}"
 
     def class_named(self, name: str) -> str | None:
-        """Return the class that a name stands for, whatever its case, separators and form; None if unknown.
+        """Return the class that a name stands for, regardless of case, separators and form, or None if unknown.
 
         >>> task("rte").class_named("Non-Entailment"), task("mnli").class_named("CONTRADICTORY")
         ('not_entailment', 'contradiction')
@@ -135,17 +135,17 @@ GLUE_TASKS: tuple[Task, ...] = (
 
 
 class Registry(dict[str, Task]):
-    """Tasks by name. A name that is not registered, such as that of another user's own task, is a user's mistake."""
+    """Tasks by name. Looking up an unregistered name, such as another user's own task, raises a UserError."""
 
     def __missing__(self, name: str) -> Task:
         raise UserError(f"unknown task {name!r}: {near_matches(name, self)} (a task of your own needs its data)")
 
 
-TASKS = Registry({task.name: task for task in GLUE_TASKS})  # own tasks follow
+TASKS = Registry({task.name: task for task in GLUE_TASKS})  # own tasks are added later
 
 
 def register_tasks(tasks: Iterable[Task]) -> None:
-    """Add own tasks to `TASKS`, replacing those of the same name."""
+    """Add own tasks to `TASKS`, replacing tasks of the same name."""
     TASKS.update({task.name: task for task in tasks})
 
 
@@ -155,7 +155,7 @@ def own_task_names() -> list[str]:
 
 
 def task_name_of(title: str) -> str:
-    """Return the name for a task's title: in lower case, without hyphens and underscores."""
+    """Return the name for a task's title, which is in lower case and without hyphens and underscores."""
     return title.lower().replace("-", "").replace("_", "")
 
 
