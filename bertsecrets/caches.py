@@ -1,4 +1,4 @@
-"""Caches between a session and its store: each checkpoint is trained once, and each measurement is made once.
+"""Caches between a session and its store, so that each checkpoint is trained and each measurement is made only once.
 
 A cache key covers everything that affects a result: data, weights, settings, limits, code, versions and device.
 """
@@ -46,7 +46,7 @@ class CheckpointCache:
     store: Store
     resources: Resources
     ref: Callable[[str], ModelRef]
-    used: dict[Subject, Key] = field(default_factory=dict)  # measured in this process
+    used: dict[Subject, Key] = field(default_factory=dict)  # key of each subject measured in this process
     _needed: set[Subject] = field(default_factory=set)
 
     def key(self, subject: Subject) -> Key:
@@ -74,7 +74,7 @@ class CheckpointCache:
         }
 
     def find(self, subject: Subject, *, verify: bool = True) -> Path | None:
-        """Return a subject's checkpoint, or None.
+        """Return the folder of a subject's checkpoint, or None if it is not stored.
 
         Args:
             verify: Whether to check all files, as in `Store.find`.
@@ -116,7 +116,7 @@ class CheckpointCache:
 
     @contextmanager
     def in_use(self, subject: Subject) -> Iterator[Path]:
-        """Yield the folder of a subject's checkpoint, training it if it is not stored. No process deletes it inside."""
+        """Yield the folder of a subject's checkpoint, trained if it is not stored and protected inside the block."""
         while True:
             folder = self.get(subject)
             with in_use(folder) as exists:
@@ -125,7 +125,7 @@ class CheckpointCache:
                     return
 
     def export(self, subject: Subject, folder: Path) -> Path:
-        """Write a subject's checkpoint to a folder, completely or not at all."""
+        """Write a subject's checkpoint to a folder, either completely or not at all."""
         with self.in_use(subject) as source:
             copy_whole(source, folder)
         return folder
@@ -135,7 +135,7 @@ class CheckpointCache:
         self._needed.add(subject)
 
     def delete(self, subjects: Iterable[Subject]) -> None:
-        """Delete the checkpoints of subjects, except those still needed or in use, and log it."""
+        """Delete the checkpoints of subjects, except those still needed or in use, and log the deletions."""
         deleted: list[str] = []
         kept: list[str] = []
         freed = 0
@@ -173,7 +173,7 @@ class MeasurementCache:
         self.checkpoints, self.store, self.resources = checkpoints, checkpoints.store, checkpoints.resources
         self.made: set[Request] = set()
         self.failed: dict[Request, Exception] = {}
-        self._checks: dict[str, ModelChecks] = {}  # by the identity of the model
+        self._checks: dict[str, ModelChecks] = {}  # keyed by the identity of the model
 
     def key(self, request: Request) -> Key:
         """Return the cache key of a measurement without reading or making it."""
@@ -181,14 +181,14 @@ class MeasurementCache:
         return measure.key(self._run(measure, request, None))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Record the outcome of a request handled by another process; `get` raises its error without retrying."""
+        """Record the outcome of a request handled by another process. If it failed, `get` does not retry it."""
         if error is not None:
             self.failed[request] = error
         elif made:
             self.made.add(request)
 
     def stored(self, request: Request) -> Path | None:
-        """Return the entry of a measurement, or None, without verifying its files."""
+        """Return the entry of a measurement, or None if there is none, without verifying its files."""
         return self.store.find(MEASUREMENTS, self.key(request), verify=False)
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
@@ -229,14 +229,14 @@ class MeasurementCache:
         return MeasureContext(subject, options, self.resources, ref, checkpoint)
 
     def check(self, request: Request) -> None:
-        """Check before training that the rows of a measurement can be read and that it supports the model."""
+        """Check before training that the rows of a measurement can be read and that the model is supported."""
         measure, ref = get_measure(request.measure or ""), self.checkpoints.ref(request.subject.model)
         run = MeasureContext(request.subject, measure.check_options(dict(request.options)), self.resources, ref)
         measure.fingerprint(run)
         self._check_possible(measure, run, None)
 
     def _check_possible(self, measure: Measure, run: MeasureContext, checkpoint: Path | None) -> None:
-        """Check, once per model, that a measure applies to a checkpoint or, without one, to its base model."""
+        """Check, once per model, that a measure applies to a checkpoint or, if that is None, to its base model."""
 
         def open_with(kernel: str) -> opening.OpenModel:
             if measure.on_task and run.folder is not None:
@@ -245,7 +245,7 @@ class MeasurementCache:
             return opening.open_classifier(ref, TASKS["rte"], "untrained", attention=kernel)
 
         checked = run.base if checkpoint is None else ModelRef.in_folder(checkpoint)
-        if not measure.on_task and is_lent(checked.path):  # without a classifier to check
+        if not measure.on_task and is_lent(checked.path):  # an object without a classifier to check
             measure.check_model(opening.open_encoder(checked))
             return
         refusal = self._checks.setdefault(checked.identity(), ModelChecks()).refusal(measure, open_with)
@@ -253,7 +253,7 @@ class MeasurementCache:
             raise type(refusal)(str(refusal))
 
     def _make(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
-        """Make a measurement and its companions, and the checkpoint before them if it is not stored."""
+        """Make a measurement and its companions, after making the checkpoint if it is not stored."""
         check_writable(self.store.root)
         if run.recipe is None:
             return self._store(measure, run, key, checkpoint)
@@ -284,7 +284,7 @@ class MeasurementCache:
     def _made(
         self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
-        """Run a measure; return its measurement and those of its companions from the same pass, with their keys."""
+        """Run a measure, and return its measurement and its companions' from the same pass, with their keys."""
         if measure.reads_model:
             self._check_possible(measure, run, checkpoint)
         runs = {measure: run}
@@ -329,7 +329,7 @@ class MeasurementCache:
     def _reused(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
         """Return a stored measurement for the run's subject.
 
-        It may come from other files with the same rows or weights, so its provenance names the current ones.
+        It may come from other files with the same rows or weights, so its provenance is replaced by the current one.
         """
         stored = load(entry)
         return replace(
@@ -337,7 +337,7 @@ class MeasurementCache:
         )
 
     def _facts(self, measure: Measure, run: MeasureContext) -> dict[str, Any]:
-        """Return the provenance of the measured data, of the training data and, if its folder is known, the model."""
+        """Return the provenance of the measured data, the training data and, if its folder is known, the model."""
         facts = measure.data_facts(run)
         ref = ModelRef.in_folder(run.folder) if run.folder else None
         manifest = ref.manifest() if ref else {}
@@ -357,7 +357,7 @@ class MeasurementCache:
 
 
 def _title(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
-    """Return what a measurement's entry holds, for messages."""
+    """Return what a measurement's entry holds, as text for messages."""
     if not measure.reads_model:
         return measure.name
     measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"

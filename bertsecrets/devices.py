@@ -1,4 +1,4 @@
-"""The device and precision of computations: everything about a machine and a process that decides the last digits.
+"""The device and precision of computations, with everything about a machine and a process that affects the last digits.
 
 This module is part of every code digest (`bertsecrets.store.code`), and `device_name` is part of every cache key.
 """
@@ -15,9 +15,9 @@ from bertsecrets.types import Precision
 if TYPE_CHECKING:
     import torch
 
-DEVICE_TYPES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
-# Environment variables that change the arithmetic of torch, numpy and their libraries. Numbers of threads are part of a
-# device's name, and messages do not matter.
+DEVICE_TYPES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike the type `meta`
+# Environment variables that change the arithmetic of torch, numpy and their libraries. Variables for the number of
+# threads are excluded, since it is part of a device's name, and so are those for messages.
 ARITHMETIC_VARIABLES = re.compile(
     r"(MKL|ONEDNN|DNNL|OPENBLAS|FBGEMM)_\w+|NPY_(DISABLE|ENABLE)_CPU_FEATURES|CUBLAS_WORKSPACE_CONFIG"
     r"|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_(BLAS|LINALG)_PREFER_\w+|TORCH_CUDNN_\w+"
@@ -27,11 +27,11 @@ HARMLESS_VARIABLES = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\
 
 
 def best_device(wanted: str | None = None) -> "torch.device":
-    """Return the named device; by default or for `auto`, the GPU if there is one, otherwise the CPU.
+    """Return the named device, or by default and for `auto`, the GPU if there is one and the CPU if not.
 
-    If it is a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, it would otherwise choose
-    cuDNN's, which builds a plan for every new shape, and almost every batch has a new one. Flash attention is excluded
-    because its gradients are not reproducible.
+    On a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, PyTorch would choose cuDNN's
+    attention, which builds a plan for every new shape, and almost every batch has a new shape. Flash attention is
+    excluded because its gradients are not reproducible.
     """
     import torch  # slow to import, and not needed to show verdicts
 
@@ -55,16 +55,16 @@ class SlowPrecisionWarning(UserWarning):
 
 
 def best_precision(wanted: str, device: "torch.device") -> Precision:
-    """Return the training precision; `auto` is bfloat16 if the device supports it natively."""
+    """Return the training precision, for which `auto` means bfloat16 if the device supports it natively."""
     if wanted == "auto":
         return "bfloat16" if native_bfloat16(device) else "float32"
     return "float32" if wanted == "float32" else "bfloat16"
 
 
 def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
-    """Return settings with the training precision resolved: the given one, or that of the settings.
+    """Return settings with a definite training precision, resolved from `wanted` or, if None, from the settings.
 
-    Warns if it is bfloat16 and the device does not support this natively.
+    Warns if the precision is bfloat16 and the device does not support it natively.
     """
     precision = best_precision(wanted or settings.finetune.precision, device)
     if precision == "bfloat16" and not native_bfloat16(device):
@@ -78,7 +78,7 @@ def in_precision(settings: Params, wanted: str | None, device: "torch.device") -
 
 
 def native_bfloat16(device: "torch.device") -> bool:
-    """Return whether a device supports bfloat16 natively: GPUs since Ampere, CPUs with AMX or AVX512-BF16."""
+    """Return whether a device supports bfloat16 natively, as do GPUs since Ampere and CPUs with AMX or AVX512-BF16."""
     import torch
 
     if device.type == "cuda":
@@ -89,8 +89,8 @@ def native_bfloat16(device: "torch.device") -> bool:
 def device_name(device: "torch.device") -> str:
     """Return the name of a device, including everything that affects the last digits of a result.
 
-    On a CPU, these are the instruction set and the number of threads, which change the order of summation. Environment
-    variables and torch's settings that change the arithmetic are included if they are set.
+    On a CPU, the instruction set and the number of threads change the order of summation. Environment variables and
+    settings of torch that change the arithmetic are included if they are set.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Errors that the user can fix, helpers for one-line messages, and checks for optional packages."""
+"""Errors that users can fix, helpers for one-line messages, and checks for optional packages."""
 
 import difflib
 import errno
@@ -21,19 +21,19 @@ OPTIONAL_PACKAGES = {
     "jinja2": ("jinja2", "report", "writing a report page"),
     "ray": ("ray", "ray", "running on a Ray cluster"),
 }
-TERMINATION_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")  # not all exist on every system
+TERMINATION_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")  # some systems lack some of these
 MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 
 
 class UserError(Exception):
     """An error that the user can fix. Its one-line message says what is wrong, the value, and what to do.
 
-    The command line prints the message and exits with code 2. In a run of several claims, the others are judged first.
+    The command line prints the message and exits with code 2, after judging all other claims of the run.
     """
 
 
 class MissingError(UserError):
-    """Data or a tool is missing; a run of many measurements may skip those that need it."""
+    """Data or a tool is missing. A run of many measurements may skip those that need it."""
 
 
 class NotApplicableError(UserError):
@@ -45,7 +45,7 @@ class NotGivenError(NotApplicableError):
 
 
 class MisreadError(UserError, RuntimeError):
-    """A consistency check failed: the suite does not see what the model computes, so it refuses to measure."""
+    """A consistency check failed, so the suite may misread what the model computes and refuses to measure it."""
 
 
 class RunError(UserError):
@@ -83,7 +83,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def excerpt(text: object, most: int = 300) -> str:
-    r"""Return a text to quote in a message: on one line, with the middle removed if it is too long.
+    r"""Return a text on one line, to be quoted in a message, with the middle removed if it is too long.
 
     >>> excerpt("bad\n  value")
     'bad value'
@@ -92,7 +92,7 @@ def excerpt(text: object, most: int = 300) -> str:
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an error message: the known names closest to `name`, or the first 20.
+    """Return a hint for an error message, with the known names closest to `name` or, if none is close, the first 20.
 
     >>> near_matches("rtee", ["mrpc", "rte", "sst2"])
     'did you mean rte?'
@@ -108,7 +108,7 @@ def near_matches(name: str, known: Iterable[str]) -> str:
 
 
 def of_the_machine(error: BaseException) -> str | None:
-    """Return a one-line message for an error of the system (memory, files, packages), or None for any other."""
+    """Return a one-line message for a system error (memory, files, packages), or None for any other error."""
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("bertsecrets"):
         name = error.name.partition(".")[0]
         return f"the package {name} is not installed: install bertsecrets with all that it needs, or {name} by itself"
@@ -123,8 +123,8 @@ def of_the_machine(error: BaseException) -> str | None:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Return whether an error means out of memory; torch has a class for it on GPUs, but only messages on CPUs."""
-    torch = sys.modules.get("torch")  # if not loaded, torch cannot have raised the error
+    """Return whether an error means out of memory, which torch raises as a class on GPUs, but as a message on CPUs."""
+    torch = sys.modules.get("torch")  # if torch is not loaded, it cannot have raised the error
     said = str(error).lower()
     return (
         isinstance(error, MemoryError)
@@ -148,7 +148,7 @@ def in_short(error: BaseException) -> str:
 
 @contextmanager
 def from_extra(package: str) -> Iterator[None]:
-    """Allow importing an optional package inside the block: `with from_extra("scikit-learn"): import sklearn`."""
+    """Allow the block to import an optional package, as in `with from_extra("scikit-learn"): import sklearn`."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""Downloads from the Hugging Face hub: a pinned revision, cached by the hub's library, checked against sha256 digests.
+"""Downloads of pinned revisions from the Hugging Face hub, cached by the hub's library and checked by sha256.
 
-Files that are already in the hub's cache need no request.
+Files that are already in the hub's cache cause no request.
 """
 
 import errno
@@ -21,12 +21,12 @@ from bertsecrets.progress import hidden
 from bertsecrets.store.files import file_sha256, listed
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
-CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first two are read
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # only the first two are read
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A hub repository at a revision: a branch, tag or commit, or None for the main branch.
+    """A hub repository at a revision, which is a branch, tag or commit, or None for the main branch.
 
     Args:
         title: Name of the repository for messages.
@@ -45,7 +45,7 @@ class Repository:
     pins: Mapping[str, str] = field(default_factory=dict)
 
     def commit(self, marker: str) -> str:
-        """Return the revision's commit: the cached one, or the current one, found by downloading `marker`."""
+        """Return the revision's commit, either the cached one or the current one, found by downloading `marker`."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
         if self.revision and COMMIT_PATTERN.fullmatch(self.revision):
@@ -61,7 +61,7 @@ class Repository:
         """Return the cache folder of a commit after downloading any missing files that match a pattern.
 
         Args:
-            essential: Groups of patterns; at least one file per group is required.
+            essential: Groups of patterns, each of which must match at least one file.
         """
         from huggingface_hub import HfApi
 
@@ -75,7 +75,7 @@ class Repository:
                 folder = self._snapshot(commit, patterns)
             assert folder is not None
             if group := _missing(folder, essential):
-                # If the hub refuses, the library silently falls back to its cache; this request raises the error.
+                # If the hub refuses, the library silently falls back to its cache, but this request raises the error.
                 HfApi().repo_info(self.name, repo_type=self.kind, revision=commit)
                 raise RunError(f"{self.title} has no {group[0]} on the hub: {self.advice}")
         for file in {file for pattern in patterns for file in _files(folder, pattern)}:
@@ -83,7 +83,7 @@ class Repository:
         return folder
 
     def _snapshot(self, commit: str, patterns: Sequence[str], cached: bool = False) -> Path | None:
-        """Return the folder of a commit; with `cached`, None if files are missing from the cache."""
+        """Return the folder of a commit or, if `cached` is True and files are missing from the cache, None."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -121,10 +121,10 @@ class Repository:
             raise RunError(f"cannot download {self.title}: {why}{self.hint}: {self.advice}") from error
 
     def _broken_off(self, error: BaseException) -> str | None:
-        """Return that the connection broke off, if the error is about an object of the client and not about the hub.
+        """Return a message about a lost connection if the error is about an object of the client, not the hub.
 
-        Threads that download share a client, so one failed request can end the others with any kind of error. Another
-        request, by itself, shows whether the hub answers.
+        Threads that download share a client, so one failed request can end the others with any kind of error. A single
+        further request shows whether the hub answers.
         """
         from huggingface_hub import HfApi
 
@@ -134,13 +134,13 @@ class Repository:
             return None
         try:
             HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
-        except Exception as shown:  # what the hub answers, or why it does not
+        except Exception as shown:  # what the hub answers, or why it does not answer
             return excerpt(shown, 500)
         return "the connection broke off, and what has arrived is kept: run the command again"
 
 
 def certificate_problem(error: BaseException) -> str | None:
-    """Return what is wrong with certificates, naming the environment variable, if an error is about them."""
+    """Return what is wrong with certificates, naming the environment variable, or None if that is not the error."""
     for name in CERTIFICATES:
         if (path := os.environ.get(name)) and not os.path.exists(path) and _is_about_files(error):
             return f"{name} names {path}, which does not exist: correct or unset it"
@@ -163,7 +163,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _missing(folder: Path, essential: Sequence[Sequence[str]]) -> Sequence[str] | None:
-    """Return the first group of patterns that no file in the folder matches."""
+    """Return the first group of patterns that no file in the folder matches, or None."""
     return next((group for group in essential if not any(_files(folder, pattern) for pattern in group)), None)
 
 
@@ -175,7 +175,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 @contextmanager
 def _progress_bars() -> Iterator[None]:
-    """Show the library's progress bars on a terminal; opening a model disables them."""
+    """Show the library's progress bars on a terminal, because opening a model disables them."""
     from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
@@ -189,9 +189,9 @@ def _progress_bars() -> Iterator[None]:
 
 
 def _check(file: Path, pinned: str | None, title: str) -> None:
-    """Check that a cached file is identical to the published one.
+    """Check that a cached file is identical to the published file.
 
-    The cache names large files by their sha256 and small ones by git's sha1, unless it lacks symbolic links.
+    The cache names large files by their sha256 and small files by git's sha1, unless it lacks symbolic links.
     """
     blob = file.resolve()
     expected = pinned or (blob.name if file.is_symlink() else "")

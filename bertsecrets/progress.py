@@ -1,4 +1,4 @@
-"""Messages and progress on standard error, as a bar on a terminal or as log lines; bytes and times as text."""
+"""Messages and progress on standard error, as a bar on a terminal or as log lines, and units formatted as text."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 PROGRESS_VARIABLE = "TQDM_DISABLE"  # environment variable that hides progress, here and in other libraries
-LINES_VALUE = "lines"  # its value to write lines instead of drawing bars
+LINES_VALUE = "lines"  # value of the variable for log lines instead of bars
 LINE_SECONDS = 30.0  # seconds between log lines
 LINE_SHARE, MIN_LINE_SECONDS = 0.1, 10.0  # log sooner after this fraction of the work, but not before this many seconds
 
@@ -42,15 +42,15 @@ def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None
 
 
 class Progress:
-    """A display of work in progress. This one shows nothing."""
+    """A display of work in progress. The base class shows nothing."""
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Report more work done, with a note such as the loss."""
+        """Report that more work is done, with a note such as the loss."""
 
 
 @contextmanager
 def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> Iterator[Progress]:
-    """Show the progress of the block: title, percentage, speed, time left.
+    """Show the progress of the work in the block, with title, percentage, speed and time left.
 
     Args:
         title: Title of the progress display. If None, nothing is shown.
@@ -80,7 +80,7 @@ class LogLines(Progress):
         self.began = self.last = time.monotonic()
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Report more work done, and write a line if one is due."""
+        """Report that more work is done, and write a line if it is time for the next."""
         self.done += more
         now = time.monotonic()
         waited, further = now - self.last, self.done - self.reported
@@ -95,7 +95,7 @@ class LogLines(Progress):
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things as text.
+    """Return a number and a noun as text, with the noun in singular or plural.
 
     >>> counted(1, "job"), counted(2, "job")
     ('1 job', '2 jobs')
@@ -104,7 +104,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def time_left(began: float, done: int, total: int) -> str:
-    """Return the end of a line about the time that the rest takes at the rate so far; empty if everything is done.
+    """Return the end of a line with the remaining time at the rate so far, which is empty if everything is done.
 
     Args:
         began: Time on the monotonic clock at which the work began.
@@ -122,8 +122,8 @@ def _on_terminal() -> bool:
 
 @contextmanager
 def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
-    """Draw a bar during the block, below other output."""
-    from rich.console import Console  # imported only if something is drawn
+    """Draw a bar below other output until the block ends."""
+    from rich.console import Console  # imported only if a bar is drawn
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
     from rich.table import Column
@@ -162,7 +162,7 @@ def in_bytes(number: float | None) -> str:
         return "unknown"
     amount, unit = float(number), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 999.5:  # more is shown in the next unit
+        if amount < 999.5:  # larger numbers are shown in the next unit
             break
         amount, unit = amount / 1000, larger
     return f"{amount:.3g} {unit}" if unit != "bytes" else f"{int(number)} bytes"

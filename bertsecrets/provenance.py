@@ -1,4 +1,4 @@
-"""The provenance of results: code, library versions and device, the second half of a cache key."""
+"""The provenance of results (code, library versions and device), which is the second half of a cache key."""
 
 import functools
 import json
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import torch
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent
-SUITE_PARTS = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that affect verdicts
-TRAINING_MODULE = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
-# Imported packages, and the distributions whose versions are recorded; `transformers` uses `tokenizers`.
+SUITE_PARTS = ("bertsecrets", "expected", "params.yaml")  # the files and folders of a checkout that affect verdicts
+TRAINING_MODULE = "bertsecrets.models.training.finetune"  # module that makes checkpoints
+# Imported packages, and the distributions whose versions are recorded for them (`transformers` uses `tokenizers`).
 LIBRARIES = {
     "torch": ("torch",),
     "transformers": ("transformers", "tokenizers"),
@@ -51,7 +51,7 @@ def run_facts() -> dict[str, Any]:
 def suite_commit(checkout: Path = PACKAGE_FOLDER.parent) -> tuple[str | None, bool | None]:
     """Return the git commit of the suite, and whether its code, claims or settings differ from it.
 
-    In a checkout, the commit comes from git; if installed from a git URL, from pip. Otherwise both are None.
+    The commit comes from git in a checkout, and from pip if installed from a git URL. In other cases, both are None.
     """
     if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE_FOLDER.name}/__init__.py") is None:
         return _installed_commit(), None
@@ -60,7 +60,7 @@ def suite_commit(checkout: Path = PACKAGE_FOLDER.parent) -> tuple[str | None, bo
 
 
 def _git(folder: Path, *command: str) -> str | None:
-    """Return the output of a git command; None if it fails."""
+    """Return the output of a git command, or None if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # set by hooks
     try:
         done = subprocess.run(  # nosec B603 B607
@@ -77,7 +77,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def _installed_commit() -> str | None:
-    """Return the commit that pip installed the suite from; None if it was not a git URL (PEP 610)."""
+    """Return the commit from which pip installed the suite, or None if it was not a git URL (PEP 610)."""
     try:
         origin = json.loads(distribution("bertsecrets").read_text("direct_url.json") or "{}")
         return origin.get("vcs_info", {}).get("commit_id")
@@ -86,11 +86,11 @@ def _installed_commit() -> str | None:
 
 
 def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
-    """Return the current maker of a result: a digest of the code, library versions and the device.
+    """Return what would make a result now, as a digest of the code, the library versions and the device.
 
     Args:
         module: Name of the module that computes the result.
-        device: Device of the computation. None if the result is the same on every device.
+        device: Device of the computation, or None if the result is the same on every device.
     """
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}
@@ -104,7 +104,7 @@ def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
 
 @functools.cache
 def library_version(name: str) -> str | None:
-    """Return the version of an installed library; None if it is not installed."""
+    """Return the version of an installed library, or None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -12,8 +12,8 @@ from yaml.composer import Composer
 
 from bertsecrets.errors import UserError, excerpt, shortened
 
-TEXT_LIMIT = 512 * 2**20  # bytes of a text file, several times the size of GLUE's largest
-YAML_LIMIT = 8 * 2**20  # bytes of settings or claims
+TEXT_LIMIT = 512 * 2**20  # in bytes, several times the size of GLUE's largest text file
+YAML_LIMIT = 8 * 2**20  # in bytes, for settings or claims
 SECONDS_BY_UNIT = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
 MERGE_TAG = "tag:yaml.org,2002:merge"
 
@@ -74,7 +74,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON object as a dictionary; for `object_pairs_hook`."""
+    """Return a JSON object's pairs as a dictionary, if all keys are unique (for `object_pairs_hook`)."""
     data = dict(pairs)
     if len(data) < len(pairs):
         twice = next(key for key in data if sum(key == other for other, _ in pairs) > 1)
@@ -93,7 +93,7 @@ class YamlError(ValueError):
 if yaml.__with_libyaml__:  # six times as fast
 
     class Loader(Composer, yaml.CSafeLoader):
-        """A loader that parses with libyaml, but composes in Python: libyaml's composer crashes on deep nesting."""
+        """A loader that parses with libyaml but composes in Python, as libyaml's composer crashes on deep nesting."""
 
         def __init__(self, text: str):
             yaml.CSafeLoader.__init__(self, text)
@@ -118,7 +118,7 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         raise YamlError(mark.line + 1 if mark else 1, f"this is not valid YAML: {excerpt(problem)}") from error
     except YamlError:
         raise
-    except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:  # a date 2019-99-99
+    except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:  # a date like 2019-99-99
         raise YamlError(1, f"a value cannot be read: {excerpt(error)}") from error
     finally:
         loader.dispose()
@@ -126,7 +126,7 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
 
 def _check_keys(node: yaml.Node, visited: set[int]) -> None:
     """Check that no mapping in a document has a duplicate key."""
-    if id(node) in visited:  # an alias
+    if id(node) in visited:  # reached before, through an alias
         return
     visited.add(id(node))
     children = node.value if isinstance(node, yaml.SequenceNode) else []
@@ -154,8 +154,8 @@ def read_npy(data: bytes) -> np.ndarray:
 
 
 def expanded(name: str | os.PathLike[str]) -> Path:
-    """Return a path whose leading `~` or `~user` is expanded, as by a shell; unchanged if the user does not exist.
+    """Return a path after expanding a leading `~` or `~user` like a shell, or unchanged if there is no such user.
 
-    Options in files of workflows, environment variables and `--name=~/folder` do not pass through a shell.
+    Shells do not expand `~` in workflow files, in environment variables or in `--name=~/folder`.
     """
     return Path(os.path.expanduser(name))

@@ -28,10 +28,10 @@ from bertsecrets.types import AUTO, SEED_LIMIT, InitialisationName, Precision
 Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
 
 
-# Limits far above usual values, to catch typos.
+# Limits that are far above usual values, to catch typos.
 MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 100_000
 EXPECTED_VARIABLE = "BERTSECRETS_EXPECTED"  # a file of claims to add, or a folder of claims to use instead
-MIN_TOKENS = 8  # a pair has three special tokens; below that, tokenizers do not truncate
+MIN_TOKENS = 8  # a pair has three special tokens, and tokenizers do not truncate below that
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Tokens = Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)]
 
@@ -42,7 +42,7 @@ def _checked_time(text: str) -> str:
 
 
 def _seeds(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
-    """Return `auto` or a checked list; a union would give less precise errors."""
+    """Return `auto` or a checked list, with more precise errors than a union type gives."""
     if value == AUTO:
         return AUTO
     if len(set(seeds := check(value))) < len(seeds):
@@ -51,7 +51,7 @@ def _seeds(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
 
 
 class Section(BaseModel):
-    """A validated section of a YAML file: no unknown keys, no infinite numbers, no booleans in place of numbers."""
+    """A validated section of a YAML file, without unknown keys, infinite numbers, or booleans in place of numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -80,17 +80,17 @@ class FinetuneParams(Section):
     max_gradient_norm: PositiveFloat
     max_length: Tokens
     precision: Precision = "auto"
-    save_every: float = Field(default=2, gt=0, exclude=True)  # not part of cache keys: it does not change results
+    save_every: float = Field(default=2, gt=0, exclude=True)  # not part of cache keys, as results are unaffected
 
 
 class ScoreParams(Section):
-    """Settings for scoring: the maximum length of inputs."""
+    """Settings for scoring, with the maximum length of inputs."""
 
     max_length: Tokens
 
 
 class AttentionParams(Section):
-    """Settings for reading attention maps: the number of inputs and their maximum length."""
+    """Settings for reading attention maps, with the number of inputs and their maximum length."""
 
     examples: PositiveInt
     max_length: Tokens
@@ -105,14 +105,14 @@ class JudgeParams(Section):
 
 
 class CorpusParams(Section):
-    """Settings for the demo corpus: the numbers of sentence pairs."""
+    """Settings for the demo corpus, with the numbers of sentence pairs."""
 
     train_rows: int = Field(ge=1, le=1_000_000)
     dev_rows: int = Field(ge=1, le=1_000_000)
 
 
 class GridParams(Section):
-    """The subjects of a pipeline: every combination of these command line options."""
+    """The subjects of a pipeline, as every combination of these command line options."""
 
     task: list[str] = Field(min_length=1)
     init: list[InitialisationName] = Field(min_length=1)
@@ -120,7 +120,7 @@ class GridParams(Section):
 
 
 class StageOptions(Section):
-    """Additional options for pipeline commands, such as `{limit: 48}`: for all that read data, or for single stages."""
+    """Additional options, such as `{limit: 48}`, for single pipeline stages or for all stages that read data."""
 
     data: dict[str, bool | int | str]
     finetune: dict[str, bool | int | str]
@@ -128,7 +128,7 @@ class StageOptions(Section):
 
 
 class PipelineParams(Section):
-    """Settings for the DVC pipeline: model, data, grid, files of sentences with frames by name, spaCy pipelines."""
+    """Settings for the DVC pipeline, such as the model, the data, files of frame sentences, and spaCy pipelines."""
 
     model: str
     model_files: str
@@ -144,7 +144,7 @@ class Params(Section):
     """All settings in `params.yaml`."""
 
     model: str = Field(min_length=1)
-    seeds: Annotated[list[Seed], Field(min_length=1), WrapValidator(_seeds)]  # or `auto`
+    seeds: Annotated[list[Seed], Field(min_length=1), WrapValidator(_seeds)]  # or the text `auto`
     budget: Annotated[str, AfterValidator(_checked_time)] | None = None
     finetune: FinetuneParams
     scores: ScoreParams
@@ -156,7 +156,7 @@ class Params(Section):
 
 
 def project_path(name: str) -> Path:
-    """Return the path of a file or folder of the project, in a checkout or an installed wheel."""
+    """Return the path of a project file or folder, in a checkout or an installed wheel."""
     package = Path(__file__).resolve().parent
     checkout = package.parent / name
     return checkout if checkout.exists() else package / "data" / name
@@ -190,10 +190,10 @@ def load_settings() -> Params:
 
 
 def first_problem(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """Return the first problem in one line: the entry and what was expected.
+    """Return the first problem in one line, with the invalid entry and what was expected.
 
     Args:
-        model: Model that was validated, whose fields are suggested for an unknown one.
+        model: Model that was validated, whose field names are suggested for unknown names.
     """
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))

@@ -1,4 +1,4 @@
-"""Types shared by all modules: subject, request, measurement, provenance."""
+"""Types that all modules share: subject, request, measurement and provenance."""
 
 import functools
 import math
@@ -19,17 +19,17 @@ InitialisationName = Literal[
 INITIALISATIONS: tuple[str, ...] = get_args(InitialisationName)
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
-Keep = Literal["none", "full"]  # which weights to keep in the store after all measurements
+Keep = Literal["none", "full"]  # whether weights stay in the store after all measurements
 KEEPS: tuple[Keep, ...] = get_args(Keep)
-AUTO = "auto"  # a number of seeds: as many as it takes to reach a decision
-ALL_TASKS = "all"  # the task name of subjects without a single task
+AUTO = "auto"  # as a number of seeds, as many as it takes to reach a decision
+ALL_TASKS = "all"  # the task name of subjects that belong to no single task
 SEED_LIMIT = 2**32  # numpy's upper limit for seeds, exclusive
-Span = tuple[int, int]  # start and end of characters in a text, as in a slice
+Span = tuple[int, int]  # start and end in a text, in characters, as in a slice
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of a measurement: a model, task, initialisation (`models/initialisations.py`) and seed."""
+    """The subject of a measurement, given by model, task, initialisation (`models/initialisations.py`) and seed."""
 
     model: str
     task: str
@@ -44,8 +44,8 @@ class Subject:
 class Provenance:
     """The data, checkpoint, code and device behind a measurement. The JSON form has the same field names.
 
-    `data` is the source of the rows; `limit` and `train_limit` are the numbers of rows if not all were used; `weights`
-    identifies the measured weights; `made_by` and `checkpoint_made_by` are as in cache keys.
+    `data` is the source of the rows. `limit` and `train_limit` are the numbers of rows if not all were used. `weights`
+    identifies the measured weights. `made_by` and `checkpoint_made_by` are as in cache keys.
     """
 
     data: str | None = None
@@ -67,12 +67,12 @@ class Provenance:
 
     @property
     def precision(self) -> str | None:
-        """The training precision; None if unknown or if nothing was trained."""
+        """The training precision, or None if unknown or if nothing was trained."""
         return (self.training or {}).get("precision")
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits in effect, by name."""
+        """The limits that excluded rows, by name."""
         given = {"limit": self.limit, "train_limit": self.train_limit}
         return {name: rows for name, rows in given.items() if rows}
 
@@ -81,8 +81,8 @@ class Provenance:
 class Request:
     """A request for a measurement of a subject or, with `measure=None`, for the subject's checkpoint.
 
-    Requests for the same result are equal, because `measures.registry.request` drops everything that cannot affect it.
-    `options` are sorted (name, value) pairs.
+    Requests for the same result are equal, because `measures.registry.request` drops everything that cannot affect the
+    result. `options` are sorted (name, value) pairs.
     """
 
     measure: str | None
@@ -96,7 +96,7 @@ class Request:
 
     @property
     def training(self) -> "Request | None":
-        """The request for the measured checkpoint, if any."""
+        """The request for the measured checkpoint, or None."""
         return Request(None, self.subject) if self.measure is not None and self.on_task else None
 
     def __str__(self) -> str:
@@ -113,9 +113,10 @@ class Request:
 class Measurement:
     """The result of one measure on one subject.
 
-    `values` are the results (scalars, or arrays of shape [layers, heads]); `samples` are for resampling, one row per
-    example (e.g. `cosine`: [examples, layers, heads]). `settings` come from `params.yaml`, `options` change what is
-    measured (e.g. `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded measurement.
+    `values` are the results (scalars, or arrays of shape [layers, heads]). `samples` are for resampling, one row per
+    example (such as `cosine`, [examples, layers, heads]). `settings` come from `params.yaml`, and `options` change what
+    is measured (such as `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded
+    measurement.
     """
 
     measure: str
@@ -154,7 +155,7 @@ class Measurement:
         return UserError(f"{place} is incomplete or from another version (no {name!r}): recreate it")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the public JSON form; scripts rely on its first five keys."""
+        """Return the public JSON form. Scripts rely on its first five keys."""
         return {
             "measure": self.measure,
             "model": self.subject.model,
@@ -168,17 +169,17 @@ class Measurement:
         }
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the values as a table whose rows are those of the measure's `axes`, such as layers and heads.
+        """Return the values as a table with one row for each index of the measure's `axes`, such as layer and head.
 
-        Layers and heads are counted from 1. Scalars are repeated in every row; values with other axes are omitted.
+        Layers and heads are counted from 1. Scalars are repeated in every row, and values with other axes are omitted.
         """
         return as_frame(self)
 
     def plot(self) -> Any:
-        """Return the measurement's first figure as an Altair chart.
+        """Return the measurement's first chart, drawn by Altair.
 
         Raises:
-            UserError: If the measure has no figure.
+            UserError: If the measure has no chart.
             MissingError: If the extra `report` is not installed.
         """
         return as_chart(self)
@@ -194,30 +195,30 @@ class Measurement:
         return f"<Measurement {what}: {', '.join(shown[:4])}{more}>"
 
     def _repr_html_(self) -> str | None:
-        """Return the HTML for notebooks: values, provenance and figures."""
+        """Return the HTML for notebooks, with values, provenance and charts."""
         return as_html(self)
 
 
 @functools.singledispatch
 def as_chart(shown: object) -> Any:
-    """Return an object's main figure; `report` registers the types that have one."""
+    """Return an object's main chart. `report` registers the types that have one."""
     raise TypeError(f"{type(shown).__name__} has no figure")
 
 
 @functools.singledispatch
 def as_frame(shown: object) -> "pd.DataFrame":
-    """Return an object as a table; `measures.registry` registers measurements."""
+    """Return an object as a table. `measures.registry` registers this for measurements."""
     raise TypeError(f"{type(shown).__name__} has no table")
 
 
 @functools.singledispatch
 def as_html(shown: object) -> str | None:
-    """Return the HTML of an object for notebooks; None unless `report.notebook` has registered its type."""
+    """Return the HTML of an object for notebooks, or None unless `report.notebook` has registered its type."""
     return None
 
 
 def plain(value: Any) -> Any:
-    """Convert arrays and numpy scalars to plain Python values for JSON; other values are returned unchanged.
+    """Convert arrays and numpy scalars to plain Python values for JSON, and return other values unchanged.
 
     >>> plain(np.array([[1.0, 2.0]]))
     [[1.0, 2.0]]
@@ -228,7 +229,7 @@ def plain(value: Any) -> Any:
 
 
 def slug(text: str) -> str:
-    """Return a file name: the last part of a path or hub name, with only letters, digits, `.`, `_` and `-`.
+    """Return the end of a path or hub name as a file name with only letters, digits, `.`, `_` and `-`.
 
     >>> slug("google-bert/bert-base-uncased")
     'bert-base-uncased'
