@@ -18,7 +18,7 @@ MEMBER_LIMIT = 64 * 2**20  # bytes per file
 TOTAL_LIMIT = 2 * 2**30  # bytes of an unpacked archive
 COMPRESSED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
-# Python raises a different error for each kind of damage. RuntimeError: an encrypted zip, an unknown compression.
+# Python raises a different error for each kind of damage. RuntimeError means an encrypted zip or unknown compression.
 UNREADABLE = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OSError, RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError),
@@ -31,7 +31,7 @@ class DamagedArchiveError(ValueError):
 
 @contextmanager
 def unpacking(path: Path, advice: str) -> Iterator[None]:
-    """Turn errors on reading an archive, or its unpacked folder, into a one-line error that ends with `advice`.
+    """Turn errors on reading an archive, or an unpacked one, into a one-line error that ends with `advice`.
 
     Raises:
         UserError: If the file is damaged, encrypted, too large, unreadable or not an archive.
@@ -89,7 +89,7 @@ def _tarred(path: Path, start: bytes, wanted: Callable[[str], bool], limit: int)
         for member in archive:
             if member.isfile() and wanted(member.name):
                 opened = archive.extractfile(member)
-                assert opened is not None  # it is a file
+                assert opened is not None  # the member is a file
                 yield member.name, opened.read(limit + 1)
         while rest := archive.fileobj.read(2**20):
             if rest.strip(b"\0"):
@@ -97,7 +97,7 @@ def _tarred(path: Path, start: bytes, wanted: Callable[[str], bool], limit: int)
 
 
 class _Header(tarfile.TarInfo):
-    """A strict header: tarfile itself treats a damaged or missing header as the end of the archive."""
+    """A strict header, needed because tarfile treats a damaged or missing header as the end of the archive."""
 
     @classmethod
     def frombuf(cls, buf, encoding, errors):
@@ -105,7 +105,7 @@ class _Header(tarfile.TarInfo):
             info = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
             if len(buf) == tarfile.BLOCKSIZE and not any(buf):
-                raise  # the block of zeros at the end of an archive
+                raise  # the block of zeros that ends an archive
             raise tarfile.ReadError("not a tar archive, or a truncated or damaged one") from error
         if not 0 <= info.size <= TOTAL_LIMIT:
             raise tarfile.ReadError(f"a header declares {info.size} bytes")

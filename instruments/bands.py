@@ -1,4 +1,4 @@
-"""Write the bands of claims into `expected/`, where readers see them next to the published figures."""
+"""Write the bands of claims into `expected/`, where readers see them next to the published values."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +11,12 @@ from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.reading import YAML_LIMIT, read_text, read_yaml
 from bertsecrets.settings import load_settings
 
-FROM_SEEDS = "from the measured seeds"  # of a figure whose source has no spread over seeds
-Edit = tuple[int, int, str]  # replaces the characters from the first to the second place
+FROM_SEEDS = "from the measured seeds"  # band of a published value whose source reports no spread over seeds
+Edit = tuple[int, int, str]  # start and end of the characters to replace, and their replacement
 
 
 def with_bands(file: Path) -> str:
-    """Return the text of a file of claims with current bands: of figures by task, of orders and equalities by claim."""
+    """Return the text of a file of claims with current bands, by task for published values, else by claim."""
     text = read_text(file, YAML_LIMIT)
     root, data = read_yaml(text)
     assert root is not None
@@ -30,7 +30,7 @@ def with_bands(file: Path) -> str:
 
 
 def band_of(case: Case) -> tuple[float, float] | str:
-    """Return the band of a figure for the mean over many seeds, with four significant digits."""
+    """Return the band of a published value, for the mean over many seeds, with four significant digits."""
     limits = case.band(load_settings().judge.confidence)
     if limits is None:
         return FROM_SEEDS
@@ -39,7 +39,7 @@ def band_of(case: Case) -> tuple[float, float] | str:
 
 
 def limit_of(claim: Claim) -> dict[str, float]:
-    """Return the limit of an order or an equality, with the smallest effect of interest."""
+    """Return the limit of an order or an equality, together with the smallest effect of interest."""
     expect, (size, _) = claim.expect, claim.cases[0].smallest_effect
     assert not isinstance(expect, Figure)
     kind = "equal" if isinstance(expect, Equality) else expect.kind

@@ -18,14 +18,14 @@ from instruments.archives import read_members, unpacking
 from instruments.classifiers.map_features import feature_table
 
 ARRAYS = ("maps", "lengths", "boundary")
-LIMIT = 8 * 2**30  # bytes of an array
+LIMIT = 8 * 2**30  # maximum size of an array in bytes
 SUM_TOLERANCE = 0.01  # tolerance of row sums; half precision stays within 0.005
-SHORTEST = 2  # tokens; a single token can only attend to itself
+SHORTEST = 2  # minimum number of tokens, because a single token can only attend to itself
 ADVICE = (
     "give an .npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n], "
     "the position of the second text's first token, or the length if there is one text"
 )
-Classes = dict[str, dict[str, object]]  # by reading: `class`, and `probabilities` by class
+Classes = dict[str, dict[str, object]]  # keyed by reading, each with `class`, and `probabilities` by class
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _probabilities(maps: MapSet) -> dict[str, Float[torch.Tensor, "maps classes"
 
 
 def classify(given: GivenMaps) -> list[Classes]:
-    """Return each map's class and class probabilities by reading, built-in readings first.
+    """Return each map's class and class probabilities by reading, starting with the built-in readings.
 
     Raises:
         UserError: If a classifier is missing or damaged.

@@ -1,4 +1,4 @@
-"""A specification curve as a table and a figure: all combinations of choices, ordered by observed value."""
+"""A specification curve as a table and a chart, with all combinations of choices ordered by observed value."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from bertsecrets.errors import from_extra
 from bertsecrets.report.tables import table
 from instruments.specifications import CHOICES, Curve, Specification
 
-# Distinguishable with colour blindness.
+# These colours are distinguishable with colour blindness.
 COLOURS = {"reproduced": "#4477aa", "compatible": "#66ccee", "deviates": "#ee6677"}
 OTHER_COLOUR = "#888888"
 
 
 def curve_table(curve: Curve) -> str:
-    """Return a curve as text: a table of its specifications, then `curve_lines`."""
+    """Return a curve as text, with a table of its specifications followed by `curve_lines`."""
     names = list(curve.specifications[0].combination)
     rows = [
         [*each.ways.values(), format_number(each.verdict.observed), format_interval(each.verdict.interval),
@@ -46,7 +46,7 @@ def _ordered(curve: Curve) -> Sequence[Specification]:
 
 
 def draw_curve(curve: Curve) -> str:
-    """Return a curve as SVG text: values with intervals in the upper panel, selected alternatives in the lower."""
+    """Return a curve as SVG text, with values and intervals in the upper panel and alternatives in the lower."""
     with from_extra("altair"):
         import altair as alt
 

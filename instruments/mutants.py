@@ -1,4 +1,4 @@
-"""Mutation testing: small faults, inserted into the package one at a time, and which of them a set of tests detects."""
+"""Mutation testing, which inserts small faults into the package one at a time, and shows which faults tests detect."""
 
 import ast
 import os
@@ -24,14 +24,14 @@ SWAPPED: dict[Any, Any] = {
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 REDUCTIONS = ("all", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "std", "sum")
-TIMEOUT = 300  # seconds; a mutant that loops forever counts as killed
+TIMEOUT = 300  # maximum time in seconds; a mutant that loops forever counts as detected
 SURVIVED, FAILED = 0, 1  # exit codes of pytest
 UNCOMMITTED = ("git", "ls-files", "--modified", "--others", "--exclude-standard")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault in one place: characters `start` to `end` of a file, relative to the project, become `new`."""
+    """A fault that replaces the characters `start` to `end` of a file, given relative to the project, by `new`."""
 
     file: str
     line: int
@@ -67,7 +67,7 @@ def mutants_in(file: str, source: str) -> list[Mutant]:
 
 
 def faults(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the kind of each fault that a node can have, and the faulty code."""
+    """Yield the kind and the code of each fault that a node can have."""
     match node:
         case ast.Raise():
             yield "dropped check", "pass"
@@ -92,7 +92,7 @@ def faults(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def sampled(modules: Iterable[str], count: int, seed: int) -> list[Mutant]:
-    """Return the same `count` random mutants of each module for the same seed, of as many kinds as possible."""
+    """Return `count` random mutants of each module, of as many kinds as possible and always the same for a seed."""
     chosen: list[Mutant] = []
     for module in modules:
         path = PROJECT / module
@@ -110,10 +110,10 @@ def sampled(modules: Iterable[str], count: int, seed: int) -> list[Mutant]:
 
 
 def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mutant, str]]:
-    """Run tests on a copy of the project with each mutant; yield the mutant and the test that fails, if any.
+    """Run tests on a copy of the project with each mutant, and yield the mutant and the test that fails, if any.
 
     Args:
-        tests: Arguments of pytest: files relative to the project, and options.
+        tests: Arguments of pytest, which are files relative to the project, and options.
 
     Raises:
         UserError: If the tests fail without a mutant.
@@ -138,7 +138,7 @@ def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mu
             path = folder / mutant.file
             source = path.read_text(encoding="utf-8")
             path.write_text(source[: mutant.start] + mutant.new + source[mutant.end :], encoding="utf-8")
-            os.utime(path, (number, number))  # a new time each, so that no compiled module is reused
+            os.utime(path, (number, number))  # a new time for each mutant, so that no compiled module is reused
             code, output = run_tests(folder, tests)
             failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
             yield mutant, "" if code == SURVIVED else failed[0] if failed else f"exit code {code}"
@@ -146,7 +146,7 @@ def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mu
 
 
 def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """Run pytest on a copy of the project, in a fork of this process; return its exit code and output."""
+    """Run pytest on a copy of the project in a fork of this process, and return pytest's exit code and output."""
     output = folder / "output.txt"
     child = os.fork()
     if child == 0:

@@ -1,8 +1,8 @@
-"""Specification curves: a claim judged under every combination of choices that the paper leaves open.
+"""Specification curves, which judge a claim under every combination of choices that the paper leaves open.
 
-K19's text does not specify how maps are cropped, which rows are used and so on. Some of these choices are made by its
-code. `CHOICES` lists each choice with this suite's option and an alternative. `OF_CLAIMS` lists the choices that affect
-a claim's quantity. A claim is robust to these choices if it holds under all combinations.
+K19's text does not specify how maps are cropped, which rows are used and so on. K19's code makes some of these choices.
+`CHOICES` lists each choice with this suite's option and an alternative. `OF_CLAIMS` lists the choices that affect a
+claim's quantity. A claim is robust to these choices if it holds under all combinations.
 """
 
 import itertools
@@ -32,7 +32,7 @@ from bertsecrets.store.files import digest
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
-Combination = Mapping[str, bool]  # by choice: whether the alternative is used
+Combination = Mapping[str, bool]  # whether the alternative is used, keyed by choice
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Choice:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def way(self, alternative: bool) -> str:
-        """Return the name of this suite's option or of the alternative."""
+        """Return the name of the alternative or, if `alternative` is False, of this suite's option."""
         return self.other if alternative else self.ours
 
 
@@ -76,7 +76,7 @@ CHOICES: dict[str, Choice] = {
         Choice("absent", "value of inputs without the feature", "left out", "zero", {"absent": "zero"}),
     )
 }
-INPUTS = ("length", "rows", "quoting", "casing")  # change the inputs of the model in every measure
+INPUTS = ("length", "rows", "quoting", "casing")  # choices that change the inputs of the model in every measure
 OF_CLAIMS: dict[str, tuple[str, ...]] = {
     "C1": ("padding", *INPUTS),
     "C3": ("separators", *INPUTS),
@@ -107,7 +107,7 @@ class Specification:
 
     @property
     def agrees(self) -> bool:
-        """Whether the observed quantity is on the claim's side of the threshold, or in its band, with any interval."""
+        """Whether the observed quantity is on the claim's side of the threshold or in its band, with any interval."""
         expect, observed = self.verdict.case.claim.expect, self.verdict.observed
         if observed is None:
             return False
@@ -193,7 +193,7 @@ def chosen_cases(names: Sequence[str] | None, task_name: str) -> list[Case]:
     """Return the cases of claims with specifications on a task.
 
     Args:
-        names: Claim ids. By default the claims in `DEFAULT_CLAIMS` that are about the task.
+        names: Claim ids. By default, the claims in `DEFAULT_CLAIMS` that are about the task.
 
     Raises:
         UserError: If the task or a claim is unknown, or a claim is not about the task or has no specifications.
@@ -227,7 +227,7 @@ def choices_of(case: Case, wanted: Sequence[str] | None = None) -> tuple[Choice,
 
 
 def combinations(choices: Sequence[Choice]) -> Iterator[dict[str, bool]]:
-    """Yield every combination, ordered by the number of alternatives."""
+    """Yield every combination, ordered by the number of selected alternatives."""
     names = [choice.name for choice in choices]
     every = itertools.product((False, True), repeat=len(names))
     yield from (dict(zip(names, alternatives, strict=True)) for alternatives in sorted(every, key=sum))
@@ -299,7 +299,7 @@ class Inputs:
         self._digests: dict[tuple[str, ...], str | None] = {}
 
     def digest(self, combination: Combination) -> str | None:
-        """Return a digest of the inputs under a combination, or None if it is impossible for these data."""
+        """Return a digest of the inputs under a combination, or None if the data rule out the combination."""
         key = tuple(name for name in INPUTS if combination.get(name))
         if key not in self._digests:
             self._digests[key] = self._computed(
@@ -325,7 +325,7 @@ class Inputs:
         return configuration.open_tokenizer(self.model)
 
     def idle(self, choices: Sequence[Choice]) -> list[str]:
-        """Return the choices that are impossible or never change the inputs, whatever the other choices are."""
+        """Return the choices that are impossible or never change the inputs, regardless of all other choices."""
         of_inputs = [choice for choice in choices if choice.name in INPUTS]
         idle = []
         for choice in of_inputs:
@@ -337,5 +337,5 @@ class Inputs:
             if all(same):
                 idle.append(choice.name)
         if self.task.sentence2 is None and any(choice.name == "separators" for choice in choices):
-            idle.append("separators")  # a single text has one separator
+            idle.append("separators")  # an input with a single text has only one separator
         return idle

@@ -1,8 +1,8 @@
 """Training of a small tagger and parser on the Penn Treebank sample, for use without a released spaCy pipeline.
 
-Training is deterministic: the same treebank, spaCy version and seed give the same pipeline. Trained on only about 3500
-newspaper sentences, it is less accurate than released pipelines. `meta.json` records its accuracy on held-out
-sentences. Results record which pipeline was used.
+Training is deterministic, so the same treebank, spaCy version and seed give the same pipeline. Trained on only about
+3500 newspaper sentences, the pipeline is less accurate than released pipelines. `meta.json` records its accuracy on
+held-out sentences. Results record which pipeline was used.
 """
 
 import random
@@ -17,8 +17,8 @@ from instruments.treebank import Parsed, read_treebank
 
 NAME = "treebank_small"
 EPOCHS = 10  # half of the sentences are lower-cased, as in SST-2
-HELD_OUT = 0.1  # fraction of test sentences, the last in file order and so from other articles
-WIDTH = 96  # of the shared token vectors
+HELD_OUT = 0.1  # fraction of test sentences, which are last in file order and therefore from other articles
+WIDTH = 96  # width of the shared token vectors
 BATCH_WORDS = 800
 DROPOUT = 0.15
 SEED = 1
@@ -88,7 +88,7 @@ def _blank(spacy: Any) -> Any:
 
 
 def _example(nlp: Any, sentence: Parsed, lower: bool = False) -> Any:
-    """Return a spaCy example of a sentence: spaCy's tokens with the treebank's annotations."""
+    """Return a spaCy example of a sentence, with spaCy's tokens and the treebank's annotations."""
     from spacy.tokens import Doc
     from spacy.training import Example
 
@@ -109,7 +109,7 @@ def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int) -> None:
 
 
 def evaluate(nlp: Any, sentences: Sequence[Parsed]) -> dict[str, Any]:
-    """Return a pipeline's accuracy on annotated sentences, with precision, recall and F of the relations K19 uses."""
+    """Return a pipeline's accuracy on annotated sentences, with precision, recall and F of the relations in K19."""
     examples = [_example(nlp, sentence) for sentence in sentences]
     general = nlp.evaluate(examples)
     docs = list(nlp.pipe(e.reference.text for e in examples))

@@ -1,10 +1,10 @@
 """The Penn Treebank sample as sentences with tags, heads and grammatical relations, to train a small parser.
 
 NLTK distributes the sample in two versions. `treebank` contains constituents with function tags (`NP-SBJ`), and
-`dependency_treebank` contains unlabelled dependencies. Together they give labelled dependencies: the head of a
-constituent is its only word that depends on a word outside it, and is labelled with the function tag. As in released
-pipelines, auxiliaries depend on their main verb, and labels are `nsubj`, `nsubjpass`, `csubj`, `csubjpass`, `expl`,
-`agent`, `dobj`, `dative`, `attr` and `oprd`. All other words are `ROOT`, `aux`, `punct` or `dep`.
+`dependency_treebank` contains unlabelled dependencies. Together, they give labelled dependencies. The head of a
+constituent is its only word that depends on a word outside the constituent, and is labelled with the function tag. As
+in released pipelines, auxiliaries depend on their main verb, and labels are `nsubj`, `nsubjpass`, `csubj`, `csubjpass`,
+`expl`, `agent`, `dobj`, `dative`, `attr` and `oprd`. All other words are `ROOT`, `aux`, `punct` or `dep`.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import decoded, read_bytes
 from instruments.archives import MEMBER_LIMIT, read_members, unpacking
 
-WORD_LIMIT = 1000  # words per sentence; the longest in the sample has 249
+WORD_LIMIT = 1000  # words per sentence; the longest sentence in the sample has 249
 TREES, HEADS = "treebank", "dependency_treebank"
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "``": '"', "''": '"'}
 ADVERBIAL = {"TMP", "LOC", "ADV", "DIR", "EXT", "MNR", "PRP", "BNF", "VOC", "CLR", "HLN", "TTL"}
@@ -28,7 +28,7 @@ BE = {"be", "is", "are", "was", "were", "been", "being", "am", "'s", "'re", "'m"
 
 @dataclass(frozen=True)
 class Parsed:
-    """A sentence. Word i depends on word `heads[i]` (the root on itself), and is followed by a space if `spaces[i]`."""
+    """A sentence. Word i depends on word `heads[i]` (the root on itself), and a space follows it if `spaces[i]`."""
 
     words: list[str]
     spaces: list[bool]
@@ -49,12 +49,12 @@ class Node:
 
     @property
     def category(self) -> str:
-        """`NP` of `NP-SBJ-1`."""
+        """The category of a constituent, which is `NP` for `NP-SBJ-1`."""
         return re.split(r"[-=]", self.name)[0] or self.name
 
     @property
     def functions(self) -> set[str]:
-        """`{"SBJ"}` of `NP-SBJ-1`."""
+        """The functions of a constituent, which are `{"SBJ"}` for `NP-SBJ-1`."""
         return {part for part in re.split(r"[-=]", self.name)[1:] if not part.isdigit()}
 
 
@@ -104,7 +104,7 @@ def _sentences(trees: str, heads: str) -> list[Parsed]:
 
 
 def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
-    """Return a package's files as text, by stem, from `<package>.zip` or the folder `<package>`."""
+    """Return a package's files as text, keyed by stem, from `<package>.zip` or the folder `<package>`."""
     packed, unpacked = folder / f"{package}.zip", folder / package
     with unpacking(packed if packed.is_file() else unpacked, "fetch it again"):
         if packed.is_file():
@@ -131,7 +131,7 @@ def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
     """
     stack: list[Node] = []
     words: list[str] = []
-    moved: dict[str, str] = {}  # from a trace's index to the function of the word moved from there
+    moved: dict[str, str] = {}  # maps a trace's index to the function of the word moved from there
     tokens = re.findall(r"\(|\)|[^\s()]+", text)
     for place, token in enumerate(tokens):
         if token == "(":  # nosec B105
@@ -163,7 +163,7 @@ def _role(trace: Node, parent: Node) -> str:
 
 
 def _name_moved(node: Node, moved: dict[str, str]) -> None:
-    """Give relative and question words the function of their trace: `WHNP-1` becomes `WHNP-SBJ-1`."""
+    """Give relative and question words the function of their trace, so that `WHNP-1` becomes `WHNP-SBJ-1`."""
     index = node.name.rpartition("-")[2]
     if node.category == "WHNP" and moved.get(index):
         node.name = f"WHNP-{moved[index]}-{index}"
@@ -217,7 +217,7 @@ def _rooted(heads: list[int]) -> bool:
 
 
 def head_of(node: Node, heads: list[int]) -> int | None:
-    """Return the only word of a constituent that depends on a word outside it, or None if there are several."""
+    """Return a constituent's only word that depends on a word outside, or None if there are several."""
     outside = [i for i in range(node.start, node.stop) if not node.start <= heads[i] < node.stop]
     return outside[0] if len(outside) == 1 else None
 
@@ -291,7 +291,7 @@ def _is_passive(verb: int, draft: _Draft) -> bool:
 
 
 def spacing(words: list[str]) -> list[bool]:
-    """Return whether a space follows each word in running text: not before `,` or `n't`, nor inside quotes.
+    """Return whether a space follows each word in running text, with none before `,` or `n't` or inside quotes.
 
     >>> spacing(["I", "do", "n't", "."])
     [True, False, False, False]

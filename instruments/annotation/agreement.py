@@ -11,7 +11,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES, check_class
 from instruments.annotation.map_set import MapSet
 
-CONFIDENCE = 0.95  # of the interval
+CONFIDENCE = 0.95  # confidence level of the interval
 SEED = 2019
 
 
@@ -64,13 +64,13 @@ def label_agreement(
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:
-    """Return the agreement of first and second labels on maps that have both, or None if no map has both."""
+    """Return the agreement of first and second labels on the maps with both labels, or None if no map has both."""
     pairs = [(first, second) for first, second in zip(maps.labels, maps.second_labels, strict=True) if first and second]
     return label_agreement(*zip(*pairs, strict=True)) if pairs else None
 
 
 def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:
-    """Return Cohen's kappa of each table: agreement above chance, relative to the maximum possible.
+    """Return Cohen's kappa of each table, the agreement above chance relative to the maximum possible.
 
     >>> kappa(np.array([[[2.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])).tolist()
     [1.0, 0.0]
@@ -95,7 +95,7 @@ def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str,
     groups: list[list[dict[str, float]]] = []
     counted: set[str] = set()
     for readers in sorted({tuple(sorted(given)) for given in labels if len(given) > 1}, key=len, reverse=True):
-        if counted & set(readers):  # already in a larger group
+        if counted & set(readers):  # these readers are already in a larger group
             continue
         counted |= set(readers)
         common = [given for given in labels if set(readers) <= given.keys()]

@@ -39,14 +39,11 @@ HOW_TO_GET = f"run `dvc pull data/patterns.dvc`, or set {VARIABLE} to their fold
 TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # reading by the text that readers were given
 # Readers whose labels are held out from training, to measure agreement among readers and with new readers.
 HELD_OUT_READERS = ("5", "6", "7")
-# Readers of maps that were chosen because classifiers were unsure of them. Such maps are no random sample: their labels
-# train classifiers, and evaluate nothing.
-READERS_OF_UNSURE_MAPS = ("8", "9")
 LARGEST = float(np.finfo(np.float16).max)  # largest value that can be stored
-SHARD_LIMIT = 512 * 2**20  # maximum size of a file's values in bytes: 26 000 maps of 100 tokens
+SHARD_LIMIT = 512 * 2**20  # maximum size of a file's values in bytes, enough for 26 000 maps of 100 tokens
 TOKEN_LIMIT = 10_000  # maximum number of tokens per map
 
-# Models with layers copied from another model: the name of that model, and the source layer of each layer.
+# For models with layers copied from another model, the name of that model, and the source layer of each layer.
 KIN = {
     "minilm": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
     "aegis-judge": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
@@ -60,7 +57,7 @@ KIN = {
 class PatternMap:
     """One head's attention map for one input. Rows are queries, columns are keys, and rows sum to 1.
 
-    `layer` and `head` are numbered from 1 (0 if unknown); `example` is a zero-based row index in the validation file.
+    `layer` and `head` are numbered from 1 (0 if unknown). `example` is a zero-based row index in the validation file.
     `boundary` is the index of the second text's first token, or `tokens` for inputs with one text.
     """
 
@@ -81,7 +78,7 @@ class PatternMap:
 
     @property
     def group(self) -> tuple[str, int, int]:
-        """The cross-validation group: model, layer and head, shared by all checkpoints of the model.
+        """The cross-validation group, which is model, layer and head. All checkpoints of the model share it.
 
         Related models (`KIN`) share groups. A map with an unknown head forms a separate group.
         """
@@ -95,7 +92,7 @@ class PatternMap:
 class MapSet:
     """Maps with the labels of up to three annotators. Missing labels are None.
 
-    `further_labels` are the labels of all later annotators, who usually saw only maps on which earlier ones disagreed.
+    `further_labels` are the labels of all later annotators, who usually saw only maps with different labels.
     """
 
     maps: tuple[PatternMap, ...]
@@ -186,7 +183,7 @@ class MapSet:
 
 
 def shards(folder: Path) -> list[Path]:
-    """Return the map files of a set, in the order of the draws."""
+    """Return the files of a set's maps, in the order in which they were drawn."""
     return sorted(folder.glob(SHARDS))
 
 
@@ -194,7 +191,7 @@ def own_maps(part: str = "") -> Path:
     """Return the folder of the suite's own annotated maps.
 
     Args:
-        part: `UNSEEN` for the maps of the encoder not used for training or model selection.
+        part: `UNSEEN` for the maps of the encoder that was not used for training or model selection.
 
     Raises:
         MissingError: the maps are not available. The message explains how to get them.
@@ -210,7 +207,7 @@ def own_maps(part: str = "") -> Path:
 def fingerprint(maps: MapSet) -> str:
     """Return a digest of maps, labels and groups.
 
-    The digest does not depend on how maps are split into files.
+    The digest is independent of how maps are distributed over files.
     """
     values = [[each.name, hashlib.sha256(each.values.astype("<f2").tobytes()).hexdigest()] for each in maps]
     return digest([values, maps.votes, maps.groups])
@@ -278,11 +275,11 @@ def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)
 
 
-Labels = dict[str, str]  # classes assigned to a map, by reader
+Labels = dict[str, str]  # classes assigned to a map, keyed by reader
 
 
 def read_plain_words(folder: Path) -> dict[str, dict[Reading, Labels]]:
-    """Load the labels of readers who were given only the text of the paper or the blog, by map and reading.
+    """Load, by map and reading, the labels of readers who were given only the text of the paper or the blog.
 
     Raises:
         UserError: the file is missing, or a row is invalid.
@@ -304,21 +301,10 @@ def read_plain_words(folder: Path) -> dict[str, dict[Reading, Labels]]:
     return by_map
 
 
-def under(
-    maps: MapSet, by_map: Mapping[str, Mapping[Reading, Labels]], reading: Reading, *, unsure: bool = False
-) -> MapSet:
-    """Return the maps labelled under a reading, with the labels of non-held-out readers in file order.
-
-    Args:
-        unsure: Whether to return the maps that were chosen because classifiers were unsure of them, instead of those
-            that were drawn at random.
-    """
+def under(maps: MapSet, by_map: Mapping[str, Mapping[Reading, Labels]], reading: Reading) -> MapSet:
+    """Return the maps labelled under a reading, with the labels of all readers that are not held out, in file order."""
     chosen = {
-        name: [
-            label
-            for reader, label in by_reading.get(reading, {}).items()
-            if reader not in HELD_OUT_READERS and (reader in READERS_OF_UNSURE_MAPS) == unsure
-        ]
+        name: [label for reader, label in by_reading.get(reading, {}).items() if reader not in HELD_OUT_READERS]
         for name, by_reading in by_map.items()
     }
     read = maps.take(i for i, each in enumerate(maps) if chosen.get(each.name))

@@ -1,11 +1,11 @@
-"""The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` in its repository.
+"""The annotated maps of P20 (Prasanna et al. 2020), from `data/head_classification_data.tar.gz` in P20's repository.
 
-The format is that of their loader (`src/classify_attention_patterns.py`): `raw/labels.txt` contains lines of the form
+The format is that of P20's loader (`src/classify_attention_patterns.py`). `raw/labels.txt` contains lines of the form
 `label = name, name`, and the folder next to it contains one `.npy` file of raw attention per map, of any size. Names
 without an underscore are zero-padded to 4 characters. Single, double and multiple vertical are merged into one class,
-as in K19 (Kovaleva et al. 2019). `mix` means vertical and diagonal, `other` means everything else.
+as in K19 (Kovaleva et al. 2019). `mix` means vertical and diagonal, and `other` means everything else.
 
-The reader was tested on generated archives in this format, not yet on P20's own.
+This module was tested on generated archives in this format, but not yet on P20's own archive.
 """
 
 import re
@@ -31,8 +31,8 @@ THEIRS = {
     "other": "heterogeneous",
 }
 UNKNOWN = "unknown"
-TIMEOUT = 60  # seconds without an answer
-NAME_LIMIT = 200  # characters of a map's name
+TIMEOUT = 60  # maximum time in seconds without an answer
+NAME_LIMIT = 200  # maximum number of characters in a map's name
 ARCHIVE = "https://github.com/sai-prasanna/bert-experiments/raw/master/data/head_classification_data.tar.gz"
 ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or the folder in it"
 
@@ -41,7 +41,7 @@ def fetch(address: str, folder: Path) -> Path:
     """Download an archive to a folder and return its path.
 
     Raises:
-        UserError: If the address is not one of https, cannot be read, or the file is too large.
+        UserError: If the address does not use https or cannot be read, or the file is too large.
     """
     if not address.startswith("https://"):
         raise UserError(f"{excerpt(address)} is not an https address: {ADVICE}")
@@ -60,7 +60,7 @@ def fetch(address: str, folder: Path) -> Path:
 def read_p20(source: Path) -> MapSet:
     """Read annotated maps in P20's format.
 
-    P20 does not record where second texts begin, or which head a map belongs to, so each map is a separate group.
+    P20 records neither where second texts begin nor which head a map belongs to, so each map is a separate group.
 
     Raises:
         UserError: If labels.txt is missing, a label is unknown, or a map is missing, duplicated, not square or not a
@@ -75,7 +75,7 @@ def read_p20(source: Path) -> MapSet:
             raise UserError(f"no {LABELS} in {source}: {ADVICE}")
         name, text = texts[0]
         file, parent = excerpt(source / name), PurePosixPath(name).parent
-        lines: dict[str, tuple[str, str]] = {}  # by map name: file and line, class
+        lines: dict[str, tuple[str, str]] = {}  # file and line, and class, keyed by map name
         for line, label, names in _lines(file, text):
             for stem in names:
                 if stem in lines:
@@ -109,7 +109,7 @@ def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[st
 
 
 def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
-    """Return the line number, class and map names of each line."""
+    """Return the number, class and map names of each line."""
     parsed = []
     for number, line in enumerate(lines_of(decoded(text, file)), start=1):
         if not line.strip():

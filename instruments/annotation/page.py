@@ -1,4 +1,4 @@
-"""The annotation page: a self-contained HTML file with all maps of a set.
+"""The annotation page, a self-contained HTML file with all maps of a set.
 
 Labels stay in the browser until the annotator downloads them as `annotations.tsv`, which replaces the set's file.
 """
@@ -19,7 +19,7 @@ from instruments.annotation.writing import annotation_rows
 
 TEMPLATE = Path(__file__).parent / "page.html"
 DATA = "@DATA@"  # placeholder in the template
-ORDER_SEED = 2019  # seed of the order of maps and of the second annotator's subset
+ORDER_SEED = 2019  # seed for the order of maps and for the second annotator's subset
 GUIDELINES = {
     "vertical": "A column's bar reaches the line, or one to five plain columns run through; no diagonal line.",
     "diagonal": "A line along the main diagonal over most of its length; no column's bar reaches the line.",
@@ -38,7 +38,7 @@ def write_page(
 
     Args:
         annotator: Annotator's name, used in the name of the downloaded file.
-        second: Number of maps for the second annotator. None for the first annotator, who labels all maps.
+        second: Number of maps for the second annotator, or None for the first annotator, who labels all maps.
         restart: Whether to discard this annotator's earlier labels.
 
     Raises:
@@ -68,12 +68,12 @@ def write_page(
         "palette": palette(),
         "full_bar": FULL_BAR,
     }
-    inlined = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # a map name must not end the script
+    inlined = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # so that no map name ends the script
     write_whole(file, TEMPLATE.read_text(encoding="utf-8").replace(DATA, inlined))
 
 
 def _shown(shown: PatternMap) -> dict[str, Any]:
-    """Return one map as data: shades (base64, row by row), column weights, positions of separators."""
+    """Return a map as data, with shades (base64, row by row), column weights and positions of separators."""
     shares, special = column_shares(shown)
     return {
         "tokens": shown.tokens,

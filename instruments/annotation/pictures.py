@@ -1,9 +1,9 @@
-"""Contact sheets: pictures of maps for labelling, identified only by number.
+"""Contact sheets, which show pictures of maps for labelling, identified only by number.
 
-Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars below the
-columns show the fraction of attention that each receives; full height is 40 %. The bar on the right shows the fraction
-for [CLS] and [SEP] combined. Bars that reach the line at half height are red. Bars have a linear scale. Colours have a
-square-root scale, which makes faint cells visible.
+Ticks outside the map mark [CLS] (blue) and [SEP] (red). The bar below each column shows the fraction of attention that
+the column receives, up to 40 %. The bar on the right shows the fraction for [CLS] and [SEP] combined. Bars that reach
+the line at half height are red. Bars have a linear scale. Colours have a square-root scale, which makes faint cells
+visible.
 """
 
 import functools
@@ -24,8 +24,8 @@ with from_extra("pillow"):
 
 PALETTE = "magma"
 FULL_BAR = 0.4  # fraction of all attention at which a column's bar has full height
-COLUMNS, ROWS = 4, 3  # of a contact sheet, small enough to display at full size
-SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: map, margin, caption above, bars below
+COLUMNS, ROWS = 4, 3  # maps on a contact sheet, few enough to display it at full size
+SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # in pixels: map, margin, caption above, bars below
 PANEL = (SIZE + 2 * MARGIN, SIZE + 2 * MARGIN + CAPTION + BARS)
 STACK_GAP = 3  # pixels between the columns' bars and the bar of the special tokens
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
@@ -43,7 +43,7 @@ def cell_brightness(values: Float[np.ndarray, "tokens tokens"]) -> Float[np.ndar
 
 
 def shades(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens"]:
-    """Return a map's cells as palette indices (0 dark, 255 bright), scaled by its strongest cells."""
+    """Return a map's cells as palette indices (0 is dark, 255 is bright), scaled by the map's strongest cells."""
     return np.round(255 * cell_brightness(values)).astype(np.uint8)
 
 
@@ -84,7 +84,7 @@ def panel(shown: PatternMap, caption: str = "") -> Image.Image:
     edges = np.round(np.arange(shown.tokens + 1) * size / shown.tokens).astype(int).tolist()
     for place, colour in ((0, FIRST), *((place, LAST) for place in separators(shown))):
         start, end = edges[place], max(edges[place] + 1, edges[place + 1] - 1)
-        for offset in (-MARGIN + 2, size + 1):  # above and below the columns, left and right of the rows
+        for offset in (-MARGIN + 2, size + 1):  # ticks above and below the columns, and left and right of the rows
             pen.rectangle((left + start, top + offset, left + end, top + offset + 6), colour)
             pen.rectangle((left + offset, top + start, left + offset + 6, top + end), colour)
     floor, end = top + size + MARGIN + BARS, size + MARGIN - 1

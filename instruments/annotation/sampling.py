@@ -1,7 +1,7 @@
 """Sampling of maps for annotation, balanced over checkpoints, heads and inputs.
 
-Maps are drawn before any model runs: heads in shuffled rounds that continue across checkpoints, inputs in shuffled
-order. Each checkpoint then processes the drawn inputs once, and only the drawn maps are kept.
+Maps are drawn before any model runs. Heads are drawn in shuffled rounds that continue across checkpoints, and inputs in
+shuffled order. Each checkpoint then processes the drawn inputs once, and only the drawn maps are kept.
 """
 
 from collections import defaultdict
@@ -24,12 +24,12 @@ from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject, slug
 from instruments.annotation.map_set import MapSet, PatternMap
 
-MAX_TOKENS = 100  # per input; longer inputs add no information and enlarge the set
+MAX_TOKENS = 100  # tokens per input; longer inputs add no information and enlarge the set
 
 
 @dataclass
 class Keep:
-    """An observer that keeps the maps of selected heads, given as (layer, head) from 0 for each example."""
+    """An observer that keeps the maps of the heads selected for each example, given as (layer, head) from 0."""
 
     wanted: Mapping[int, Sequence[tuple[int, int]]]
     kept: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class Keep:
                     self.kept[example, layer, head] = cropped.half().cpu().numpy().copy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return no measurements."""
+        """Return no values or samples."""
         return {}, {}
 
 
 def in_turns(items: Sequence, rng: np.random.Generator) -> Iterator:
-    """Yield all items in endless shuffled rounds, so that their counts never differ by more than one."""
+    """Yield all items in endless shuffled rounds, so that the items' counts never differ by more than one."""
     while True:
         yield from (items[i] for i in rng.permutation(len(items)))
 
@@ -71,8 +71,8 @@ def draw(
         session: Session that provides checkpoints and rows.
         plan: Number of maps per subject. Subjects of the same model share the rounds of heads.
         max_tokens: Maximum length of inputs. Longer inputs are skipped.
-        only: Heads to draw from, as (layer, head) from 1, to get more maps of a rare class. A head that is listed
-            twice is drawn twice as often. None for all heads.
+        only: Heads to draw from, as (layer, head) from 1, to get more maps of a rare class. A head that is listed twice
+            is drawn twice as often. If None, all heads are drawn from.
 
     Raises:
         UserError: If a count is below 1, the model has no such head, all inputs are too long, or a checkpoint
@@ -106,7 +106,7 @@ def draw(
 def _pair(
     inputs: int, heads: Iterator, rng: np.random.Generator, *, count: int, origin: str
 ) -> list[tuple[int, int, int]]:
-    """Return `count` distinct (input, layer, head) triples; inputs, like heads, are drawn in shuffled rounds."""
+    """Return `count` distinct (input, layer, head) triples, drawing both inputs and heads in shuffled rounds."""
     pairs: dict[tuple[int, int, int], None] = {}
     for place, (layer, head) in zip(islice(in_turns(range(inputs), rng), 100 * count), heads, strict=False):
         pairs[place, layer, head] = None
@@ -156,10 +156,10 @@ def draw_inputs(
 ) -> list[int]:
     """Return the indices of up to `count` random rows with at most `max_tokens` tokens.
 
-    Rows are only encoded until enough are found.
+    Rows are encoded one by one until enough are found.
 
     Raises:
-        UserError: If every row is longer.
+        UserError: If every row has more tokens.
     """
     order = rng.permutation(len(split)).tolist()
     examples: list[int] = []
@@ -182,5 +182,5 @@ def _rows(split: Split, places: list[int]) -> Split:
         split,
         sentence1=[split.sentence1[i] for i in places],
         sentence2=None if second is None else [second[i] for i in places],
-        labels=[str(split.labels[i]) for i in places],  # not used
+        labels=[str(split.labels[i]) for i in places],  # labels are not used
     )

@@ -1,4 +1,4 @@
-"""Writing of annotated map sets. File writes are atomic."""
+"""Writing of annotated map sets. All files are written atomically."""
 
 import io
 import tempfile
@@ -15,7 +15,7 @@ from instruments.annotation.map_set import ANNOTATIONS, COLUMNS, MAPS, MapSet, P
 
 
 def save_set(maps: MapSet, folder: Path) -> None:
-    """Write a set to a folder with all maps in one file. An earlier set is replaced.
+    """Write a set to a folder, with all maps in one file, replacing an earlier set.
 
     Raises:
         UserError: If the folder contains other files, two maps have the same name, or the files cannot be written.
@@ -29,7 +29,7 @@ def save_set(maps: MapSet, folder: Path) -> None:
 
 
 def add_draw(folder: Path, drawn: MapSet) -> Path:
-    """Add drawn maps to the set in a folder as a new file, and return its path. Existing files of maps are unchanged.
+    """Add drawn maps to the set in a folder as a new file, and return the file. Existing files of maps are unchanged.
 
     Raises:
         UserError: If the set does not exist, a map's name is taken, or the files cannot be written.

@@ -1,4 +1,4 @@
-"""Simulated answers: scores, and scores with heads or layers disabled."""
+"""Simulated answers of models, for scores, and for scores with heads or layers disabled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,16 +16,16 @@ from instruments.calibration.worlds import PAPER, SimulatedModel, simulates
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
 Options = Mapping[str, Any]
-FLIPPED = 0.001  # fraction of an answer's variance due to disabling a head: about 1 % of the answers flip
-OTHER = 0.5  # due to a different initialisation
-CASED = 0.001  # due to a different tokenization
-EXACT_ROWS = 20_000  # of a validation set without noise
+FLIPPED = 0.001  # fraction of an answer's variance due to disabling a head, which flips about 1 % of the answers
+OTHER = 0.5  # fraction due to a different initialisation
+CASED = 0.001  # fraction due to a different tokenization
+EXACT_ROWS = 20_000  # number of rows of a validation set without noise
 NEARLY = (0.01, 0.1)  # fractions of rows on which nearly collapsed models deviate from a constant answer
 
 
 @dataclass(frozen=True)
 class Exam:
-    """A validation set: the correct answers, and the difficulty of each row, common to all models."""
+    """A validation set, with the correct answer to each row, and a difficulty that all models share."""
 
     task: str
     target: np.ndarray
@@ -70,7 +70,7 @@ class Exam:
 
     @property
     def labels(self) -> np.ndarray:
-        """The answers that count as correct; those of mislabelled rows are wrong."""
+        """The answers that count as correct. Those of mislabelled rows are wrong."""
         other = 5 - self.target if TASKS[self.task].regression else (self.target + 1) % len(TASKS[self.task].labels)
         return np.where(self.wrong, other, self.target)
 
@@ -80,7 +80,7 @@ class Exam:
         return 2.5 if TASKS[self.task].regression else int(np.bincount(self.target).argmax())
 
     def luck(self, rng: np.random.Generator, share: float, *size: int, same_score: bool = True) -> np.ndarray:
-        """Return the difficulty of each row for models [*size], with a fraction `share` of model-specific variance.
+        """Return each row's difficulty for models [*size], with a fraction `share` of model-specific variance.
 
         Args:
             same_score: Whether all models get the same score, although different rows are difficult for them.
@@ -148,7 +148,7 @@ class Exam:
         return lean + low[..., None]
 
     def collapsed(self, rng: np.random.Generator, exact: bool) -> np.ndarray:
-        """Return the answers of a model that has learned nothing: constant, or constant except for a few rows."""
+        """Return the answers of a model that has learned nothing, which are constant except, perhaps, on a few rows."""
         answer = np.full(len(self.target), self.majority)
         if exact:
             return answer
@@ -159,7 +159,7 @@ class Exam:
         return answer
 
     def untrained(self, rng: np.random.Generator) -> np.ndarray:
-        """Return the answers of an untrained classifier, independent of the target: one answer, or a random mixture."""
+        """Return the answers of an untrained classifier, either constant or random, regardless of the target."""
         classes = len(TASKS[self.task].labels)
         if rng.random() < truth.UNTRAINED_CONSTANT:
             return np.full(len(self.target), rng.integers(classes))
@@ -168,7 +168,7 @@ class Exam:
 
 @simulates("scores")
 def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the answers of a model, also under cased tokenization."""
+    """Return the answers of a model, with cased tokenization if `options` ask for it."""
     task, initialisation, setting = subject.task, subject.initialisation, model.setting
     exam = Exam.of(model, task)
     rng = model.rng("answers", task, initialisation, subject.seed)
@@ -189,7 +189,7 @@ def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
         if options.get("cased"):
             loss, spread = truth.cased_loss(task)
             level = level - setting.mix((loss, 0.0)) - _of_seed(model, subject, "cased", spread)
-            if model.noise and spread > 0:  # no change without capitals
+            if model.noise and spread > 0:  # no change if the task has no capitals
                 luck = replace(exam, hardness=luck).luck(rng, CASED)
         predicted = exam.answers(luck, np.array(level), "accuracy", initialisation)
     values: dict[str, Any] = {**all_scores(TASKS[task], predicted, exam.labels)}
@@ -214,7 +214,7 @@ def score_level(model: SimulatedModel, subject: Subject, exam: Exam) -> float:
 
 
 def _of_seed(model: SimulatedModel, subject: Subject, name: str, scale: float) -> float:
-    """Return the effect of a seed on a score. Untrained classifiers also depend on the seed."""
+    """Return the effect of a seed on a score. Even scores of untrained classifiers depend on the seed."""
     if not model.noise:
         return 0.0
     return scale * float(model.seed_effect(name, subject))
@@ -271,7 +271,7 @@ def _ablation(model: SimulatedModel, subject: Subject, measure: str) -> Result:
 
 
 def _scores(metric: str, predicted: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the score of each row of answers [sets, rows]."""
+    """Return the score of each set of answers [sets, rows]."""
     if metric == "pearson":
         return np.array([METRICS[metric](moments(metric, answers, target).mean(0)) for answers in predicted])
     named, true = predicted == 1, target == 1

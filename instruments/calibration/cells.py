@@ -1,4 +1,4 @@
-"""Cells: a case in one kind of world, judged in many worlds by the real judge. Finished blocks are saved in a file."""
+"""Cells, each a case that the real judge judges in many worlds of one kind. Finished blocks are saved in a file."""
 
 import hashlib
 import json
@@ -26,11 +26,11 @@ from instruments.calibration.targets import find_setting, holds, true_value
 from instruments.calibration.worlds import MODEL, Setting, SimulatedModel, World, find_world
 
 FAMILIES = "ABCDEFG"
-BLOCK = 20  # worlds that are counted together
+BLOCK = 20  # number of worlds that are counted together
 RESAMPLES = 500
-FEW_WORLDS, MANY_WORLDS = 40, 200  # of a model as published, by task
+FEW_WORLDS, MANY_WORLDS = 40, 200  # worlds of a model as published; many on the tasks `MANY_ON`
 MANY_ON = ("rte", "mrpc")
-ERROR_WORLDS = 1000  # of other worlds
+ERROR_WORLDS = 1000  # number of worlds of all other kinds
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Block:
-    """Some worlds of a cell, from the world `first` on."""
+    """Consecutive worlds of a cell, starting with the world `first`."""
 
     cell: Cell
     first: int
@@ -71,11 +71,11 @@ class Counts:
     Args:
         outcomes: Number of worlds with each outcome, by procedure.
         seeds: Number of seeds in all worlds, by procedure.
-        examples_intervals: Number of intervals that are due to examples (`examples_interval`), and the sum of their
-            lower and upper ends. Counted for orders in worlds as published.
-        examples: Number of rows of the case's task. None for claims over several tasks.
-        seen: Digests of the verdicts of `auto`. Two cases of a task with the same digests are duplicates.
-        truth: Noise-free value of the claim's quantity under the paper's reading. None if it cannot be computed.
+        examples_intervals: Number of intervals that are due to examples (`examples_interval`), and the sums of their
+            lower and upper ends. Only counted for orders in worlds as published.
+        examples: Number of rows of the case's task, or None for claims over several tasks.
+        seen: Digests of the verdicts of `auto`. If two cases of a task have the same digests, they are duplicates.
+        truth: Noise-free value of the claim's quantity under the paper's reading, or None if it cannot be computed.
     """
 
     outcomes: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in PROCEDURES})
@@ -99,7 +99,7 @@ class Counts:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Counts":
-        """Return the counts of a line of the file."""
+        """Return the counts in a line of the file."""
         outcomes = {name: Counter(data["outcomes"][name]) for name in PROCEDURES}
         number, low, high = data["examples_intervals"]
         return cls(
@@ -112,7 +112,7 @@ class Rates:
     """The verdicts of a cell.
 
     Args:
-        holds: Whether the claim is true for the true value of its quantity. None if that cannot be computed.
+        holds: Whether the claim is true for the true value of its quantity, or None if that cannot be computed.
     """
 
     cell: Cell
@@ -125,7 +125,7 @@ class Rates:
         return self.counts.truth
 
     def number(self, outcomes: Sequence[str], procedure: str = "auto") -> int:
-        """Return the number of worlds with one of some outcomes."""
+        """Return the number of worlds whose outcome is among `outcomes`."""
         return sum(self.counts.outcomes[procedure][outcome] for outcome in outcomes)
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
@@ -138,7 +138,7 @@ class Rates:
 
     @property
     def examples_interval(self) -> list[float] | None:
-        """The mean ends of the interval that is due to examples; None if it was not counted."""
+        """The mean ends of the interval that is due to examples, or None if such intervals were not counted."""
         number, *ends = self.counts.examples_intervals
         return [float(f"{end / number:.4g}") for end in ends] if number else None
 
@@ -149,7 +149,7 @@ class Rates:
 
 
 def count(cell: Cell) -> Rates:
-    """Return the verdicts in a cell's worlds. Deterministic for a given cell."""
+    """Return the rates of verdicts in a cell's worlds, which are deterministic for a given cell."""
     case = find_case(cell.case)
     return rates(cell, [counts for block in cell.blocks for counts in count_blocks([block]).values()], case)
 
@@ -166,7 +166,7 @@ def _true_value(case: str, setting: Setting) -> float | None:
 
 
 def count_blocks(blocks: Sequence[Block]) -> dict[Block, Counts]:
-    """Return the verdicts on some cases of a task in the same worlds, whose measurements they share.
+    """Return the verdicts on some cases of a task in the same worlds, so that the cases share measurements.
 
     A case is left out, with a warning, if a measurement that it needs is not simulated.
     """
@@ -218,10 +218,10 @@ def _digest(parts: Sequence[str]) -> str:
 def find_cells(
     claims: Sequence[str], tasks: Sequence[str], worlds: Sequence[str], given: Mapping[str, Any]
 ) -> list[Cell]:
-    """Return the cells for the named claims and worlds, by default for claims A to G that are about a model.
+    """Return the cells for the named claims and worlds. By default, the claims are those in A to G about a model.
 
     Args:
-        given: Other parameters of the cells. The number of worlds is by default that of the task (`number_of_worlds`).
+        given: Other parameters of the cells. By default, the number of worlds depends on the task (`number_of_worlds`).
 
     Raises:
         UserError: If a claim, task or world is unknown, or no cells are left.
@@ -248,15 +248,15 @@ def number_of_worlds(world: World, task_name: str) -> int:
 
 
 def code(case: str) -> str:
-    """Return a digest of the code and the claim that the verdicts on a simulated case depend on."""
+    """Return a digest of the code and the claim on which the verdicts on a simulated case depend."""
     claim = find_case(case).claim
-    of_quantity = QUANTITIES[claim.quantity].function.__module__  # not among the imports of this module
+    of_quantity = QUANTITIES[claim.quantity].function.__module__  # this module does not import it
     made_by = [code_digest(__name__), code_digest(of_quantity), claim.model_dump_json()]
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
 
 def stored_counts(file: Path) -> dict[Block, Counts]:
-    """Return a file's finished blocks that were made by the current code. Incomplete lines are skipped."""
+    """Return the finished blocks in a file that were made by the current code, skipping incomplete lines."""
     counted = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
@@ -264,7 +264,7 @@ def stored_counts(file: Path) -> dict[Block, Counts]:
             block = Block(Cell(**data["cell"]), data["first"])
             if data["code"] == _code(block.cell.case):
                 counted[block] = Counts.from_json(data)
-        except (ValueError, TypeError, KeyError, UserError):  # incomplete, or from an earlier version
+        except (ValueError, TypeError, KeyError, UserError):  # the line is incomplete, or from an earlier version
             continue
     return counted
 
@@ -275,12 +275,12 @@ _code = cache(code)
 def count_all(
     cells: Sequence[Cell], jobs: int, file: Path | None = None, advance: Callable[[int], Any] = lambda blocks: None
 ) -> list[Rates]:
-    """Return the rates of all cells, from a file or counted by several processes.
+    """Return the rates of all cells, either read from a file or counted by several processes.
 
     Args:
-        file: File of finished blocks. New blocks are appended, so that a killed run can be resumed, and a longer one
-            counts only further worlds.
-        advance: Called with the number of blocks that were finished.
+        file: File of finished blocks. New blocks are appended, so that a killed run can be resumed, and a longer run
+            counts only additional worlds.
+        advance: Progress callback, called with the number of blocks that were finished.
     """
     counted = stored_counts(file) if file else {}
     missing = [block for cell in cells for block in cell.blocks if block not in counted]
@@ -302,7 +302,7 @@ def _line(block: Block, counts: Counts) -> str:
 
 
 def _together(blocks: Sequence[Block]) -> list[list[Block]]:
-    """Return the blocks in groups that share worlds and their task's measurements, first worlds first."""
+    """Return the blocks in groups that share worlds and a task, and so measurements, starting with the first worlds."""
     groups: dict[tuple, list[Block]] = {}
     for block in sorted(blocks, key=lambda block: block.first):
         key = (block.first, find_case(block.cell.case).task, replace(block.cell, case=""))
@@ -318,7 +318,7 @@ def _count_new(groups: Sequence[Sequence[Block]], jobs: int) -> Iterator[dict[Bl
     from multiprocessing import get_context
 
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # per process
+        os.environ.setdefault(name, "1")  # one thread per process
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(count_blocks, group) for group in groups]):
             yield done.result()

@@ -1,4 +1,4 @@
-"""Assumptions of the simulated model, confronted with measured models in `expected/evidence`."""
+"""Assumptions of the simulated model, and checks against measured models in `expected/evidence`."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,10 +24,10 @@ from instruments.calibration.procedures import read_seed
 from instruments.calibration.targets import true_value
 from instruments.calibration.worlds import MODEL, Setting, SimulatedModel, find_world
 
-FEWEST = 3  # seeds of a measured spread
-LARGEST_FACTOR = 3.0  # between measured and assumed spreads: that of the worlds `spread-3` and `spread-third`
+FEWEST = 3  # minimum number of seeds for a measured spread
+LARGEST_FACTOR = 3.0  # maximum ratio of measured and assumed spreads, as in the worlds `spread-3` and `spread-third`
 SIMULATED_SEEDS, SIMULATED_WORLDS = 5, 2
-UNLIKELY = 0.005  # probability of a number of constant seeds on record
+UNLIKELY = 0.005  # probability below which the number of constant seeds on record is unlikely
 ANSWERS_BYTES = 2**16
 LEARNED = ("minilm", "mpnet")  # models with pretrained weights
 
@@ -37,8 +37,8 @@ class Assumption:
     """An assumption about what K19 did not publish.
 
     Args:
-        check: The check that confronts it with evidence on record, or `none`.
-        why_none: Why no evidence bears on it, if nothing checks it.
+        check: The check of the assumption against evidence on record, or `none`.
+        why_none: Why no evidence concerns the assumption, if there is no check.
     """
 
     text: str
@@ -135,10 +135,10 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class Spread:
-    """How much the seeds of a measured and of the simulated model differ in a case.
+    """How much a case's quantity differs between the seeds of a measured model, and of the simulated model.
 
     Args:
-        measured: Standard deviation over the seeds of the measured model; of several parts, the root mean square.
+        measured: Standard deviation over the seeds of the measured model, or its root mean square over several parts.
         simulated: The same for the simulated model as published.
     """
 
@@ -149,7 +149,7 @@ class Spread:
 
     @property
     def ratio(self) -> float:
-        """The measured spread relative to the simulated one."""
+        """The measured spread relative to the simulated spread."""
         return self.measured / self.simulated
 
 
@@ -175,7 +175,7 @@ def spreads() -> Iterator[Spread]:
 
 
 def over_seeds(case: Case, worlds: Sequence[SimulatedModel]) -> float | None:
-    """Return the spread over seeds of a model in some worlds; None if it cannot be computed or is 0."""
+    """Return the spread over seeds of a model in some worlds, or None if it cannot be computed or is 0."""
     squares = []
     for model in worlds:
         try:
@@ -187,7 +187,7 @@ def over_seeds(case: Case, worlds: Sequence[SimulatedModel]) -> float | None:
 
 
 def _spread(by_seed: np.ndarray) -> float | None:
-    """Return the root mean square over parts of the standard deviation over seeds; None if it is 0 or unknown."""
+    """Return the root mean square over parts of the standard deviation over seeds, or None if it is 0 or unknown."""
     spread = float(np.sqrt(np.mean(by_seed.var(0, ddof=1))))
     return spread if np.isfinite(spread) and spread > 0 else None
 
@@ -196,7 +196,7 @@ def _spread(by_seed: np.ndarray) -> float | None:
 
 
 def _spreads_of(*measures: str) -> list[str]:
-    """Return the quantities of some measures whose spread is assumed too small or too large by more than the factor."""
+    """Return the quantities of some measures whose assumed spread is off by more than `LARGEST_FACTOR`."""
     logs: dict[str, list[float]] = {}
     for spread in all_spreads():
         quantity = QUANTITIES[spread.case.claim.quantity]
@@ -227,7 +227,7 @@ def _constant_answers() -> list[str]:
 
 
 def constant_seeds() -> dict[tuple[str, str], tuple[int, int]]:
-    """Return how many seeds on record have the score of a constant answer, of how many, by task and initialisation."""
+    """Return how many seeds on record score like a constant answer, and of how many, by task and initialisation."""
     counted: dict[tuple[str, str], tuple[int, int]] = {}
     for (_, name), verdict in on_record().items():
         initialisation = name.rpartition("-")[2]
@@ -239,14 +239,14 @@ def constant_seeds() -> dict[tuple[str, str], tuple[int, int]]:
         scores = np.array(verdict.by_seed, dtype=float)[:, :1]
         is_constant = np.isclose(scores, 100 * counts / counts.sum(), atol=1e-6).any(1)
         if f"constant predictor ({initialisation})" not in verdict.remarks:
-            is_constant[:] = False  # other answers may have the same score
+            is_constant[:] = False  # answers that are not constant may have the same score
         constant, seeds = counted.get((verdict.task, initialisation), (0, 0))
         counted[verdict.task, initialisation] = constant + int(is_constant.sum()), seeds + len(scores)
     return counted
 
 
 def _differing_answers() -> list[str]:
-    """Return the tasks on which answers of two seeds on record differ by far more or fewer than simulated ones."""
+    """Return the tasks on which two recorded seeds differ in far more or far fewer answers than simulated seeds."""
     file = project_path("expected") / "evidence" / "answers-minilm.json"
     found = []
     for task, record in json.loads(read_text(file, ANSWERS_BYTES))["tasks"].items():
@@ -260,7 +260,7 @@ def _differing_answers() -> list[str]:
 
 
 def _values(name: str, off: float) -> list[str]:
-    """Return the verdicts on a claim whose value differs from the simulated one, on average over models and tasks."""
+    """Return a message if a claim's value differs from the simulated value on average over models and tasks."""
     own = {str(case): case for case in cases() if case.claim.name == name}
     gaps = [
         verdict.observed - value
@@ -273,7 +273,7 @@ def _values(name: str, off: float) -> list[str]:
 
 
 def _cropped_maps() -> list[str]:
-    """Return whether the last two layers' lead without padding, relative to that with it, is not as assumed."""
+    """Return a message if the last two layers' lead without padding, relative to padded maps, is not as assumed."""
     ratios = [
         verdict.observed / padded.observed
         for (model, name), verdict in on_record().items()

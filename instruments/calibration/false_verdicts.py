@@ -1,4 +1,4 @@
-"""False verdicts: how often they occur, by kind of world, and whether significantly more often than the bound."""
+"""How often false verdicts occur, by kind of world, and whether significantly more often than the bound."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,9 +16,9 @@ from instruments.calibration.targets import CLOSE, EXACT, least
 from instruments.calibration.worlds import find_world
 
 MOST = 0.06  # maximum rate of false verdicts
-SIGNIFICANCE = 0.05  # of all worlds together (Holm)
-# The claims whose false verdicts are counted in each world. D1 deviates falsely if the published figure is one more
-# run; orders have false verdicts if the truth is on the value that decides.
+SIGNIFICANCE = 0.05  # family-wise, over all worlds (Holm)
+# The claims whose false verdicts are counted in each world. D1 deviates falsely if the published value is one more run.
+# Orders have false verdicts if the truth is on the deciding value.
 ERRORS: Mapping[str, tuple[str, ...]] = {
     "one-more-run": ("D1-rte-pretrained", "D1-mrpc-pretrained", "D1-mrpc-pretrained-f1", "D1-sst2-pretrained",
                      "D1-stsb-pretrained", "D1-qqp-pretrained"),
@@ -71,7 +71,7 @@ class FalseVerdicts:
     Args:
         outcome: The false outcome, as text.
         number: Number of worlds with this outcome.
-        exceeds: Whether the rate is significantly above the bound, over all worlds together (Holm).
+        exceeds: Whether the rate is significantly above the bound, with Holm's correction over all worlds.
     """
 
     cell: Cell
@@ -81,7 +81,7 @@ class FalseVerdicts:
     exceeds: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return data for the file of error rates."""
+        """Return the false verdicts as data for the file of error rates."""
         return asdict(self)
 
     @classmethod
@@ -99,7 +99,7 @@ class FalseVerdicts:
 
 
 def false_verdicts(counted: Iterable[Rates]) -> list[FalseVerdicts]:
-    """Return the false verdicts of all cells whose worlds have any, with each procedure."""
+    """Return the false verdicts under each procedure, for all cells in which verdicts can be false."""
     rows = [
         (rates.cell, name, outcomes, rates.number(outcomes, name))
         for rates in counted
@@ -116,7 +116,7 @@ def false_verdicts(counted: Iterable[Rates]) -> list[FalseVerdicts]:
 
 
 def p_above_bound(number: int, worlds: int) -> float:
-    """Return the probability of at least so many false verdicts if their rate is the bound.
+    """Return the probability of at least `number` false verdicts if their rate is the bound.
 
     >>> round(p_above_bound(60, 1000), 2), p_above_bound(90, 1000) < 0.001
     (0.52, True)
@@ -144,7 +144,7 @@ def wrong(counted: Iterable[Rates]) -> list[str]:
 
 
 def false_outcomes(rates: Rates) -> list[tuple[str, ...]]:
-    """Return the outcomes that are false in a cell's worlds; those of a tuple mean the same."""
+    """Return the outcomes that are false in a cell's worlds, with outcomes of the same meaning in one tuple."""
     world, case = find_world(rates.cell.world), find_case(rates.cell.case)
     order = isinstance(case.claim.expect, Order)
     if world.worse or world.collapsed == 1:
@@ -156,7 +156,7 @@ def false_outcomes(rates: Rates) -> list[tuple[str, ...]]:
 
 
 def _of_order(case: Case, truth: float) -> list[tuple[str, ...]]:
-    """Return the false outcomes of an order. If the truth is on the value that decides, it may not pass or deviate."""
+    """Return the false outcomes of an order. On the deciding value, passing and deviating are both false."""
     expect = case.claim.expect
     assert isinstance(expect, Order)
     size, slack = expect.sign * truth, CLOSE * abs(expect.threshold(case)) + EXACT

@@ -22,7 +22,7 @@ Options = Mapping[str, Any]
 CHANGE, ATTENTION, ROW = 0.1, 0.08, 0.1  # standard deviations over examples
 PRESENT = {"noun": 0.98, "verb": 0.95, "pronoun": 0.5, "subject": 0.85, "object": 0.7, "negation": 0.2}
 RELATIONS = {"noun_pronoun": 0.5, "pronoun_noun": 0.5, "verb_subject": 0.85, "subject_verb": 0.85}
-CLASS_SPREAD, STEADY_SPREAD = 0.035, 0.01  # over seeds; of a class times the root of its share
+CLASS_SPREAD, STEADY_SPREAD = 0.035, 0.01  # over seeds; the former is multiplied by the root of a class's share
 DIAGONAL_SPREAD, SPECIAL_SPREAD = 0.05, 0.03
 
 
@@ -42,12 +42,12 @@ def change(model: SimulatedModel, subject: Subject, options: Options) -> Result:
 
 
 def _of_seed(model: SimulatedModel, name: str, subject: Subject, size: tuple[int, ...], scale: Any) -> np.ndarray:
-    """Return the effect of a seed on attention maps, which is larger on some tasks."""
+    """Return the effect of a seed on attention maps, which is larger on some tasks than on others."""
     return truth.map_seeds(subject.task) * model.of_seed(name, subject, size, scale)
 
 
 def _attention(model: SimulatedModel, name: str, subject: Subject, level: np.ndarray) -> np.ndarray:
-    """Return the attention to a type of token: the truth plus the effects of layers, heads and examples."""
+    """Return the attention to a type of token, which is the truth plus effects of layers, heads and examples."""
     level = level + _of_seed(model, f"{name} layers", subject, (12, 1), 0.008)
     level = level + _of_seed(model, f"{name} heads", subject, SHAPE, 0.025)
     return model.sampled(name, subject, level, ATTENTION, correlation=0.3)
@@ -82,7 +82,7 @@ def features(model: SimulatedModel, subject: Subject, options: Options) -> Resul
 
 
 def _left_out(model: SimulatedModel, kind: str, subject: Subject, sample: np.ndarray) -> np.ndarray:
-    """Mask the inputs without a type of token. They are the same for all models of a world."""
+    """Mask the inputs without a type of token, which are the same inputs for all models of a world."""
     if not model.noise or kind not in PRESENT:
         return sample
     absent = model.rng("present", kind, subject.task).random(len(sample)) > PRESENT[kind]
@@ -92,7 +92,7 @@ def _left_out(model: SimulatedModel, kind: str, subject: Subject, sample: np.nda
 
 @simulates("relations")
 def relations(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the weight along relations. One head is far ahead on each (layer 3 heads 1, 3, 5 and 7)."""
+    """Return the weight along relations. For each relation, one head is far ahead (heads 1, 3, 5 and 7 of layer 3)."""
     samples = {}
     for place, (name, present) in enumerate(RELATIONS.items()):
         level = np.full(SHAPE, 0.1)
@@ -132,7 +132,7 @@ def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Resul
 
 
 def _predicted(model: SimulatedModel, subject: Subject, reading: str, share: np.ndarray, count: int) -> np.ndarray:
-    """Return classes [rows, layers, heads]. Most maps of a head have the head's class, others have any class."""
+    """Return classes [rows, layers, heads]. Most maps of a head have the head's class, and the rest any class."""
     setting = model.setting
     steady, same, diagonal = (setting.mix(pair) for pair in (truth.STEADY, truth.ACROSS_TASKS, truth.DIAGONAL))
     everywhere = model.rng("classes of heads", reading).choice(len(CLASSES), size=144, p=share)
@@ -142,7 +142,7 @@ def _predicted(model: SimulatedModel, subject: Subject, reading: str, share: np.
     others = of_task.choice(len(CLASSES), size=(count, 144), p=share)
     steadily = np.clip(steady + _of_seed(model, "steady", subject, (1, 1), STEADY_SPREAD), 0, 1)
     predicted = np.where(of_task.random((count, 144)) < steadily, own, others)
-    best = 24 + 2 * np.arange(len(RELATIONS))  # the heads of `relations`
+    best = 24 + 2 * np.arange(len(RELATIONS))  # the heads that are ahead in `relations`
     often = np.clip(diagonal + model.of_seed("diagonal", subject, (1, len(best)), DIAGONAL_SPREAD), 0, 1)
     is_diagonal = of_task.random((count, len(best))) < often
     predicted[:, best] = np.where(is_diagonal, CLASSES.index("diagonal"), CLASSES.index("vertical"))
@@ -159,14 +159,14 @@ def annotated_errors(reading: str) -> np.ndarray:
 
 @simulates("frame-heads")
 def frame_heads(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return figure 3 on the paper's sentences, or on as many other sentences as the world has examples."""
+    """Return figure 3's weights on the paper's sentences, or on as many others as the world has examples."""
     published = np.array(published_figures()["fig3_frame_notebook"], dtype=np.float64)
     without = np.where(published > 0.15, np.sort(published, axis=None)[-5], published)
     level = model.setting.mix((published, without))
     count = model.world.examples or FRAME_SENTENCES
     noise = model.rng("frames").normal(size=(count, *SHAPE)) * 0.15 * np.sqrt(np.clip(level, 0.01, None) / 0.2)
     own_sentences = model.world.examples is None and model.setting.strength == 1
-    if own_sentences or not model.noise:  # the paper's sentences reproduce its figure exactly
+    if own_sentences or not model.noise:  # the paper's sentences reproduce figure 3 exactly
         noise = (noise - noise.mean(0)) * model.noise
     names = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
     values, samples, _ = _with_means(dict.fromkeys(names, level + noise))

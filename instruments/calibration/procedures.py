@@ -1,4 +1,4 @@
-"""Procedures: how many seeds of a simulated model the judge sees, and the verdicts it reaches."""
+"""Procedures, which define how many seeds of a simulated model the judge sees, and the resulting verdicts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,11 +24,11 @@ from instruments.calibration import answers, maps  # noqa: F401  # they register
 from instruments.calibration.worlds import MODEL, PAPER, SimulatedModel, represented
 
 PROCEDURES = ("auto", "3", "5")
-CACHED_DRAWS = 24_000_000  # draws of a block (190 MB): with 500 resamples, those of the largest task
+CACHED_DRAWS = 24_000_000  # draws of a block (190 MB), enough for 500 resamples of the largest task
 
 
 def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> dict[str, Verdict]:
-    """Return each procedure's verdict on a case in one world, as a run with `--seeds` would reach it."""
+    """Return each procedure's verdict on a case in one world, as reached by a run with `--seeds`."""
     by_seed = OnDemand(model, case)
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
@@ -43,9 +43,9 @@ def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> dict[str
 
 
 def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
-    """Return the verdict after which a case is not open, or the last one (`judge.judge_in_sequence`).
+    """Return the first verdict after which a case is not open, or the last verdict (see `judge.judge_in_sequence`).
 
-    Two seeds are skipped: they decide nothing that one seed does not.
+    Analyses with two seeds are skipped, because they decide nothing that one seed does not.
     """
     for seeds in (1, *range(ANALYSES[0], most + 1)):
         if seeds > most or not (verdict := after(seeds)).open:
@@ -54,7 +54,7 @@ def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
 
 
 def of_fixed_number(after: Callable[[int], Verdict], wanted: int) -> Verdict:
-    """Return the verdict for a fixed number of seeds; those that learned nothing are replaced, unless all did."""
+    """Return the verdict for a fixed number of seeds, replacing those that learned nothing, unless all did."""
     measured = wanted
     while 0 < len((verdict := after(measured)).by_seed) < wanted and measured < wanted + MOST_REPLACED:
         if verdict.case.claim.seedless:
@@ -75,13 +75,13 @@ class OnDemand(Sequence[Mapping[str, Needed]]):
     def __getitem__(self, place: Any) -> Any:
         seeds = range(1, len(self) + 1)[place]
         measured = measure_case(self.model, self.case, MODEL, seeds if isinstance(place, slice) else [seeds])
-        if not self.model.world.collapsed:  # a truth without an effect says nothing about the scores
+        if not self.model.world.collapsed:  # a truth without an effect implies nothing about the scores
             measured = [{name: needed for name, needed in by_need.items() if name != STATE} for by_need in measured]
         return measured if isinstance(place, slice) else measured[0]
 
 
 def with_paper(case: Case, model: SimulatedModel) -> Case:
-    """Replace a case's published figure with a random one: another run of the procedure, or a draw from its doubt."""
+    """Replace a case's published value by that of another run, or by a draw from its uncertainty."""
     figure, expect = case.figure, case.claim.expect
     if figure.published is None or not isinstance(expect, Figure):
         return case
@@ -108,7 +108,7 @@ def examples_interval(
 ) -> tuple[float, float]:
     """Return the interval that is due to examples alone, at the confidence of `auto`.
 
-    More examples make it narrower, unlike the parts due to seeds and to the pattern classifier's errors.
+    More examples narrow this interval, but not the parts due to seeds and to the pattern classifier's errors.
     """
     estimands = [represented(without_annotated(_read(case, needed))) for needed in by_seed]
     within = QUANTITIES[case.claim.quantity].within(case.task)
@@ -118,7 +118,7 @@ def examples_interval(
 
 
 def without_annotated(estimand: Estimand) -> Estimand:
-    """Return the estimand with a fixed error of the pattern classifier: blocks of annotated heads become their mean."""
+    """Return the estimand with a constant error of the pattern classifier, the mean over blocks of annotated heads."""
     if not estimand.drawn:
         return estimand
     blocks = zip(estimand.blocks, estimand.drawn, strict=True)
@@ -128,7 +128,7 @@ def without_annotated(estimand: Estimand) -> Estimand:
 
 @contextmanager
 def as_represented() -> Iterator[None]:
-    """Let all quantities resample as many rows as their simulated answers represent, and keep the draws of rows."""
+    """Make all quantities resample as many rows as their simulated answers represent, and cache the draws of rows."""
     originals, most = dict(REGISTERED_QUANTITIES), estimates.CACHED_DRAWS
     try:
         for name, quantity in originals.items():

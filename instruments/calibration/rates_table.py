@@ -1,4 +1,4 @@
-"""Tables of calibration cells: how often cases are reproduced if the truth is as published, and error rates."""
+"""Tables of calibration cells, with how often cases are reproduced in worlds as published, and error rates."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from instruments.calibration.procedures import PROCEDURES
 
 LETTERS = {"deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
 LETTERS |= dict.fromkeys(PASSES, "R")
-ENCODER_QUANTITIES = ("class-share",)  # of one task, with the error of the pattern classifier
+ENCODER_QUANTITIES = ("class-share",)  # quantities on one task, with the error of the pattern classifier
 HEADER = ("case", "world", "truth", *(f"--seeds {name}" for name in PROCEDURES), "seeds of auto", "worlds")
 
 
@@ -63,7 +63,7 @@ def _shares(rates: Rates, procedure: str) -> dict[str, float]:
 
 
 def error_table(verdicts: Sequence[FalseVerdicts], form: Format = "text") -> str:
-    """Return a row for each cell and false outcome: its rate with a 95 % interval, by procedure."""
+    """Return a row for each cell and false outcome, with its rate and a 95 % interval for each procedure."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for of in verdicts:
         low, high = (f"{100 * end:.1f}" for end in wilson(of.number, of.cell.worlds))
@@ -88,10 +88,10 @@ def prospect_of(rates: Rates) -> Prospect:
 
 
 def headlines(asked: Mapping[str, Prospect], form: Format = "text") -> str:
-    """Return, by task, how often cases are reproduced if the model is as published.
+    """Return a table of how often cases are reproduced on each task if the model is as published.
 
-    Cases that K19's own figures contradict are left out, and duplicates count once. The second rate leaves out the
-    cases that no data can decide (`prospects.decidable`).
+    Cases that K19's own published values contradict are excluded, and duplicates count once. The second rate also
+    excludes the cases that no data can decide (see `decidable`).
     """
     counted = {name: of for name, of in asked.items() if not of.contradicted and of.duplicate_of is None}
     rows = []
@@ -126,9 +126,9 @@ def _worst(asked: Mapping[str, Prospect]) -> str:
 
 
 def decidable(case: Case, recorded: Prospect) -> bool:
-    """Return whether data can decide a case: its examples and maps are sufficient.
+    """Return whether data can decide a case, because its examples and annotated maps are sufficient.
 
-    The simulated model has no annotated maps. With such maps, the intervals of shares of classes are narrower.
+    The simulated model has no annotated maps. With annotated maps, the intervals of class shares would be narrower.
     """
     if recorded.share("not applicable") == 1:
         return False
@@ -159,7 +159,7 @@ def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
 
 
 def duplicates(counted: Iterable[Rates]) -> dict[str, str]:
-    """Return the cases that have the same value and verdict as another case in every world, with the other case."""
+    """Return the cases with the same value and verdict as another case in every world, each with that other case."""
     first: dict[tuple, str] = {}
     doubles = {}
     for rates in counted:

@@ -1,4 +1,4 @@
-"""The truth of a world: what value a claim's quantity has, and how to move it to the claim's threshold."""
+"""The truth of a world, which is the value of a claim's quantity, and how to move it to the claim's threshold."""
 
 from functools import cache
 
@@ -13,11 +13,11 @@ from instruments.calibration.truth import AGAINST
 from instruments.calibration.worlds import Setting, SimulatedModel, World, find_world
 
 EXACT = 1e-3  # maximum distance of a truth that counts as on its threshold
-CLOSE = 0.05  # the same, as a fraction of the effect
+CLOSE = 0.05  # the same distance, as a fraction of the effect
 
 
 def true_value(case: Case, setting: Setting) -> float | None:
-    """Return the noise-free value of a claim's quantity; None if it cannot be computed."""
+    """Return the noise-free value of a claim's quantity, or None if it cannot be computed."""
     try:
         value = read_seed(case, SimulatedModel(find_world("as-published"), setting, 0, 0, noise=False)).value
     except NotApplicableError:
@@ -26,7 +26,7 @@ def true_value(case: Case, setting: Setting) -> float | None:
 
 
 def holds(case: Case, value: float | None) -> bool | None:
-    """Return whether a claim is true for a value. Published figures count as true."""
+    """Return whether a claim is true for a value. Claims that are not orders count as true."""
     expect = case.claim.expect
     if value is None or not isinstance(expect, Order):
         return None if value is None else True
@@ -34,13 +34,13 @@ def holds(case: Case, value: float | None) -> bool | None:
 
 
 def deciding(case: Case) -> float:
-    """Return the value that an order must exceed: the limit or the smallest effect of interest."""
+    """Return the value that an order must exceed, which is its limit or the smallest effect of interest."""
     assert isinstance(case.claim.expect, Order)
     return case.claim.expect.sign * case.claim.expect.threshold(case)
 
 
 def least(case: Case) -> float:
-    """Return the smallest value for which an order must not deviate: that which decides, or half the published."""
+    """Return the smallest value for which an order must not deviate, the deciding value or half the published value."""
     expect = case.claim.expect
     assert isinstance(expect, Order)
     return expect.sign * max(expect.threshold(case), expect.half_of_published(case))
@@ -70,8 +70,7 @@ def _strength(name: str, target: float) -> float:
 
 
 def find_setting(case: Case, world: World) -> Setting:
-    """Return the setting whose truth is the published value, the threshold, the smallest sufficient effect or another
-    value."""
+    """Return the setting whose truth is what the world requires, such as the published value or the threshold."""
     expect = case.claim.expect
     if world.truth not in ("null", "least", "value") or not isinstance(expect, Order):
         return Setting()

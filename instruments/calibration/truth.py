@@ -1,7 +1,7 @@
-"""Ground truth of the simulated model: K19's published figures, and assumptions where nothing was published.
+"""Ground truth of the simulated model, from K19's published values and, where nothing was published, assumptions.
 
-All values come in two versions: `published`, and a counterpart without the effect (`AGAINST`). A world interpolates
-between them, so that the truth of a claim can be set to the published figure, to the claim's threshold, or beyond it.
+All values have two versions, the published value and a counterpart without the effect (`AGAINST`). A world interpolates
+between the two, so that the truth of a claim can be set to the published value, to the claim's threshold, or beyond.
 `confronted` lists the assumptions.
 """
 
@@ -28,7 +28,7 @@ SHAPE = (12, 12)
 LAST = np.arange(12)[:, None] >= 10
 READING_SHIFT = 0.08  # fraction of maps that are heterogeneous under `special` and vertical under `stripes`
 
-# Counterpart of a claim, by quantity. For all other quantities it is a model without any effect.
+# Counterpart of a claim, by quantity. For all other quantities, the counterpart is a model without any effect.
 AGAINST = {
     "last-two-layers": "reversed",
     "depth-gap": "reversed",
@@ -56,15 +56,15 @@ def _notebook(kind: str, when: str) -> Grid:
 
 
 def _other(task: str) -> str:
-    """Return another task: the next of the seven."""
+    """Return the next of the seven tasks, for use as a different task."""
     return SEVEN_TASKS[(SEVEN_TASKS.index(task) + 1) % len(SEVEN_TASKS)]
 
 
-CROPPED = 0.6  # change of cropped maps, relative to that of padded ones
+CROPPED = 0.6  # change of cropped maps, relative to the change of padded maps
 
 
 def similarity(task: str, against: str) -> tuple[Grid, Grid]:
-    """Return the similarity of each head's maps to the pretrained ones (figure 5), published and counterpart."""
+    """Return the similarity of each head's maps to the pretrained maps (figure 5), as published and as counterpart."""
     own = _panel("fig5_cosine", task)
     if against == "another task's":
         return own, _panel("fig5_cosine", _other(task))
@@ -76,7 +76,7 @@ def similarity(task: str, against: str) -> tuple[Grid, Grid]:
 
 
 def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, Grid]]:
-    """Return the attention to [CLS] and [SEP] (figure 6), published and counterpart."""
+    """Return the attention to [CLS] and [SEP] (figure 6), as published and as counterpart."""
     cls, sep = (_panel(f"fig6_{kind}", task) for kind in ("CLS", "SEP"))
     if task == "qqp":
         before_cls, before = _notebook("CLS", "base"), _notebook("SEP", "base")
@@ -94,13 +94,13 @@ def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, 
             levels[kind] = own, own[::-1]
         elif against == "another task's" and fine_tuned:
             levels[kind] = own, times * _panel(f"fig6_{'CLS' if kind == 'cls' else 'SEP'}", _other(task))
-        else:  # no growth, and every task the same
+        else:  # no growth over layers, and the same on every task
             levels[kind] = own, np.full(SHAPE, times * (0.1 if kind == "cls" else 0.25) if kind != "sep_sum" else 0.45)
     return levels
 
 
 def words(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, Grid]]:
-    """Return the attention to types of words and to [CLS] and [SEP], published and counterpart."""
+    """Return the attention to types of words and to [CLS] and [SEP], as published and as counterpart."""
     when = "finetuned" if fine_tuned else "base"
     levels = {}
     for kind, name in WORDS.items():
@@ -115,7 +115,7 @@ def words(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, Gr
 
 
 def cls_row(task: str, against: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the attention of the last layer's [CLS] to each type (figure 7), published and counterpart."""
+    """Return the attention of the last layer's [CLS] to each type (figure 7), as published and as counterpart."""
     names = {**WORDS, "cls": "CLS", "sep": "SEP"}
 
     def of(task: str) -> dict[str, np.ndarray]:
@@ -145,7 +145,7 @@ def baseline(task: str) -> float:
 
 
 def gains(task: str, measure: str, against: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the gain of disabling each head (figure 8) or layer (figure 9), in points, published and counterpart."""
+    """Return the gain from disabling each head (figure 8) or layer (figure 9) in points, published and counterpart."""
     figure: Literal["fig8_head", "fig9_layer"] = "fig8_head" if measure == "head-ablation" else "fig9_layer"
     own = published_gains(task, figure)
     if against == "another task's":
@@ -155,7 +155,7 @@ def gains(task: str, measure: str, against: str) -> tuple[np.ndarray, np.ndarray
 
 
 def gain_spread(task: str, measure: str) -> tuple[float, float]:
-    """Return the standard deviations over seeds of the shift common to all gains and of single gains, in points."""
+    """Return two standard deviations over seeds in points, of the shift that all gains share, and of single gains."""
     if measure == "layer-ablation":
         return 0.0, {"rte": 2.0, "mrpc": 1.0}.get(task, max(0.5, 50 * float(_panel("fig9_layer", task).std())))
     single = max(0.2, 50 * float(_panel("fig8_head", task).std()))
@@ -163,7 +163,7 @@ def gain_spread(task: str, measure: str) -> tuple[float, float]:
 
 
 def shares(task: str, reading: str, fine_tuned: bool, against: str) -> dict[str, tuple[float, float]]:
-    """Return the share of each class (figure 2; minus P20's change before fine-tuning), published and counterpart."""
+    """Return the share of each class, published (figure 2, less P20's change if pretrained) and counterpart."""
     own = {name: figure_2_share(task, [name]) / 100 for name in FIGURE_2_ORDER}
     if not fine_tuned:
         after, before = p20_shares(task), p20_shares(task, pretrained=True)
@@ -187,7 +187,7 @@ def on_special(task: str) -> tuple[float, float]:
 
 
 def map_seeds(task: str) -> float:
-    """Return how much the attention maps of seeds differ on a task, relative to RTE."""
+    """Return how much attention maps differ between seeds on a task, relative to RTE."""
     return {"rte": 1.0, "sst2": 1.0, "mrpc": 2.5, "stsb": 2.5}.get(task, 2.0)
 
 
@@ -199,7 +199,7 @@ TABLE_1 = {  # untrained, random, pretrained: accuracy, or Pearson's correlation
     "mrpc": (31.6, 68.38, 82.3), "stsb": (33.1, 2.9, 82.7), "sst2": (49.1, 80.5, 92.0), "qqp": (60.9, 63.2, 78.6),
     "rte": (52.7, 52.7, 64.6), "qnli": (52.8, 49.5, 84.4), "mnli": (31.7, 61.0, 78.6),
 }  # fmt: skip
-RIGHT_BY_CLASS = {  # percent, for tasks with F1 in table 1
+RIGHT_BY_CLASS = {  # percent of correct answers by class, for tasks with F1 in table 1
     ("mrpc", "pretrained"): (57.7, 93.7), ("qqp", "pretrained"): (92.7, 54.5),
     ("qqp", "untrained"): (96.4, 0.01), ("qqp", "frozen"): (96.4, 0.01),
 }  # fmt: skip
@@ -207,9 +207,9 @@ CONSTANT = {("mrpc", "untrained"): 0, ("mrpc", "random"): 1, ("sst2", "untrained
             ("rte", "untrained"): 0, ("rte", "random"): 0, ("qnli", "random"): 0}  # fmt: skip
 CONSTANT |= {(task, "frozen"): answer for (task, column), answer in CONSTANT.items() if column == "untrained"}
 CONSTANT_SHARES = {("mrpc", "frozen"): 1.0, ("mrpc", "random"): 0.25}  # fraction of seeds with a constant answer
-UNTRAINED_CONSTANT = 0.5  # the same for untrained classifiers, as in three of table 1's six cells
+UNTRAINED_CONSTANT = 0.5  # this fraction for untrained classifiers, as in three of table 1's six cells
 NEARLY_CONSTANT = 99.0, 1.5  # percent of correct answers of a trained model, where its answer is correct and elsewhere
-UNTRAINED_SPREAD = {"stsb": 7.0}  # others are random answers
+UNTRAINED_SPREAD = {"stsb": 7.0}  # for other tasks, answers are random
 
 
 def score(task: str, initialisation: str) -> float:
@@ -226,7 +226,7 @@ def constant_share(task: str, initialisation: str) -> float:
 
 
 def right_by_class(task: str, initialisation: str) -> tuple[float, ...] | None:
-    """Return the percentage of correct answers in each class; None if it is the same in all classes."""
+    """Return the percentage of correct answers in each class, or None if it is the same in all classes."""
     if (answer := CONSTANT.get((task, initialisation))) is None:
         return RIGHT_BY_CLASS.get((task, initialisation))
     return tuple(NEARLY_CONSTANT[place != answer] for place in range(len(TASKS[task].labels)))
@@ -258,7 +258,7 @@ def churn(task: str) -> float:
 
 
 def nothing_score(task: str) -> float:
-    """Return the score of all initialisations in a world where they are equally good."""
+    """Return the score of all initialisations in a world in which all are equally good."""
     return score(task, "pretrained")
 
 

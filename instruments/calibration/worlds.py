@@ -1,8 +1,8 @@
-"""Simulated worlds: a model with known ground truth, measured on simulated examples with simulated seeds.
+"""Simulated worlds, in which a model with known ground truth is measured on simulated examples with simulated seeds.
 
-`SimulatedModel` implements `Bench`: it returns measurements like a session, so quantities and claims are computed as
-for a real model. All seeds of a world share the same examples. There are random effects of examples, of seeds on layers
-and heads, and of each combination of seed and example (an interaction).
+`SimulatedModel` implements `Bench`, so it returns measurements like a session, and quantities and claims are computed
+as for a real model. All seeds of a world share the same examples. Examples, seeds (on layers and heads), and each
+combination of seed and example (an interaction) have random effects.
 """
 
 import zlib
@@ -19,13 +19,13 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement, Provenance, Subject
 
 MODEL = "simulated-bert-base"
-SETTINGS = {"annotated_models": ["other encoders"]}  # of `patterns`; no map of the model was annotated
-PAPER = 1000  # seeds from here on are the paper's runs
-MAP_ROWS = 1000  # maximum number of rows of attention maps: that of params.yaml
-# Simulated rows of answers on larger tasks, if they represent all rows. No two numbers are the same, so that the number
-# of rows of a block shows whose rows it represents.
+SETTINGS = {"annotated_models": ["other encoders"]}  # settings of `patterns`; no map of the model was annotated
+PAPER = 1000  # seeds from this number on are the paper's runs
+MAP_ROWS = 1000  # maximum number of rows of attention maps, as in params.yaml
+# Numbers of simulated rows that represent all rows of the larger tasks. All numbers differ, so that a block's number of
+# rows identifies the task that it represents.
 REPRESENTATIVES = {"qqp": 4000, "qnli": 4001, "mnli": 4002}
-INTERACTION = 0.5  # standard deviation of the interaction, relative to that of the example effect
+INTERACTION = 0.5  # standard deviation of the interaction, relative to the example effect
 TAIL = 0.05  # fraction of examples that carry the effect in heavy-tailed worlds
 HEAVY_DEGREES = 3  # degrees of freedom of Student's t, if seeds have heavy tails
 
@@ -35,29 +35,29 @@ class World:
     """The ground truth of a world, and the variance of its measurements.
 
     Args:
-        truth: `published`: the model is exactly as published. `null`: the claim's quantity is on the value that
-            decides, its limit or the smallest effect of interest. `least`: on half of the published effect, if that is
-            larger. `one-more-run`: as published, and the published figure is one more run of the same procedure.
+        truth: `published`: the model is exactly as published. `null`: the claim's quantity is on the deciding value,
+            which is the limit or the smallest effect of interest. `least`: like `null`, or on half of the published
+            effect if that is larger. `one-more-run`: as published, and the published value is that of one more run.
             `value`: the quantity is `value`.
-        spread: Standard deviation over seeds, relative to the assumed one, which the judge may use as a prior.
-        paper_spread: The same for the paper's runs. None for `spread`.
-        bad: Fraction of seeds in the worse of two modes. 0 for a single mode.
-        of_modes: Fraction of the variance over seeds that is due to two modes: .8 if equal ones are 4 standard
-            deviations apart, .95 if they are 9 apart.
-        coherent: Whether a mode shifts all heads in the same direction. Otherwise, each has its own.
+        spread: Standard deviation over seeds, relative to the assumed value, which the judge may use as a prior.
+        paper_spread: The same for the paper's runs. If None, it is equal to `spread`.
+        bad: Fraction of seeds in the worse of two modes. If 0, there is a single mode.
+        of_modes: Fraction of the variance over seeds that is due to two modes. For equally frequent modes, it is .8 if
+            they differ by 4 standard deviations, and .95 if by 9.
+        coherent: Whether a mode shifts all heads in the same direction, rather than each in its own.
         heavy: Whether the effects of seeds have heavy tails.
-        correlated: Correlation between seeds: the part of the variance over seeds that all seeds of the model share.
+        correlated: Correlation between seeds, the fraction of the variance over seeds that all seeds of a model share.
         collapsed: Fraction of fine-tuned models that have learned nothing.
-        exact: Whether collapsed models give a constant answer. Otherwise they deviate from it on a few rows.
-        tails: Sign of the effect if it is carried by a few examples. 0 for normally distributed effects.
-        examples: Number of rows. None for the task's number.
+        exact: Whether collapsed models always give a constant answer, rather than with deviations on a few rows.
+        tails: Sign of the effect if only a few examples have it, or 0 for normally distributed effects.
+        examples: Number of rows, or None for the task's own number.
         copies: How often each row occurs. Rows with the same text are in one cluster, as in the suite's measurements.
         mislabelled: Fraction of rows with a wrong label.
         worse: Points by which the fine-tuned model scores below the published score. If infinite, the model has learned
-            nothing, and scores vary around that of the most frequent class.
-        score: Score of the fine-tuned model and of the paper's, in points. None for the published one.
+            nothing, and scores vary around the score of the most frequent class.
+        score: Score of both the fine-tuned and the paper's model, in points, or None for the published score.
         value: Value of the claim's quantity, if `truth` is `value`.
-        exempt: Whether false verdicts may exceed the bound: five seeds cannot show what makes this world difficult.
+        exempt: Whether false verdicts may exceed the bound, as five seeds cannot show what makes the world difficult.
     """
 
     truth: str = "published"
@@ -140,7 +140,7 @@ def _part(name: str) -> World:
 
 @dataclass(frozen=True)
 class Setting:
-    """The position of the truth between a counterpart (0) and the published figures (1), and the counterpart."""
+    """The position of the truth between a counterpart (0) and the published values (1), and which counterpart."""
 
     strength: float = 1.0
     against: str = "nothing"
@@ -153,7 +153,7 @@ class Setting:
 
 Made = tuple[dict[str, Any], dict[str, np.ndarray], int]  # values, samples and the number of rows
 Maker = Callable[["SimulatedModel", Subject, Mapping[str, Any]], Made]
-MAKERS: dict[str, Maker] = {}  # by the name of the simulated measure
+MAKERS: dict[str, Maker] = {}  # keyed by the name of the simulated measure
 
 
 def simulates(measure: str) -> Callable[[Maker], Maker]:
@@ -170,23 +170,23 @@ class SimulatedModel:
     """A model with BERT-base's shape and simulated measurements.
 
     Args:
-        world: Kind of world. `seed` and `place` identify the world, so that it can be reproduced.
-        noise: False for the exact truth, without variance over examples and seeds.
+        world: Kind of world. `seed` and `place` identify the world, so that it is reproducible.
+        noise: Whether measurements vary over examples and seeds. If False, they are the exact truth.
     """
 
     def __init__(self, world: World, setting: Setting, seed: int, place: int, *, noise: bool = True):
         self.world, self.setting, self.seed, self.place = world, setting, seed, place
         self.noise = noise
-        self.random_rows = noise and world.truth != "published"  # otherwise K19's rows, on which its scores are exact
+        self.random_rows = noise and world.truth != "published"  # if not, K19's rows, on which K19's scores are exact
         self._made: dict[tuple, Measurement] = {}
         self._shared: dict[tuple, Any] = {}
 
     def rng(self, *names: object) -> np.random.Generator:
-        """Return a random generator seeded by the world and these names, the same in every call."""
+        """Return a random generator that is seeded by the world and these names, and is the same in every call."""
         return np.random.default_rng([self.seed, self.place, *(zlib.crc32(str(name).encode()) for name in names)])
 
     def shared(self, make: Callable[..., Any], *names: Any) -> Any:
-        """Return what all seeds of the world have in common, made once by `make(*names)`."""
+        """Return what all seeds of the world share, made once by `make(*names)`."""
         key = (make, names)
         if key not in self._shared:
             self._shared[key] = make(*names)
@@ -206,7 +206,7 @@ class SimulatedModel:
         return self._made[key]
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return None: everything can be simulated."""
+        """Return None, because nothing is missing in a simulation."""
         return None
 
     def _measure(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> tuple[dict, dict, int]:
@@ -226,8 +226,8 @@ class SimulatedModel:
     def answer_rows(self, task: str) -> int:
         """Return the number of simulated rows of a task's answers.
 
-        On K19's own rows, where scores are exact, a few thousand evenly spread rows represent the others. They are
-        resampled like all rows (`represented`).
+        On K19's own rows, where scores are exact, a few thousand evenly spread rows represent all rows, and are
+        resampled in the number that they represent (see `represented`).
         """
         own = TASKS[task].dev_rows
         return self._rows(task, own if self.random_rows else REPRESENTATIVES.get(task, own))
@@ -252,7 +252,7 @@ class SimulatedModel:
         return shared + np.sqrt(1 - correlation) * rng.normal(size=(count, columns))
 
     def of_seed(self, name: str, subject: Subject, size: tuple[int, ...], scale: Any) -> np.ndarray:
-        """Return the effect of a subject's seed, an array of the given size. It is 0 for an untrained encoder."""
+        """Return the effect of a subject's seed as an array of the given size, which is 0 for an untrained encoder."""
         if not self.noise or subject.initialisation == "untrained":
             return np.zeros(size)
         return np.asarray(scale) * self.seed_effect(name, subject, size)
@@ -277,7 +277,7 @@ class SimulatedModel:
     def sampled(
         self, name: str, subject: Subject, level: np.ndarray, scale: float, correlation: float = 0.5
     ) -> np.ndarray:
-        """Return samples [rows, *level.shape] around a level."""
+        """Return samples [rows, *level.shape] that vary around a level."""
         count = self.map_rows(subject.task)
         effects = self.shared(self.examples, name, subject.task, count, level.size, correlation)
         if self.noise and not self.world.tails and subject.initialisation != "untrained":
@@ -303,7 +303,7 @@ def repeated(values: dict[str, Any], samples: dict[str, np.ndarray], count: int,
 
 
 def represented(estimand: Estimand) -> Estimand:
-    """Return the estimand with as many rows in a resample as its simulated answers represent."""
+    """Return the estimand such that each resample has as many rows as the simulated answers represent."""
     rows = {few: TASKS[task].dev_rows for task, few in REPRESENTATIVES.items()}
     of_blocks = [rows.get(len(block)) for block in estimand.blocks]
     if not any(of_blocks):

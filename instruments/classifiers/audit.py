@@ -10,7 +10,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.shares import by_head, corrected, heads_to_draw
 
 MODELS = 400  # random sets of annotated heads, each treated as a model
-RESAMPLES = 400  # per model
+RESAMPLES = 400  # bootstrap resamples per model
 CONFIDENCE = 0.95
 
 
@@ -22,10 +22,10 @@ def share_interval(
     rng: np.random.Generator,
     resamples: int,
 ) -> tuple[Float[np.ndarray, " classes"], Float[np.ndarray, " classes"]]:
-    """Return both ends of the 95 % bootstrap interval of `corrected` shares.
+    """Return the lower and upper ends of the 95 % bootstrap interval of `corrected` shares.
 
     Args:
-        expected: Classifier's mean probabilities over heads, per example. A single row is treated as exact.
+        expected: Classifier's mean probabilities over heads, per example. A single example is treated as exact.
         errors: Errors for each annotated head, as returned by `classifier.held_out_errors`.
         heads: Number of heads of the model.
     """
@@ -46,16 +46,16 @@ def audit_shares(
     """Return the errors of corrected shares, and the coverage of their intervals.
 
     Each simulated model consists of `size` random annotated heads. True shares come from the labels. The classifier's
-    shares are corrected with its errors on all other, unrelated heads. All heads have equal weight.
+    shares are corrected by its errors on all unrelated heads. All heads have equal weight.
 
     Args:
-        probabilities: Predictions of a classifier that was not trained on the map's head or related heads.
+        probabilities: Predictions for each map, by a classifier not trained on the map's head or related heads.
         heads: Model, layer and head of each map.
-        groups: Group of related heads that each map belongs to.
+        groups: Group of related heads to which each map belongs.
 
     Returns:
-        For each class, the coverage (`covers`: the fraction of models whose interval contains the true share) and the
-        RMSE, in percent, of the corrected shares and of the raw shares of most likely classes; `heads` and `models`.
+        For each class, the coverage `covers` (the fraction of models whose interval contains the true share), and the
+        RMSE in percent of the corrected shares and of the raw shares of most likely classes. Also `heads` and `models`.
     """
     true = by_head(np.eye(len(CLASSES))[labels], heads)
     predicted = by_head(probabilities, heads)

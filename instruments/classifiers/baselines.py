@@ -1,11 +1,11 @@
 """Two baselines: softmax regression on the named features, and the paper's convolutional classifier.
 
-The CNN follows the code of P20 (Prasanna et al. 2020, the same group) for K19 (Kovaleva et al. 2019, section 4.1):
-eight convolutions with ReLU on raw weights: 3x3 1-16, 16-16, max-pool 2, 16-32, 32-32, max-pool 2, 32-64, 64-64, 1x1
-64-16, global average pool, 1x1 16-classes. Maps are centred on a zero canvas. Training uses Adam with learning rate
-1e-3 and batch size 64, and 20 % of the training maps are held out to select the best epoch. We made three changes: the
-held-out maps are split by head, maps larger than the canvas are pooled to its size, and early stopping makes training
-on every fold feasible on a CPU.
+The CNN follows the code of P20 (Prasanna et al. 2020, the same group) for K19 (Kovaleva et al. 2019, section 4.1). It
+has eight convolutions with ReLU on raw weights: 3x3 1-16, 16-16, max-pool 2, 16-32, 32-32, max-pool 2, 32-64, 64-64,
+1x1 64-16, global average pool, 1x1 16-classes. Maps are centred on a zero canvas. Training uses Adam with learning rate
+1e-3 and batch size 64, and 20 % of the training maps are held out to select the best epoch. There are three changes.
+Held-out maps are split by head, maps larger than the canvas are pooled to the canvas's size, and early stopping makes
+training on every fold feasible on a CPU.
 """
 
 import copy
@@ -27,7 +27,7 @@ RATE, BATCH = 1e-3, 64
 
 @dataclass(frozen=True)
 class LogisticFeatures:
-    """Softmax regression, with the penalty selected on inner folds by head."""
+    """Softmax regression, with the penalty selected on inner folds that are grouped by head."""
 
     name: str = "features-logistic"
 
@@ -50,7 +50,7 @@ def _inner_score(train: LabelledMaps, penalty: float, seed: int) -> float:
 class PaperCnn:
     """The paper's CNN, trained for at most `epochs` epochs, and stopped after `patience` epochs without improvement.
 
-    The paper trains for 200 epochs without early stopping, and its canvas has the size of the largest map.
+    The paper's code trains for 200 epochs without early stopping, and its canvas has the size of the largest map.
     """
 
     epochs: int = 80
@@ -110,7 +110,7 @@ def network() -> nn.Sequential:
 
 
 def canvases(maps: tuple[np.ndarray, ...], size: int) -> Float[torch.Tensor, "maps 1 size size"]:
-    """Return each map centred on a square zero canvas. Larger maps are pooled to its size."""
+    """Return each map centred on a square zero canvas. Maps larger than the canvas are pooled to its size."""
     images = torch.zeros(len(maps), 1, size, size)
     for place, values in zip(images, maps, strict=True):
         image = torch.from_numpy(np.asarray(values, dtype=np.float32))[None]

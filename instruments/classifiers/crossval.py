@@ -1,7 +1,7 @@
 """Labelled maps, and cross-validation of pattern classifiers on unseen heads (K19 section 4.1; claim A1).
 
-Folds are grouped by head: all maps of a (model, layer, head) are held out together. All classifiers use the same folds.
-Hyperparameters (penalty, epoch, temperature) are selected by nested cross-validation within the training folds.
+Folds are grouped by head, so all maps of a (model, layer, head) are held out together. All classifiers use the same
+folds. Hyperparameters (penalty, epoch, temperature) are selected by nested cross-validation within the training folds.
 """
 
 from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ class LabelledMaps:
         return LabelledMaps(self.maps + other.maps, *both)
 
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
-        """Return the maps at these indices (default: all), repeated for each annotator with that annotator's class."""
+        """Return the maps at these indices, by default all, repeated for each annotator with that annotator's class."""
         chosen = np.arange(len(self)) if places is None else places
         rows, labels = np.nonzero(self.votes[chosen])
         times = self.votes[chosen][rows, labels]
@@ -145,7 +145,7 @@ class HeldOut:
         return self.probabilities.argmax(1)
 
     def confusions(self, agreed: bool = False) -> Float[np.ndarray, "heads classes classes"]:
-        """Return each head's confusion matrix [true, predicted], over all maps or those with agreement."""
+        """Return each head's confusion matrix [true, predicted], over all maps or only those with agreement."""
         return confusions_by_head(self.groups, self.labels, self.predicted, self.agreed if agreed else None)
 
 

@@ -42,7 +42,7 @@ class ReadMaps:
 
 
 def open_read(folder: Path) -> dict[str, ReadMaps]:
-    """Return the maps in a folder that readers classified from the text of the paper or the blog, by reading.
+    """Return, by reading, the maps in a folder that readers classified from the text of the paper or the blog.
 
     Raises:
         UserError: the folder contains no set, a reading has no labelled maps, or a file is damaged.
@@ -62,7 +62,7 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
 
 
 def annotations_fingerprint(folder: Path | None = None) -> str:
-    """Return a digest of the maps, groups and labels in a folder. Defaults to the suite's own maps.
+    """Return a digest of the maps, groups and labels in a folder, by default the folder of the suite's own maps.
 
     Raises:
         MissingError: the suite's own maps are missing.
@@ -78,8 +78,8 @@ def readers_quality(read: ReadMaps, judged: HeldOut) -> dict[str, float]:
 
     Returns:
         `readers_macro_f1`, the score of the second labels as predictions of the first; and `single_macro_f1`, the mean
-        score of the classifier against the first and the second labels. The two are comparable, because both score
-        against a single reader. Empty if maps have only one label.
+        score of the classifier against the first and the second labels. The two are comparable, because both are scores
+        against a single reader. The result is empty if maps have only one label.
     """
     pairs = [read.pictures.labels, read.pictures.second_labels]
     if any(label is None for labels in pairs for label in labels):

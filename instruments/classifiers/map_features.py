@@ -25,7 +25,7 @@ def stack_maps(maps: Sequence[Float[np.ndarray, "_ _"]], boundary: Sequence[int]
     Rows are normalised to sum to 1, to correct for rounding in half precision.
 
     Args:
-        boundary: Index of the second text's first token for each map, or L.
+        boundary: Index of the second text's first token for each map, or L for inputs with one text.
     """
     lengths = torch.tensor([len(values) for values in maps], dtype=torch.long)
     longest = int(lengths.max()) if len(lengths) else 0

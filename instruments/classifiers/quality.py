@@ -12,7 +12,7 @@ from bertsecrets.texts.metrics import f1, macro_f1
 from instruments.classifiers.crossval import HeldOut, LabelledMaps, Method, held_out
 
 BINS = 10  # confidence bins, for calibration
-RESAMPLES, CONFIDENCE = 2000, 0.95  # of bootstrap intervals
+RESAMPLES, CONFIDENCE = 2000, 0.95  # number of resamples and confidence level of bootstrap intervals
 
 
 def confusion(
@@ -27,7 +27,7 @@ def confusion(
 
 
 def macro_f1_of_all(labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]) -> float:
-    """Return the macro-F1 used for model selection. Classes that never occur count as 0.
+    """Return the macro-F1 used for model selection, in which classes that never occur count as 0.
 
     >>> macro_f1_of_all(np.array([0, 0, 1]), np.array([0, 0, 1]))
     0.4
@@ -74,7 +74,7 @@ def advantage(first: HeldOut, second: HeldOut, seed: int) -> dict[str, Any]:
 
 
 def _resampled_sums(parts: Float[np.ndarray, " heads *rest"], seed: int) -> Float[np.ndarray, " resamples *rest"]:
-    """Return the sum over heads in each resample of heads."""
+    """Return the sum over the drawn heads in each bootstrap resample."""
     drawn = resample_counts(np.random.default_rng(seed), len(parts), RESAMPLES)
     return np.concatenate([np.tensordot(counts, parts, axes=1) for counts in drawn])
 
@@ -87,7 +87,7 @@ def compare(
     *,
     unsure: LabelledMaps | None = None,
 ) -> tuple[dict[str, Any], dict[str, HeldOut]]:
-    """Evaluate all methods on the same folds, and compare the first with each of the others.
+    """Evaluate all methods on the same folds, and compare the first method with each of the others.
 
     Args:
         unsure: Further maps to train on (see `held_out`).

@@ -1,4 +1,4 @@
-"""Evaluation of classifiers on held-out heads, training on all maps, and the report.
+"""Evaluation of classifiers on held-out heads, training on all maps, and the training report.
 
 There is a classifier for each reading of K19's text, and for each outside reading, which is defined by third-party
 labels.
@@ -39,7 +39,7 @@ def check_outside(name: str) -> str:
     """Return the name of an outside reading if it is valid.
 
     Raises:
-        UserError: If the name is that of a built-in reading, or is not a valid file name.
+        UserError: If a built-in reading has this name, or it is not a valid file name.
     """
     if name in READINGS or not OUTSIDE_NAME.fullmatch(name):
         raise UserError(
@@ -60,13 +60,13 @@ def train_patterns(
     """Cross-validate, train on all maps, and write weights and report to a folder.
 
     Args:
-        data: Set of maps with `plain-words.tsv`. A set in its folder `unseen`, of another encoder, is used only to
+        data: Set of maps with `plain-words.tsv`. A set of another encoder in the subfolder `unseen` is only used to
             evaluate the final classifiers.
-        cnn: The paper's classifier, to compare with ours. None to skip it.
+        cnn: The paper's classifier, for comparison with the suite's, or None to skip it.
         outside: Sets of maps with third-party labels for the five classes, by reading.
 
     Returns:
-        The report. Except for `seconds`, it is deterministic on a given machine.
+        The training report, which is deterministic on a given machine, except for `seconds`.
 
     Raises:
         UserError: If the output folder contains other files, or the maps are not usable.
@@ -112,14 +112,13 @@ def _train(
     cnn: PaperCnn | None,
     progress: Callable[[str], Any] | None,
 ) -> dict[str, Any]:
-    """Evaluate and train the classifier for a reading. Returns its part of the report."""
-    ours, maps, pictures, unsure = TreesAndRegression(), read.maps, read.pictures, read.to_learn_too()
+    """Evaluate and train the classifier for a reading, and return the reading's section of the training report."""
+    ours, maps, pictures = TreesAndRegression(), read.maps, read.pictures
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
     said = (lambda line: progress(f"{reading}, {line}")) if progress else None
-    figures, judged = compare(methods, maps, SEED, said, unsure=unsure)
+    figures, judged = compare(methods, maps, SEED, said)
     began = time.monotonic()
-    train = maps if unsure is None else maps.joined(unsure)
-    classifier = fit_classifier(train.to_learn(), SEED)
+    classifier = fit_classifier(maps.to_learn(), SEED)
     seconds = time.monotonic() - began
     path = weights_path(made, reading)
     classifier.save(path)
@@ -128,7 +127,6 @@ def _train(
         "readers": _readers(read, judged[ours.name]),
         "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
         "maps": len(maps),
-        "unsure_maps": len(read.unsure),
         "models": _by_model(read, judged[ours.name]),
         "shares": _audit(judged[ours.name], pictures),
         "heads": len(set(maps.groups.tolist())),
@@ -141,12 +139,13 @@ def _train(
 
 
 def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
-    """Return the agreement of readers with each other and with the classifier. Empty if maps were not read twice.
+    """Return the agreement of readers with each other and with the classifier, or nothing if maps were not read twice.
 
     Returns:
         `readers_quality`; the observed agreement (`share`) and Cohen's `kappa` of the two readers of each map; and the
-        class `shares` by reader (`reader_shares`). If there are held-out readers, on the maps they labelled: the mean
-        kappa of the classifier with each (`unseen_kappa`), and of all pairs of them (`unseen_readers_kappa`).
+        class `shares` by reader (`reader_shares`). Held-out readers add two mean kappas on the maps that they labelled,
+        of the classifier with each of these readers (`unseen_kappa`), and of all pairs of these readers
+        (`unseen_readers_kappa`).
     """
     scores = readers_quality(read, judged)
     agreed = set_agreement(read.pictures) if scores else None
@@ -199,13 +198,13 @@ def unseen_confusion(classifier: PatternClassifier, unseen: ReadMaps) -> list[li
 
 
 def _head(pattern_map: PatternMap) -> str:
-    """Return the model, layer and head of a map, or its name if they are not recorded."""
+    """Return the model, layer and head of a map as text, or the map's name if these are not recorded."""
     known = (pattern_map.model, pattern_map.layer, pattern_map.head)
     return "/".join(map(str, known)) if pattern_map.layer else pattern_map.name
 
 
 def _by_model(read: ReadMaps, judged: HeldOut) -> dict[str, dict[str, Any]]:
-    """Return each model's number of maps, the scores of classifiers trained on other heads, and `left_out_errors`."""
+    """Return each model's number of maps, scores of classifiers trained on other heads, and `left_out_errors`."""
     models = np.array([each.model for each in read.pictures])
     errors = left_out_errors(read)
     rows: dict[str, dict[str, Any]] = {}
@@ -224,7 +223,7 @@ def _by_model(read: ReadMaps, judged: HeldOut) -> dict[str, dict[str, Any]]:
 def left_out_errors(read: ReadMaps) -> dict[str, list[float]]:
     """Return each model's mean error by class (label minus probability) with a classifier trained on other models.
 
-    Heads are weighted equally. Empty if all maps are of one model.
+    Heads are weighted equally. The result is empty if all maps are of one model.
     """
     models = np.array([each.model for each in read.pictures])
     names = sorted(set(models.tolist()))
@@ -235,15 +234,14 @@ def left_out_errors(read: ReadMaps) -> dict[str, list[float]]:
     errors = {}
     for name in names:
         own = np.flatnonzero(models == name)
-        train, unsure = read.maps.take(np.flatnonzero(models != name)), read.to_learn_too(without=name)
-        classifier = TreesAndRegression().fit((train.joined(unsure) if unsure else train).to_learn(), SEED)
+        classifier = TreesAndRegression().fit(read.maps.to_learn(np.flatnonzero(models != name)), SEED)
         off = labels[own] - classifier.probabilities(read.maps.take(own))
         errors[name] = np.round(by_head(off, heads[own]).mean(0), 4).tolist()
     return errors
 
 
 def show(report: dict[str, Any]) -> str:
-    """Return a report as text: a table of classifiers for each reading, with lines about maps and readers."""
+    """Return a training report as text, with a table of classifiers and lines about maps for each reading."""
     return "\n\n".join(f"{name}\n{_show(part, report['folds'])}" for name, part in report["readings"].items())
 
 

@@ -91,7 +91,7 @@ def bands(options: argparse.Namespace) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Print the verdicts by cell. Returns 1 if significantly more verdicts are false than the bound allows.
+    """Print the verdicts by cell, and return 1 if significantly more verdicts are false than the bound allows.
 
     Raises:
         UserError: If a number is out of range, a claim, task or world is unknown, or a file cannot be read or written.

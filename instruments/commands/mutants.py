@@ -1,4 +1,4 @@
-"""`python -m instruments mutants`: which small faults in the package do tests detect?"""
+"""`python -m instruments mutants`, which shows which small faults in the package are detected by tests."""
 
 import argparse
 

@@ -143,7 +143,7 @@ def classify(options: argparse.Namespace) -> None:
 
 
 def annotate(options: argparse.Namespace) -> None:
-    """Draw a set of maps if --task is given, print labelling progress, and write the annotation page.
+    """Draw a set of maps if --task is given, print how many maps are labelled, and write the annotation page.
 
     Raises:
         UserError: If the folder has no set, or a new set should be drawn but the folder already has one.
@@ -202,7 +202,7 @@ def _check_new(folder: Path, instead: str = "") -> None:
 
 
 def import_patterns(options: argparse.Namespace) -> None:
-    """Import annotated maps in P20's format, and print the agreement of the suite's classifiers with their labels."""
+    """Import annotated maps in P20's format, and print how well the suite's classifiers agree with the labels."""
     from instruments.annotation.agreement import label_agreement
     from instruments.annotation.p20 import fetch, read_p20
     from instruments.annotation.writing import save_set

@@ -1,4 +1,4 @@
-"""`python -m instruments specifications`: claims under every combination of choices that the paper leaves open."""
+"""`python -m instruments specifications`, which judges claims under all combinations of open choices."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ def specifications(options: argparse.Namespace) -> None:
             continue
         curves.append(curve(session, case, own))
         print(curve_table(curves[-1]), end="\n\n")
-        if options.json:  # after each claim, so that finished curves survive an interruption
+        if options.json:  # written after each claim, so that finished curves survive an interruption
             write_json(options.json, [made.as_json() for made in curves])
         if options.figures:
             write_whole(options.figures / f"{case}.svg", draw_curve(curves[-1]))
