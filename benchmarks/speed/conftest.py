@@ -1,4 +1,4 @@
-"""Fixtures for the speed benchmarks: real rows, timers, recorded ratios, and uncaptured output."""
+"""Fixtures for the speed benchmarks: real rows, timers, recording of ratios, and uncaptured output."""
 
 import os
 import time
@@ -15,7 +15,7 @@ from bertsecrets.texts.tasks import task
 
 
 class Seconds(NamedTuple):
-    """Wall-clock and processor time. Other programs disturb processor time less."""
+    """Wall-clock and processor time in seconds. Other programs disturb processor time less."""
 
     clock: float
     processor: float
@@ -50,7 +50,7 @@ def _glue(pytestconfig) -> Path:
 
 @pytest.fixture
 def timed() -> Callable:
-    """Return `timed`: `timed(function)` calls a function once and returns (result, Seconds)."""
+    """Return a function that calls another function once, and returns its result and the `Seconds` it took."""
 
     def run(function):
         clock, processor = time.perf_counter(), time.process_time()
@@ -62,7 +62,7 @@ def timed() -> Callable:
 
 @pytest.fixture
 def record(benchmark) -> Callable[..., None]:
-    """Return a function that adds a row to the table in docs/performance.md: what is compared, ratio, goal, limit."""
+    """Return a function that adds a row (what is compared, ratio, goal, limit) to the table in docs/performance.md."""
     rows = benchmark.extra_info.setdefault("rows", [])
 
     def add(what: str, ratio: float, goal: float | None = None, limit: float | None = None) -> None:

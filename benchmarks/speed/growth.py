@@ -1,6 +1,6 @@
 """How the cost of disabling every head grows with layers, heads, rows and sequence length.
 
-At every point, the results must equal those of plain passes before times are compared. Times are processor time, which
+At every point, results must equal those of plain passes before times are compared. Times are processor time, which
 other programs disturb least.
 """
 
@@ -30,7 +30,7 @@ HEADINGS = ["sets", "ours s", "plain s", "ratio", "counted ratio", "G multiply-a
 
 @dataclass(frozen=True)
 class Point:
-    """One size along one axis: seconds of processor time, ours and plain, and the multiply-adds counted for each."""
+    """One size along one axis, with the processor seconds and multiply-adds of the engine and of plain passes."""
 
     value: int
     sets: int
@@ -40,14 +40,14 @@ class Point:
     plain_counted: float
 
     def row(self) -> list[float]:
-        """Return the cells under `HEADINGS`."""
+        """Return the cells of the point's row in the table with the columns `HEADINGS`."""
         ratio, allowed = self.plain / self.ours, self.plain_counted / self.counted
         gain = [self.ours, self.plain, ratio, allowed, self.counted / 1e9, self.counted / self.ours / 1e9]
         return [self.value, self.sets, *gain]
 
 
 def grow(axis: str) -> Iterator[Point]:
-    """Yield the points along one axis, with the other sizes fixed."""
+    """Yield the points along one axis, with all other sizes fixed."""
     for value in GROWTH[axis]:
         yield point(value, {**BASE, axis: value})
 
@@ -80,7 +80,7 @@ def point(value: int, size: dict[str, int]) -> Point:
 
 
 def seconds(function: Callable) -> tuple:
-    """Return a function's result and its processor time."""
+    """Return a function's result and its processor time in seconds."""
     began = time.process_time()
     result = function()
     return result, time.process_time() - began
@@ -97,7 +97,7 @@ def at_rest(axis: str) -> str:
 
 
 def draw(measured: dict[str, list[Point]]) -> str:
-    """Return a plot of the times against each axis, ours and plain, on logarithmic scales, as SVG text."""
+    """Return a log-log plot, as SVG text, of the times of the engine and of plain passes along each axis."""
     mpl.rcParams["svg.hashsalt"] = "bertsecrets"
     figure = Figure(figsize=(11, 3), layout="constrained")
     for axes, (axis, points) in zip(figure.subplots(1, len(measured), sharey=True), measured.items(), strict=True):

@@ -1,4 +1,4 @@
-"""The baseline of the engine: plain transformers with eager attention and one full pass for every set of heads.
+"""The baseline of the engine, which is plain transformers with eager attention and a full pass for each set of heads.
 
 The weights of the disabled heads are overwritten with 1/L. The multiply-adds of baseline and engine are counted.
 """
@@ -35,12 +35,12 @@ AttentionMaskInterface.register(NAME, eager_mask)
 
 
 def in_file_order(encoded: Encoded, rows: int = 32) -> list[Batch]:
-    """Return batches as a data loader without shuffling makes them, padded to their longest example."""
+    """Return the batches of a data loader without shuffling, each padded to its longest example."""
     return [collate(encoded, np.arange(len(encoded))[i : i + rows]) for i in range(0, len(encoded), rows)]
 
 
 def of_one_length(encoded: Encoded, rows: int = 32) -> list[Batch]:
-    """Return batches of examples of one length, without padding, as the engine itself uses them."""
+    """Return batches of examples of equal length, without padding, as the engine uses them."""
     lengths = encoded.lengths
     groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
     return [collate(encoded, group[i : i + rows]) for group in groups for i in range(0, len(group), rows)]
@@ -94,6 +94,6 @@ def engine_count(config, encoded: Encoded, sets: Sequence[HeadSet]) -> int:
 
 
 def _layer(config, length: int) -> int:
-    """Return a layer's multiply-adds for each token: projections, attention, feed-forward network."""
+    """Return a layer's multiply-adds per token, in its projections, attention and feed-forward network."""
     width = config.hidden_size
     return 4 * width * width + 2 * length * width + 2 * width * config.intermediate_size

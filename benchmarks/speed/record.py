@@ -1,10 +1,10 @@
 """Record the results of the speed benchmarks for docs/performance.md.
 
 pytest benchmarks/speed --glue DIR --benchmark-json speed.json
-python benchmarks/speed/record.py speed.json    # writes expected/evidence/speed.json and the figure of the page
-make tables                                     # renews the tables of the page
+python benchmarks/speed/record.py speed.json # writes expected/evidence/speed.json and the chart of the page make tables
+# renews the tables of the page
 
-Several files are merged. Those of a machine with a GPU are written to speed-gpu.json, without a figure.
+Several files are merged. Results of a machine with a GPU are written to speed-gpu.json, without a chart.
 """
 
 import json
@@ -20,7 +20,7 @@ from bertsecrets.store.files import write_whole
 
 
 def record(files: Sequence[Path]) -> None:
-    """Write the ratios and the figure from pytest-benchmark's JSON files."""
+    """Write the ratios and the chart from pytest-benchmark's JSON files."""
     runs = [json.loads(file.read_text()) for file in files]
     benchmarks = [benchmark for run in runs for benchmark in run["benchmarks"]]
     infos = [benchmark["extra_info"] for benchmark in benchmarks]

@@ -21,7 +21,7 @@ def one_thread():
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("axis", GROWTH)
 def test_growth_with(axis, benchmark, show):
-    """Processor time and counted multiply-adds along one axis; results equal plain passes at every point."""
+    """Compare processor time and counted multiply-adds along one axis, after checking for equal results."""
     points = benchmark.pedantic(lambda: list(grow(axis)), rounds=1)
     assert [point.value for point in points] == GROWTH[axis]
     benchmark.extra_info["growth"] = {axis: [asdict(point) for point in points]}

@@ -1,10 +1,10 @@
-"""One streaming pass compared with a pass per feature: equal results, then the ratio of times.
+"""One streaming pass compared with a pass per feature, first for equal results and then for the ratio of times.
 
     pytest benchmarks/speed/test_attention_speed.py --glue DIR
 
-The baseline is the paper's notebook: for each feature and for both models, pretrained and fine-tuned, one forward pass
-per example that returns all maps. Tokens with a feature are drawn at random, the same for both sides, so the time to
-find them is not included.
+The baseline is the paper's notebook. For each feature, it runs both models, pretrained and fine-tuned, once per example
+and returns all maps. Tokens with a feature are drawn at random and are the same for both sides, so the time to find
+such tokens is not included.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ ROWS = 60
 
 @dataclass(frozen=True)
 class OfSecondModel:
-    """Feed an observer of one model with the second model's maps."""
+    """An observer that passes the second model's maps to an observer of one model."""
 
     observer: Observer
     pairs: bool = True
@@ -46,7 +46,7 @@ def maps_of(model, batch) -> np.ndarray:
 
 
 def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show, record):
-    """Goal: all statistics of C and E at least 8 times as fast, and in at most 1.5 times a plain forward pass."""
+    """Goal: all statistics of claims C and E at least 8 times as fast, in at most 1.5 times a plain forward pass."""
     base = minilm()
     tuned = open_classifier(locate("minilm"), task("rte"), "random", 2)
     encoded = encode(rte_rows(ROWS), tuned.tokenizer, 200)

@@ -1,11 +1,11 @@
-"""Training BERT-base's shape on a GPU, five seeds on each of the paper's seven tasks, against a plain Trainer.
+"""Training a model of BERT-base's shape on a GPU, with five seeds on each of seven tasks, against a plain Trainer.
 
     pytest benchmarks/speed/test_gpu_training_speed.py --glue DIR
 
-First the losses and gradients in bfloat16 and in float32 are compared at the same weights, without dropout. Then
-steps on up to 3200 training rows of each task are timed, and multiplied by the number of steps of the official training
-set. Ours: in bfloat16, eight trainings at a time. Theirs: one training after another as transformers' run_glue does it,
-with SDPA, in float32 without TF32, padded to 128 tokens.
+First, losses and gradients in bfloat16 and in float32 are compared at the same weights, without dropout. Then steps on
+up to 3200 training rows of each task are timed, and multiplied by the number of steps of the official training set. The
+suite trains eight models at a time in bfloat16. The Trainer trains one model after another, like transformers'
+run_glue, with SDPA, in float32 without TF32, padded to 128 tokens.
 """
 
 import multiprocessing
@@ -31,7 +31,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 @pytest.mark.gpu
 def test_all_trainings_over_a_plain_trainer(training_rows, benchmark, show, record, tmp_path):
-    """Goal: table 1's pretrained column, five seeds each, at least 6 times as fast as with a Trainer."""
+    """Goal: train table 1's pretrained column with five seeds at least 6 times as fast as with a Trainer."""
     splits = {name: training_rows(name).head(ROWS) for name in TASKS}
     off = largest_difference(splits["rte"])
     assert off < CLOSE
@@ -59,13 +59,13 @@ def test_all_trainings_over_a_plain_trainer(training_rows, benchmark, show, reco
 
 
 def steps_of(name: str) -> int:
-    """Return the number of steps of a training on a task's official training set."""
+    """Return the number of training steps on a task's official training set."""
     settings = load_settings().finetune
     return -(-task(name).train_rows // settings.batch_size) * settings.epochs
 
 
 def at_once(processes: int, splits, device: str = "cuda", make=bert_base) -> dict[str, tuple[float, int]]:
-    """Return the seconds per step of the slowest of some simultaneous trainings and the peak memory of one, by task."""
+    """Return the seconds per step and the peak memory, each the maximum of simultaneous trainings, by task."""
     with ProcessPoolExecutor(processes, SPAWN, set_gate, [SPAWN.Barrier(processes)]) as pool:
         pieces = {
             name: [pool.submit(piece, make, split, seed, device) for seed in range(processes)]
@@ -76,9 +76,9 @@ def at_once(processes: int, splits, device: str = "cuda", make=bert_base) -> dic
 
 
 def largest_difference(split) -> float:
-    """Return the largest relative difference between a step in bfloat16 and in float32 at the same weights.
+    """Return the largest relative difference between steps in bfloat16 and in float32 at the same weights.
 
-    The losses and gradient norms of `COMPARED` batches are compared. The learning rate is 0, so weights do not change.
+    The losses and gradient norms of `COMPARED` batches are compared. The learning rate is 0 to keep weights constant.
     """
     tables = []
     for precision in ("float32", "bfloat16"):

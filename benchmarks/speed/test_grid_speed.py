@@ -1,9 +1,9 @@
-"""Grids of disabled heads in bfloat16 compared with float32: differing predictions, then the ratio of times.
+"""Grids of disabled heads in bfloat16 compared with float32, first for predictions and then for the ratio of times.
 
     pytest benchmarks/speed/test_grid_speed.py --glue DIR -k minilm
 
-Measurements in both precisions alternate, and the fastest of several counts. Those in bfloat16 include the sample that
-is also computed in float32 to count differing predictions.
+Measurements in both precisions alternate, and the fastest of several counts. The time in bfloat16 includes the sample
+that is also computed in float32 to count differing predictions.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from bertsecrets.models.opening import OpenModel
 from bertsecrets.texts.tasks import task
 
 REPEATS = 2
-DIFFER = 0.05  # largest share of the sample's predictions that may differ; a fresh classifier's are close to ties
+DIFFER = 0.05  # largest share of the sample's predictions that may differ; with a new classifier, many are near ties
 
 pytestmark = pytest.mark.skipif(
     not native_bfloat16(torch.device("cpu")), reason="needs a CPU that computes bfloat16 natively (AMX or AVX512-BF16)"
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 def test_grid_in_bfloat16_over_float32(
     make: Callable[[], OpenModel], rows: int, every: int, rte_rows, benchmark, timed, show, record
 ):
-    """All heads of MiniLM on the whole validation set of RTE; every 24th head of BERT-base's shape on 64 rows."""
+    """Disable all heads of MiniLM on RTE's validation set, or every 24th head of BERT-base's shape on 64 rows."""
     split = rte_rows(rows)
     sets = single_heads(make().layers, make().heads)[::every]
     taken: dict[str, list[tuple[float, float]]] = {"float32": [], "bfloat16": []}
@@ -44,7 +44,7 @@ def test_grid_in_bfloat16_over_float32(
     def turns():
         for _ in range(REPEATS):
             for precision, seconds in taken.items():
-                opened = make()  # afresh, since the model stays in bfloat16
+                opened = make()  # reopened, since the model stays in bfloat16
                 encoded = encode(split, opened.tokenizer, 200)
                 results[precision], took = timed(
                     lambda opened=opened, encoded=encoded, precision=precision: set_ablation(

@@ -27,7 +27,7 @@ class Nothing:
 
 
 def test_classes_of_all_maps_of_rte(rte_rows, benchmark, timed, show, record):
-    """Goal: computing and classifying the 277 x 72 maps of MiniLM takes at most twice the time of computing them."""
+    """Goal: computing and classifying the 277 x 72 maps of MiniLM takes at most twice as long as computing them."""
     model = minilm()
     encoded, shape = encode(rte_rows(ROWS), model.tokenizer, 200), (ROWS, model.layers, model.heads)
     classifiers = {"special": PatternClassifier.load(SHIPPED_FOLDER, "special")}

@@ -2,9 +2,9 @@
 
     pytest benchmarks/speed/test_training_speed.py --glue DIR -k minilm
 
-All sides start from the same weights, use the same rows and alternate. Losses must agree before times are compared. The
-timed steps are spread evenly over an epoch, so that lengths are typical; each is repeated, and the fastest counts.
-BERTSECRETS_STEPS sets how many steps are timed.
+All trainings start from the same weights, use the same rows and alternate. Losses must agree before times are compared.
+The timed steps are spread evenly over an epoch, so that lengths are typical. Each step is repeated, and its fastest
+time counts. BERTSECRETS_STEPS sets how many steps are timed.
 """
 
 import os
@@ -24,15 +24,15 @@ from bertsecrets.models.training.loop import Training
 
 CPU = torch.device("cpu")
 REPEATS = 3
-CLOSE = 0.15  # losses of single steps that begin at the same weights, with other dropout
-ROWS = 2500  # of the training rows, as many as RTE has
+CLOSE = 0.15  # difference between losses of single steps from the same weights with different dropout
+ROWS = 2500  # number of training rows used, about as many as RTE has
 STEPS = int(os.environ.get("BERTSECRETS_STEPS") or 4)
 
 pytestmark = pytest.mark.skipif(not native_bfloat16(CPU), reason="needs a CPU that computes bfloat16 natively")
 
 
 class Steps:
-    """The suite's training in one precision, step by step."""
+    """The suite's training in one precision, which takes single steps."""
 
     def __init__(self, classifier: OpenModel, split, precision: str):
         self.training = training_of(classifier, split, precision, CPU)
@@ -42,7 +42,7 @@ class Steps:
         self.losses: list[float] = []
 
     def take(self, step: int) -> None:
-        """Take one step of the epoch, timed."""
+        """Take one step of the epoch and time it."""
         self.training.step = step
         before = self.training.total.item()
         began = time.perf_counter()
@@ -52,12 +52,12 @@ class Steps:
 
     @property
     def mean(self) -> float:
-        """The mean over the steps of the fastest time of each."""
+        """The mean over steps of each step's fastest time in seconds."""
         return float(np.mean([min(times) for times in self.seconds.values()]))
 
 
 def spread_over(training: Training) -> list[int]:
-    """Return the numbers of some steps, spread evenly over an epoch, except the first."""
+    """Return the numbers of `STEPS` steps, spread evenly over an epoch, excluding the first step of the epoch."""
     return [1 + int(place) for place in (np.arange(STEPS) + 0.5) / STEPS * (training.per_epoch - 1)]
 
 
@@ -65,7 +65,7 @@ def spread_over(training: Training) -> list[int]:
     ("make", "goal"), [pytest.param(minilm, 2.5, id="minilm"), pytest.param(bert_base, 2.0, id="bert_base")]
 )
 def test_bfloat16_over_float32(make, goal, training_rows, benchmark, show, record):
-    """Goal: a step on RTE under autocast at least 2.5 times as fast with MiniLM, twice with BERT-base's shape."""
+    """Goal: autocast makes steps on RTE at least 2.5 times as fast with MiniLM, 2 times with BERT-base's shape."""
     split = training_rows("rte").head(ROWS)
     with return_large_blocks():
         full, half = (Steps(make("rte"), split, precision) for precision in ("float32", "bfloat16"))
@@ -126,7 +126,7 @@ def product_rate(tokens: int = 2048, inputs: int = 384, outputs: int = 1536) -> 
 
 @pytest.mark.parametrize(("name", "goal"), [("rte", 4.0), ("sst2", 15.0)])
 def test_ours_over_run_glue(name, goal, training_rows, benchmark, show, record, tmp_path):
-    """Goal: a mean step of MiniLM in bfloat16 4 times as fast as run_glue's at RTE's lengths, 15 times at SST-2's."""
+    """Goal: MiniLM's mean step in bfloat16 is 4 times as fast as run_glue's on RTE, and 15 times on SST-2."""
     split = training_rows(name).head(ROWS)
     with return_large_blocks():
         ours = Steps(minilm(name), split, "bfloat16")

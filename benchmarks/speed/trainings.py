@@ -1,6 +1,6 @@
-"""Shared code of the training benchmarks: a part of the suite's training, and a plain Trainer's.
+"""Shared code of the training benchmarks, which runs some steps of the suite's training and of a plain Trainer.
 
-Nothing here is a test, so other processes can import it.
+This module contains no tests, so that other processes can import it.
 """
 
 import time
@@ -17,7 +17,7 @@ from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.loop import Training
 from bertsecrets.settings import load_settings
 
-PATIENCE = 120  # seconds that processes wait for each other
+PATIENCE = 120  # maximum time in seconds that processes wait for each other
 
 _gate: Barrier
 
@@ -36,9 +36,9 @@ def set_gate(shared: Barrier) -> None:
 
 
 def piece(make: Callable[..., OpenModel], split, seed: int, device: str) -> tuple[float, int]:
-    """Return the seconds of a training step in bfloat16 while other processes train too, and the peak GPU memory.
+    """Return the seconds per step in bfloat16 while other processes also train, and the peak GPU memory in bytes.
 
-    It is the mean over an epoch of the rows, which follows an unmeasured half epoch.
+    The time is the mean over an epoch of the rows, after half an epoch that is not timed.
     """
     training = training_of(make(split.task.name, "sdpa"), split, "bfloat16", best_device(device), seed)
     for steps in (training.per_epoch // 2, training.per_epoch):
@@ -52,13 +52,13 @@ def piece(make: Callable[..., OpenModel], split, seed: int, device: str) -> tupl
 
 
 def wait() -> None:
-    """Wait for the GPU, if there is one."""
+    """Wait until the GPU, if there is one, has finished all work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 class Clock(TrainerCallback):
-    """The seconds of every step of a Trainer."""
+    """A callback that stores the seconds of every step of a Trainer."""
 
     def __init__(self):
         self.seconds: list[float] = []
@@ -75,10 +75,10 @@ class Clock(TrainerCallback):
 def run_glue(
     classifier: OpenModel, split, folder, *, steps: int = 3, device: str = "cpu"
 ) -> Callable[[], tuple[float, float]]:
-    """Return a function that takes a few steps as transformers' run_glue does: padded to 128, float32, no sorting.
+    """Return a function that takes a few steps like transformers' run_glue: padded to 128, float32, unsorted.
 
-    Batches have 32 rows, as in the suite; other settings are `TrainingArguments` defaults. Returns the seconds of
-    the fastest step, which all cost the same, and the mean loss.
+    Batches have 32 rows, as in the suite, and other settings are `TrainingArguments` defaults. The function returns the
+    seconds of the fastest step, since all steps cost the same, and the mean loss.
     """
     coded = classifier.tokenizer(
         list(split.sentence1), list(split.sentence2) if split.sentence2 is not None else None, padding="max_length",
@@ -97,7 +97,7 @@ def run_glue(
     def taken() -> tuple[float, float]:
         clock = Clock()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the Trainer's own
+            warnings.simplefilter("ignore")  # warnings of the Trainer
             trainer = Trainer(
                 classifier.model, arguments, train_dataset=rows, data_collator=default_data_collator, callbacks=[clock]
             )
