@@ -181,7 +181,7 @@ class MeasurementCache:
         return measure.key(self._run(measure, request, None))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Record the outcome of a request handled by another process. If it failed, `get` does not retry it."""
+        """Record the outcome of a request handled by another process, so that `get` raises `error` without a retry."""
         if error is not None:
             self.failed[request] = error
         elif made:
@@ -236,7 +236,7 @@ class MeasurementCache:
         self._check_possible(measure, run, None)
 
     def _check_possible(self, measure: Measure, run: MeasureContext, checkpoint: Path | None) -> None:
-        """Check, once per model, that a measure applies to a checkpoint or, if that is None, to its base model."""
+        """Check, once per model, that a measure applies to `checkpoint` or, if that is None, to the base model."""
 
         def open_with(kernel: str) -> opening.OpenModel:
             if measure.on_task and run.folder is not None:
@@ -284,7 +284,7 @@ class MeasurementCache:
     def _made(
         self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
-        """Run a measure, and return its measurement and its companions' from the same pass, with their keys."""
+        """Run a measure, and return the measurements and keys of this measure and of companions in the same pass."""
         if measure.reads_model:
             self._check_possible(measure, run, checkpoint)
         runs = {measure: run}
@@ -329,7 +329,7 @@ class MeasurementCache:
     def _reused(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
         """Return a stored measurement for the run's subject.
 
-        It may come from other files with the same rows or weights, so its provenance is replaced by the current one.
+        The measurement may come from other files with the same rows or weights, so its provenance is updated.
         """
         stored = load(entry)
         return replace(
@@ -337,7 +337,7 @@ class MeasurementCache:
         )
 
     def _facts(self, measure: Measure, run: MeasureContext) -> dict[str, Any]:
-        """Return the provenance of the measured data, the training data and, if its folder is known, the model."""
+        """Return the provenance of the measured data, the training data and, if stored in a known folder, the model."""
         facts = measure.data_facts(run)
         ref = ModelRef.in_folder(run.folder) if run.folder else None
         manifest = ref.manifest() if ref else {}

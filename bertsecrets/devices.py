@@ -27,7 +27,7 @@ HARMLESS_VARIABLES = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\
 
 
 def best_device(wanted: str | None = None) -> "torch.device":
-    """Return the named device, or by default and for `auto`, the GPU if there is one and the CPU if not.
+    """Return the named device. By default and for `auto`, this is the GPU if there is one, and the CPU if not.
 
     On a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, PyTorch would choose cuDNN's
     attention, which builds a plan for every new shape, and almost every batch has a new shape. Flash attention is

@@ -26,14 +26,14 @@ MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to
 
 
 class UserError(Exception):
-    """An error that the user can fix. Its one-line message says what is wrong, the value, and what to do.
+    """An error that the user can fix. The one-line message says what is wrong, the value, and what to do.
 
-    The command line prints the message and exits with code 2, after judging all other claims of the run.
+    The command line prints the message and exits with code 2. In a run of several claims, all others are judged first.
     """
 
 
 class MissingError(UserError):
-    """Data or a tool is missing. A run of many measurements may skip those that need it."""
+    """Data or a tool is missing. A run of many measurements may skip those that need what is missing."""
 
 
 class NotApplicableError(UserError):
@@ -41,7 +41,7 @@ class NotApplicableError(UserError):
 
 
 class NotGivenError(NotApplicableError):
-    """The model has this quantity, but something else that it needs was not given, such as a second model."""
+    """The model has this quantity, but something else that is needed was not given, such as a second model."""
 
 
 class MisreadError(UserError, RuntimeError):

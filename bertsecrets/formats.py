@@ -1,9 +1,9 @@
 """The published format of verdicts, as pydantic models and as a JSON Schema.
 
-`report --json`, `--benchmark-json` and the store write this format; the schema is in `docs/schema/`. Within a major
+`report --json`, `--benchmark-json` and the store write this format, whose schema is in `docs/schema/`. Within a major
 version, fields may be added but never removed, renamed or redefined, and readers ignore unknown fields. Fields added
-later need a default, because files of earlier minor versions lack them. `upgraded` reads files of the
-major version before.
+later need a default, because files of earlier minor versions lack them. `upgraded` reads files of the previous major
+version.
 """
 
 import math
@@ -175,7 +175,7 @@ class VerdictsFile(BaseModel):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the verdicts of a run; its `$defs` hold that of one verdict."""
+    """Return the JSON Schema (draft 2020-12) of the verdicts of a run, with the schema of a verdict in its `$defs`."""
     own = VerdictsFile.model_json_schema(mode="serialization")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -187,9 +187,9 @@ def json_schema() -> dict[str, Any]:
 
 
 def upgraded(run: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a run in this version of the format, if they are of version 2; otherwise unchanged.
+    """Return the data of a run, converted to this version of the format if they are of version 2.
 
-    Version 2 called figures reproduced that are compatible. Its verdicts on figures have `p_against`, but no `p_for`.
+    Verdicts of version 2 on published values have `p_against` but no `p_for`, and say `reproduced` for `compatible`.
     """
     version, verdicts = run.get("format_version"), run.get("verdicts")
     if not isinstance(version, str) or version.partition(".")[0] != EARLIER_VERSION or not isinstance(verdicts, list):

@@ -32,7 +32,7 @@ class Repository:
         title: Name of the repository for messages.
         advice: What to do if the repository is unavailable, for messages.
         hint: Known repository with a similar name, for messages.
-        pins: Published sha256 digests by file name. If given, no other files are downloaded.
+        pins: Published sha256 digests by file name. If given, only these files are downloaded.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Repository:
     pins: Mapping[str, str] = field(default_factory=dict)
 
     def commit(self, marker: str) -> str:
-        """Return the revision's commit, either the cached one or the current one, found by downloading `marker`."""
+        """Return the revision's commit from the cache or, if it is not cached, by downloading the file `marker`."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
         if self.revision and COMMIT_PATTERN.fullmatch(self.revision):
@@ -123,8 +123,8 @@ class Repository:
     def _broken_off(self, error: BaseException) -> str | None:
         """Return a message about a lost connection if the error is about an object of the client, not the hub.
 
-        Threads that download share a client, so one failed request can end the others with any kind of error. A single
-        further request shows whether the hub answers.
+        Threads that download share a client, so one failed request can end the others with any kind of error. This
+        method therefore makes a request by itself to see whether the hub answers.
         """
         from huggingface_hub import HfApi
 

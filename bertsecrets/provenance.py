@@ -49,9 +49,9 @@ def run_facts() -> dict[str, Any]:
 
 @functools.cache
 def suite_commit(checkout: Path = PACKAGE_FOLDER.parent) -> tuple[str | None, bool | None]:
-    """Return the git commit of the suite, and whether its code, claims or settings differ from it.
+    """Return the git commit of the suite, and whether the suite's code, claims or settings differ from the commit.
 
-    The commit comes from git in a checkout, and from pip if installed from a git URL. In other cases, both are None.
+    The commit comes from git in a checkout, or from pip after installation from a git URL. If not, both are None.
     """
     if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE_FOLDER.name}/__init__.py") is None:
         return _installed_commit(), None

@@ -114,8 +114,8 @@ class Measurement:
     """The result of one measure on one subject.
 
     `values` are the results (scalars, or arrays of shape [layers, heads]). `samples` are for resampling, one row per
-    example (such as `cosine`, [examples, layers, heads]). `settings` come from `params.yaml`, and `options` change what
-    is measured (such as `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded
+    example (`cosine`: [examples, layers, heads]). `settings` come from `params.yaml`, and `options` change what is
+    measured (such as `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded
     measurement.
     """
 
@@ -155,7 +155,7 @@ class Measurement:
         return UserError(f"{place} is incomplete or from another version (no {name!r}): recreate it")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the public JSON form. Scripts rely on its first five keys."""
+        """Return the public JSON form. Scripts rely on the first five keys."""
         return {
             "measure": self.measure,
             "model": self.subject.model,
@@ -213,7 +213,7 @@ def as_frame(shown: object) -> "pd.DataFrame":
 
 @functools.singledispatch
 def as_html(shown: object) -> str | None:
-    """Return the HTML of an object for notebooks, or None unless `report.notebook` has registered its type."""
+    """Return the HTML of an object for notebooks, or None if `report.notebook` has not registered its type."""
     return None
 
 

@@ -1,7 +1,7 @@
 """BERT-style layers, for the fast path of ablation.
 
-A layer is recognised if it has all submodules of a BERT layer, under the names listed in `families.py`. It may have
-additional parts, such as rotary positions or adapters, so the engine first tests blocks against the model on a probe.
+A layer is recognised if it has all submodules of a BERT layer, under the names listed in `families.py`. The layer may
+contain more, such as rotary positions or adapters, so the engine first tests blocks against the model on a probe.
 """
 
 import math
@@ -24,7 +24,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def position_term(model: Any) -> Term | None:
-    """Return the function that computes a model's additive position term in attention logits, if any."""
+    """Return the function that computes a model's additive position term in attention logits, or None."""
     name = POSITION_TERMS.get(model.config.model_type)
     term: Term | None = attrgetter(name)(model.base_model) if name else None
     return term
@@ -70,7 +70,7 @@ class Block:
 
     @cached_property
     def projections(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The query, key and value projections joined into one: weight and bias."""
+        """The weight and the bias of the query, key and value projections, joined into one."""
         parts = (self.query, self.key, self.value)
         biases: list[torch.Tensor] = [
             part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts
@@ -129,6 +129,6 @@ class Block:
         return self.output(context.transpose(1, 2).flatten(2))
 
     def finish(self, mixed: Float[torch.Tensor, "*batch width"]) -> Float[torch.Tensor, "*batch width"]:
-        """Return the layer's output, given the sum of its input and projected attention, and overwrite that sum."""
+        """Return the layer's output, given the sum of its input and projected attention."""
         mixed = self.attention_norm(mixed)
         return self.norm(self.outer(self.activation(self.inner(mixed))).add_(mixed))

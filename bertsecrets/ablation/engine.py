@@ -119,7 +119,7 @@ class Engine:
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
-        """Return replacement vectors for checks, computed from the reversed probe, or None if not needed."""
+        """Return replacement vectors for checks, computed from the reversed probe, or None if none are needed."""
         return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
 
     def instead(self, encoded: Encoded) -> Instead:
@@ -183,8 +183,8 @@ def ablate(
         engine: Engine to use, or a classifier, for which an engine is opened.
         sets: Sets of heads. Each head is (layer, head), counted from 0. Duplicate sets are allowed.
         device: Device for the new engine. Ignored if an engine is given.
-        instead: Function that computes replacement vectors. By default, they are computed from these examples according
-            to the engine's kind of ablation.
+        instead: Function that computes replacement vectors. By default, the vectors are computed from these examples
+            according to the engine's kind of ablation.
         progress: Progress callback, called with the number of sets (possibly fractional) completed since the last call.
     """
     if isinstance(engine, OpenModel):

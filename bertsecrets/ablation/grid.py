@@ -1,6 +1,6 @@
 """A resumable grid of many sets of heads, computed in portions that several processes can share.
 
-A grid is stored in a folder. `grid.json` records its sets and inputs. Finished portions are subfolders
+A grid is stored in a folder. In this folder, `grid.json` records the sets and inputs. Finished portions are subfolders
 (`portion-0003/predicted.npz`), written atomically, with a manifest that identifies the grid. While a process computes a
 portion, it holds a lock that the operating system releases when the process exits. No portion is computed twice, and
 the next run computes missing or damaged portions.
@@ -56,7 +56,7 @@ class Grid:
             layers: Number of layers in the model. Sets with the same lowest layer are computed together, because they
                 share the most work.
             size: Maximum number of sets per portion. An interruption loses unfinished portions.
-            about: Everything else that determines the results (weights, inputs), as JSON data.
+            about: Everything besides the sets that determines the results (weights, inputs), as JSON data.
         """
         order = sorted(range(len(sets)), key=lambda i: lowest_layer(sets[i], layers))
         portions = [order[start : start + size] for start in range(0, len(order), size)]
@@ -121,7 +121,7 @@ class Grid:
         return result
 
     def _read(self, place: Path) -> np.ndarray | None:
-        """Return a finished portion, or None if it is missing, damaged or part of another grid."""
+        """Return the results of a finished portion, or None if they are missing, damaged or from another grid."""
         try:
             if damage(place) is not None or read_manifest(place).get("grid") != self.mark:
                 return None

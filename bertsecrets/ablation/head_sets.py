@@ -43,8 +43,8 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
     """Parse sets of heads from text, removing duplicates.
 
     `1.2 7.6 1.2+7.6 5` selects head 2 of layer 1, head 6 of layer 7, both together, and all heads of layer 5. `pairs:3`
-    selects each pair of heads in layer 3. `nested:1.2,7.6,2` selects 1.2, then 1.2+7.6, then adds the heads of layer 2
-    one by one. `all` selects all heads of the model as one set.
+    selects each pair of heads in layer 3. `nested:1.2,7.6,2` selects 1.2, then 1.2+7.6, and then adds the heads of
+    layer 2 one at a time. `all` selects all heads of the model as one set.
 
     Args:
         layers, heads: Number of layers, and number of heads per layer.

@@ -7,7 +7,7 @@ A head's vector at a token is the attention-weighted sum of the values. The vect
 - `mean`: the head's mean vector over all real tokens of all measured rows;
 - `resampled`: the head's vector in another measured row, the partner. The partner of a row is the next row in a random
   order, so every row is a partner once. Token positions are scaled linearly to the partner's length and rounded down,
-  so first tokens correspond to each other, as do last tokens.
+  so that first tokens correspond to first tokens, and last tokens to last tokens.
 
 Means and partners' vectors are computed with no heads disabled.
 """

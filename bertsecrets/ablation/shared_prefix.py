@@ -1,10 +1,10 @@
 """The fast path of ablation for BERT-style models, in which sets of heads share the computation of common prefixes.
 
-The runs for two sets are identical up to the first layer in which the sets differ. All runs therefore form a tree: one
+The runs for two sets are identical up to the first layer in which the sets differ. All runs therefore form a tree. One
 state (the hidden vectors of all tokens) enters layer 0, and each layer splits a state into one state per choice of
 disabled heads. Attention is computed once per state. Each choice only adds W_o[h] (instead_h - context_h), where
 instead_h is the mean of V or, for other kinds of ablation, another replacement vector. The last layer computes only the
-first token, the only one that the classifier uses. Rows have equal lengths, so no padding or mask is needed.
+first token, because the classifier uses no other token. Rows have equal lengths, so no padding or mask is needed.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""Architecture-independent access to a classifier's layers: run the model from any layer, or with heads disabled.
+"""Architecture-independent access to a classifier's layers, to run the model from any layer or with heads disabled.
 
 Layers are identified by tracing the module calls of a small forward pass, not by name. Runs can start at any layer.
 There are two ways to make the attention of a head uniform (K19 section 4.6):
 
-- `zeroed`: the model passes queries, keys and values to transformers' attention interface. Zeroing the queries of a
-  head makes its logits equal, so its softmax is exactly 1/L over the tokens it can attend to, even in a fused kernel.
+- `zeroed`: the model passes queries, keys and values to transformers' attention interface. Zeroing a head's queries
+  makes its logits equal, so the softmax is exactly 1/L over the tokens that it can attend to, even in a fused kernel.
 - `written`: for models that bypass this interface, or whose logits have a query-independent position term, the model
   runs with eager attention, and the softmax output of disabled heads is overwritten.
 
@@ -65,7 +65,7 @@ _watch: ContextVar[Watch] = ContextVar("watch")
 
 
 class PositionTermError(Exception):
-    """Attention logits have a query-independent term, so zeroing queries does not make them equal."""
+    """Attention logits have a query-independent term, so zeroing the queries does not make the logits equal."""
 
 
 def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
@@ -101,8 +101,7 @@ class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
     The output of any softmax over the last dimension of (rows, heads, tokens, tokens) is treated as attention weights.
-    `watch` selects the heads that keep their weights. It may replace the next product of these weights (the heads'
-    vectors).
+    `watch` selects the heads to keep, and may replace their vectors, which are the next product of these weights.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -146,7 +145,7 @@ class _Run(Watch):
         return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors, with those of disabled heads replaced."""
+        """Return the vectors, after replacing the vectors of disabled heads."""
         super().vectors(context)
         if self._disabled is None or self._vectors is None:
             return context
@@ -181,7 +180,7 @@ class _Gated(_Run):
 
 
 def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
-    """Return each head's vectors, with those of disabled heads replaced.
+    """Return each head's vectors, after replacing the vectors of disabled heads.
 
     Args:
         context: Vectors of the rows for one or more sets, concatenated.
@@ -280,7 +279,7 @@ class Skeleton:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """Use the attention that runs need until the block ends, so that runs inside need not switch."""
+        """Set the attention implementation that runs need, so that runs inside the block need not switch."""
         before, needed = self.model.config._attn_implementation, ATTENTION_NAME if self.way == "zeroed" else "eager"
         if before == needed:
             yield

@@ -1,4 +1,4 @@
-"""Anisotropy: the cosine similarity of random words' vectors, by layer (Ethayarajh 2019; claims I2).
+"""Anisotropy, the cosine similarity between the vectors of random words, by layer (Ethayarajh 2019; claims I2).
 
 Rows are randomly split into pairs. The value of a pair is the mean cosine over all pairs of word-pieces, one from each
 row, excluding special tokens. It is 0 on average if the vectors are distributed isotropically. Word-pieces in short
@@ -47,7 +47,7 @@ class Anisotropy(Measure):
             hidden_states(classifier, batch)
 
     def run(self, context: MeasureContext) -> Results:
-        """Compute the hidden states twice: first to find their mean, then to centre them."""
+        """Compute the hidden states twice, first to find the mean and then to subtract it."""
         opened, rows = context.open(self.kernel), self.rows(context)
         encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.attention.max_length))
         with progress(f"vectors of {context.subject}", 2 * len(encoded), "example") as shown:
@@ -88,7 +88,7 @@ def paired(
 def same_class(
     labels: Sequence[float], pairs: Int[np.ndarray, "pairs 2"], *, regression: bool
 ) -> Float[np.ndarray, " examples"]:
-    """Return 1 at a pair's first row if its labels are equal and 0 if not, and NaN at all other rows or for regression.
+    """Return 1 at a pair's first row if the labels are equal and 0 if not, and NaN at other rows and for regression.
 
     >>> same_class([1, 0, 0], np.array([[0, 2]]), regression=False).tolist()
     [0.0, nan, nan]

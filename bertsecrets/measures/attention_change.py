@@ -44,7 +44,7 @@ def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
 
 
 class CosineObserver(SampleObserver):
-    """Observer of two models that stores the cosine of their maps for every example, [example, layer, head]."""
+    """Observer of two models that stores the cosine between their maps for each example, [example, layer, head]."""
 
     pairs = True
 

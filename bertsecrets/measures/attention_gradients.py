@@ -30,10 +30,10 @@ GRADIENT_BATCH_TOKENS = 1024  # per batch; small, because activations are stored
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
 class AttentionGradients(MapMeasure):
-    """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to such tokens.
+    """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to this token.
 
-    `other` covers all real tokens except [CLS] and [SEP]. Samples: `sep`, `cls`, `other` [example, layer, head], which
-    are NaN for examples without tokens of that kind.
+    `other` stands for all real tokens except [CLS] and [SEP]. Samples: `sep`, `cls`, `other` [example, layer, head],
+    which are NaN for examples without tokens of that kind.
     """
 
     gradients: ClassVar[bool] = True
@@ -75,7 +75,7 @@ class AttentionGradients(MapMeasure):
 
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:
-    """Return the absolute gradient of each example's loss with respect to its attention weights, per layer."""
+    """Return, for each layer, the absolute gradient of each example's loss with respect to its attention weights."""
     modules, ask = attention_modules(model)
     rows, tokens = batch.input_ids.shape
     shape = (rows, model.config.num_attention_heads, tokens, tokens)

@@ -1,6 +1,6 @@
 """Maps of a few short examples before and after fine-tuning, and the mean targets of each head's attention.
 
-The report's attention viewer displays the maps. No claim uses this measure.
+The attention viewer in the report displays these maps. No claim uses this measure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

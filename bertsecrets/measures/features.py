@@ -35,8 +35,7 @@ FIGURE_7_LABELS = {  # labels of the kinds in K19's figure 7
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")
 class Features(AttentionMeasure):
-    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and the number of inputs in each mean,
-    `<name>_examples`.
+    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and `<name>_examples`, the number of inputs for each.
 
     Samples: `<kind>` [example, layer, head], `cls_row_<kind>` [example, head], both NaN for inputs without the kind.
     """
@@ -105,8 +104,8 @@ class FeatureObserver(SampleObserver):
         Args:
             absent: Value for kinds of words that do not occur in an input.
             marks: Mask of the tokens of each kind.
-            cls: Mask of the tokens whose row is read in the last layer; only the first one in each example counts. If
-                None, no row is read.
+            cls: Mask of the tokens whose row is read in the last layer. Only the first such token in each example
+                counts. If None, no row is read.
         """
         super().__init__(examples, layers, heads, marks)
         self.absent, self.kinds, self.last = absent, list(marks), layers - 1

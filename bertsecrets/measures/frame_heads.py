@@ -42,7 +42,7 @@ class FrameHeads(EncoderMeasure):
     )
 
     def fingerprint(self, context: MeasureContext) -> str:
-        """Return a digest of the sentence file, or of all XML files in a folder, independent of its location."""
+        """Return a digest of the sentence file, or of all XML files in a folder, independent of where these are."""
         frames = context.resources.frames
         if frames is None:
             raise UserError(FRAMES_ADVICE)

@@ -1,7 +1,7 @@
-"""Heads removed step by step, the least important first (Michel, Levy and Neubig 2019; claims I4).
+"""Removal of heads step by step, starting with the least important (Michel, Levy and Neubig 2019; claims I4).
 
 A gate scales each head's input to the output projection. The importance of a head is the absolute gradient of an
-example's loss with respect to its gate, summed over examples and normalised by the Euclidean norm over the heads of its
+example's loss with respect to its gate, summed over examples and normalised by the Euclidean norm over the heads of the
 layer. Each step closes the gates of a tenth of all heads and recomputes the importance of the remaining heads. As in
 P20, importance and score are measured on the same validation rows, whereas Michel et al. estimate importance once, on
 training data.

@@ -1,4 +1,4 @@
-"""The registry of measures. Listing names imports nothing; measures are imported on first use."""
+"""The registry of measures. Listing names imports nothing, because measures are imported on first use."""
 
 import importlib
 import pkgutil

@@ -18,8 +18,7 @@ from bertsecrets.types import Span
 
 @measure("relations", title="token-to-token attention", source="K19 4.5")
 class Relations(AttentionMeasure):
-    """Values: `noun_pronoun`, `pronoun_noun`, `verb_subject`, `subject_verb` [layer, head], and the number of inputs in
-    each mean, `<name>_examples`.
+    """Values: `noun_pronoun`, `pronoun_noun`, `verb_subject`, `subject_verb` [layer, head], and `<name>_examples`.
 
     Samples: the same names, [example, layer, head], which are NaN for inputs without the relation.
     """

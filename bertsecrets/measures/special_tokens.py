@@ -1,8 +1,8 @@
 """Attention to [CLS] and [SEP] per head (K19 section 4.4, figure 6).
 
 The attention received by a token is its column sum divided by the number of rows L. For inputs with two [SEP] tokens,
-the larger value counts, as in K19. Their sum is also stored as a control for claim E2, because two [SEP] tokens may
-split the attention that a single one would receive.
+the larger value counts, as in K19. The sum over both tokens is also stored as a control for claim E2, because two [SEP]
+tokens may split the attention that a single [SEP] would receive.
 """
 
 from collections.abc import Iterator

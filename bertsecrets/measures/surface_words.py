@@ -29,7 +29,7 @@ SURFACE_KINDS = ("final", "other", "word")
 class SurfaceWords(AttentionMeasure):
     """Values, each [layer, head]: `equal` and `expected`, the observed and chance-level mean weight from a word to the
     same word in the other text; `final`, `other` and `word`, the maximum attention received by final punctuation, other
-    punctuation and words. The number of inputs in each mean is `<name>_examples`.
+    punctuation and words. `<name>_examples` is the number of inputs for each.
 
     Samples: the same names, [example, layer, head], which are NaN for inputs without such tokens.
     """

@@ -96,7 +96,7 @@ def layer_weights(model: Any) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def prune_smallest(weights: Sequence[torch.Tensor], share: float) -> int:
-    """Set the smallest weights by magnitude to 0 in place, and return their number.
+    """Set the smallest weights by magnitude to 0 in place, and return the number of these weights.
 
     Weights that are already 0 count towards `share`, so pruning in steps gives the same result as pruning at once.
     """

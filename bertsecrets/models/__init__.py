@@ -1,1 +1,1 @@
-"""Encoders and classifiers: locating, opening and training them, encoding their inputs, reading their attention."""
+"""Encoders and classifiers: location, opening, training, encoding of inputs, and reading of attention."""

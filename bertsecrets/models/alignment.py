@@ -1,7 +1,7 @@
 """Alignment of character spans with word-piece tokens.
 
 Tokens are located by the tokenizer's character offsets, never by comparing strings, so contractions, accents and
-repeated words work. A token belongs to a span if they overlap by at least one character.
+repeated words work. A token belongs to a span if the two overlap by at least one character.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Alignment:
         """Return a mask of the tokens that overlap any span of their example.
 
         Args:
-            spans: Spans of each example, in its first (`part` 0) or second (1) text. Spans in truncated text have no
-                tokens.
+            spans: Spans of each example, in the example's first (`part` 0) or second (1) text. Spans in truncated text
+                have no tokens.
         """
         flat = [(i, *span) for i, of_example in enumerate(spans) for span in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 3)

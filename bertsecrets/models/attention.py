@@ -1,7 +1,7 @@
 """Attention maps, streamed layer by layer and batch by batch, because all maps at once would not fit in memory.
 
 One pass over the data feeds every observer. An observer sees one layer of one batch at a time and stores only what it
-computes from the maps. Observers with `pairs` set see the maps of both the pretrained and the fine-tuned model.
+has computed from the maps. Observers with `pairs` set see the maps of both the pretrained and the fine-tuned model.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory, for one batch and
 
 @runtime_checkable
 class Observer(Protocol):
-    """An observer of a pass. `pairs` is True if it also needs the second model's maps."""
+    """An observer of a pass. `pairs` is True if the observer also needs the second model's maps."""
 
     pairs: bool
 
@@ -160,8 +160,8 @@ def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
 def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
     """Return the modules whose output contains attention weights, and the arguments with which the model returns them.
 
-    A tiny forward pass finds the modules. Those included are the first to return a tuple that has a tensor of shape [1,
-    heads, tokens, tokens]. A module that is shared by all layers (ALBERT) appears once.
+    A tiny forward pass finds the modules. A module is included if it is the first to return a tuple that contains a
+    tensor of shape [1, heads, tokens, tokens]. A module that is shared by all layers (ALBERT) appears once.
 
     Returns:
         The modules in call order, and `output_attentions=True` if the modules return weights only with this argument.

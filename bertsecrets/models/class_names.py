@@ -14,7 +14,7 @@ NUMBERED_NAME = re.compile(r"(?:label|class)?[ _-]?([0-9]{1,9})", re.IGNORECASE)
 def classes_in_order(folder: Path, task: Task) -> list[str] | None:
     """Return the task's class for each of a checkpoint's outputs, or None if the outputs are numbered, not named.
 
-    Names are read from both `id2label` and `label2id`, because some checkpoints record them in only one of the two.
+    Names are read from both `id2label` and `label2id`, because some checkpoints record names in only one of the two.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     pairs = _pairs(config.get("id2label")) + [(number, name) for name, number in _pairs(config.get("label2id"))]

@@ -38,7 +38,7 @@ OPTIONAL_SIZES, ABSENT_SIZES = ("max_position_embeddings", "type_vocab_size"), (
 
 
 class ModelWarning(UserWarning):
-    """A model or tokenizer may differ from what its files describe."""
+    """A model or tokenizer may differ from the description in its files."""
 
 
 def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
@@ -211,7 +211,7 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
 def _separate_texts(tokenizer: Any) -> None:
     """Make a fast tokenizer that adds no special tokens insert the end-of-text token before and between texts.
 
-    GPT-2 has seen `<|endoftext|>` in these places in training. Without it, two texts would run together.
+    GPT-2 was trained with `<|endoftext|>` in these positions. Without this token, two texts would run together.
     """
     end, backend = tokenizer.eos_token, getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or end is None or tokenizer.num_special_tokens_to_add(True):

@@ -85,7 +85,7 @@ _encoded: dict[tuple[str, str, int], Encoded] = {}
 
 
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
-    """Encode a split as token ids, with one or two segments per example (K19's code).
+    """Encode a split as token ids, with one or two segments per example, as in K19's code.
 
     If a pair is too long, the longer text is truncated first. The result is cached per process by rows, tokenizer and
     length, so callers must not modify it.
@@ -187,7 +187,7 @@ def batches(encoded: Encoded, tokens: int = BATCH_TOKENS, rows: int = 256, width
     """Yield all examples in batches of similar length, shortest first.
 
     Args:
-        tokens: Maximum tokens per batch, including padding. A longer example gets its own batch.
+        tokens: Maximum tokens per batch, including padding. An example with more tokens gets its own batch.
         rows: Maximum examples per batch.
         width: Number of tokens to which a batch is padded, unless its longest example is longer.
 
@@ -250,7 +250,7 @@ def check_finite(logits: torch.Tensor) -> None:
 
 
 def special_ids(tokenizer: Any) -> dict[str, int | None]:
-    """Return the ids of the [CLS] and [SEP] tokens or their equivalents, such as RoBERTa's `<s>` and `</s>`, by role.
+    """Return, by role, the ids of [CLS] and [SEP] or of equivalent tokens, such as RoBERTa's `<s>` and `</s>`.
 
     GPT-2's `<|endoftext|>` has both roles. The id is None if the tokenizer has no token for a role.
     """

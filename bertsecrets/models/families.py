@@ -1,7 +1,7 @@
 """Facts about particular models and architectures, collected in tables.
 
-Everything else (layers, heads, the modules with attention weights) is detected by a tiny forward pass, so a new family
-usually needs no entry here.
+A tiny forward pass detects all other facts (layers, heads, the modules with attention weights), so a new family usually
+needs no entry here.
 """
 
 import functools
@@ -98,7 +98,7 @@ ALIASES = {name.split("/")[1]: name for name in PINNED_COMMITS}  # the short nam
 
 
 def full_name(name: str) -> str:
-    """Return the canonical name of a model, under which its results are stored.
+    """Return the canonical name of a model, under which results of the model are stored.
 
     For a hub model, this is the full hub name, without the commit if it is the pinned commit. All other names and
     folders are returned unchanged.

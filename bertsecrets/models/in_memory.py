@@ -43,10 +43,10 @@ PROBES: Sequence[str] = (
 
 
 def check_object(model: Any) -> None:
-    """Check that an object is a model of transformers whose weights can be saved and read as numbers.
+    """Check that an object is a transformers model whose weights can be saved and read as numbers.
 
     Raises:
-        UserError: If it is not, such as a wrapper, an adapter, or a quantised or parametrised model.
+        UserError: If the object is anything else, such as a wrapper, an adapter, or a quantised or parametrised model.
     """
     from transformers import PreTrainedModel
 
@@ -76,10 +76,10 @@ def check_object(model: Any) -> None:
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Check that an object is a tokenizer of transformers, or None.
+    """Check that an object is a transformers tokenizer, or None.
 
     Raises:
-        UserError: If it is not.
+        UserError: If the object is anything else.
     """
     from transformers import PreTrainedTokenizerBase
 
@@ -115,12 +115,12 @@ def _is_trusted(module: str) -> bool:
 
 
 class Held:
-    """A model object, and a folder with its saved form that exists as long as this instance.
+    """A model object, and a temporary folder with its saved form, which is deleted with this instance.
 
     Attributes:
         name: Name of the model in messages and results.
-        storable: Whether results may be stored, since the saved form identifies them. It must compute the same numbers
-            as the object on some rows, and the object must have no hooks or code of its own.
+        storable: Whether results may be stored. For this, the saved form must compute the same numbers as the object on
+            some rows, and the object must have no hooks or code of its own.
     """
 
     def __init__(self, model: Any, tokenizer: Any, base: ModelRef | None = None, rows: Split | None = None):

@@ -1,4 +1,4 @@
-"""A model's layers: how many there are and how many heads they have, and the token that the classifier reads.
+"""A model's layers: the number of layers, the number of heads, and the token that the classifier reads.
 
 Layers are found by inspecting the model, never from the name of the architecture.
 """

@@ -19,7 +19,7 @@ _lent: dict[str, "_Loan"] = {}  # by path of the folder
 def borrowed(folder: str, *, bare: bool) -> Any | None:
     """Return the object that a folder stands for, free to be changed, or None if the folder stands for no object.
 
-    The object has fresh float32 copies of its weights on the CPU, eager attention, and no hooks but its own.
+    The object has fresh float32 copies of its weights on the CPU, eager attention, and no hooks except its own.
 
     Args:
         bare: Whether to return the object's encoder without the classifier.

@@ -1,6 +1,6 @@
 """Locations of model files: the hub at a pinned revision, a local folder, or a package.
 
-`locate` resolves a name once; all other code uses the resulting `ModelRef`.
+`locate` resolves a name once, and all other code uses the resulting `ModelRef`.
 """
 
 import functools
@@ -98,7 +98,7 @@ class ModelRef:
         return digest([contents, *filter(None, more)]) if any(more) else contents
 
     def activation(self) -> str | None:
-        """Return the function that sentence-transformers applies to a cross-encoder's logits, if it recorded one."""
+        """Return the recorded function that sentence-transformers applies to a cross-encoder's logits, or None."""
         return read_json_object(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
 
     def model_type(self) -> str | None:
@@ -109,7 +109,7 @@ class ModelRef:
     def tokenizer(self) -> str | None:
         """Return the identity of the tokenizer: a digest of file names and contents, or its hub name and commit.
 
-        This is None for a local folder without a tokenizer.
+        The identity is None for a local folder without a tokenizer.
         """
         return self._contents(TOKENIZER_FILES)
 
@@ -176,7 +176,7 @@ def published_identities(name: str) -> set[str]:
 def recorded_name(name: str) -> str:
     """Return the name under which outcomes for a model are on record, regardless of the path to its weights.
 
-    For a folder with the weights of a pinned or packaged model, this is that model's name. If not, it is `full_name`.
+    A folder with the weights of a pinned or packaged model has that model's name. All others have their full name.
     """
     if name in PACKAGED_MODELS:
         return name
@@ -254,7 +254,7 @@ def refuse_adapter(folder: Path) -> None:
 
 
 def _check_shards(folder: Path) -> None:
-    """Check that an index only names files in its own folder, because the identity of a model covers no others."""
+    """Check that an index only names files in its own folder, because a model's identity only covers these."""
     index = folder / WEIGHT_FILES[1]
     if not index.is_file():
         return

@@ -146,7 +146,7 @@ def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
 def _load_classifier(
     ref: ModelRef, config: Any, attention: str, *, trained: bool = False
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
-    """Load a classifier as `_load_weights` does. `trained` says whether its stored head is used."""
+    """Load a classifier as `_load_weights` does. `trained` says whether the stored head is used."""
     from transformers import AutoModelForSequenceClassification
 
     return _load_weights(
@@ -224,8 +224,8 @@ def open_encoder(ref: ModelRef) -> OpenModel:
 def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
     """Open a fine-tuned classifier in any local folder that transformers can read.
 
-    If the checkpoint's classes are in a different order from the task's, its outputs are reordered. If the checkpoint
-    has no tokenizer, that of the base model is used.
+    If the checkpoint's classes are in a different order from the task's, the outputs are reordered. If the checkpoint
+    has no tokenizer, the base model's tokenizer is used.
     """
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)

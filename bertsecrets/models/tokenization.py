@@ -1,4 +1,4 @@
-"""Checks that a tokenizer encodes texts as its model was trained to read them."""
+"""Checks that a tokenizer encodes texts in the form on which its model was trained."""
 
 import warnings
 from typing import Any
@@ -16,7 +16,7 @@ CAPITALISED_SHARE = 0.01  # a vocabulary with at least this share of capitalised
 def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
     """Make a tokenizer number the segments of a pair if the model has several, and check that the two match.
 
-    The tokenizers of some families number segments only on request, and transformers 5 does not request it.
+    The tokenizers of some families number segments only on request, and transformers 5 does not request numbers.
     """
     size, largest = getattr(config, "vocab_size", None), max(tokenizer.get_vocab().values())
     if isinstance(size, int) and largest >= size:

@@ -1,7 +1,7 @@
 """The five classes of attention maps (K19 section 4.1, figure 1), and the brightness scale used to display maps.
 
-A cell's brightness is its weight divided by `DISPLAYED_QUANTILE`, at most 1, to the power `GAMMA`. Visual features use
-the same scale as the images shown to annotators. This module does not import torch.
+A cell's brightness is its weight divided by the quantile `DISPLAYED_QUANTILE`, capped at 1, to the power `GAMMA`.
+Visual features use the same scale as the images shown to annotators. This module does not import torch.
 """
 
 from bertsecrets.errors import UserError, near_matches

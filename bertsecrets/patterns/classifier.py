@@ -3,7 +3,7 @@
 The models' log-probabilities are added, the regression's with half the weight, and calibrated by a temperature.
 
 Classifiers accept maps of any length, padded or unpadded, on any device. Each classifier's weights are in a safetensors
-file next to `report.json`, which records their performance on held-out heads. `python -m instruments train-patterns`
+file next to `report.json`, which records the performance on held-out heads. `python -m instruments train-patterns`
 creates these files in a checkout. A folder may also contain classifiers for external readings, such as other people's
 labels.
 """
@@ -161,7 +161,7 @@ def _complete(report: Any) -> bool:
 
 
 def readings_of(report: dict[str, Any]) -> tuple[str, ...]:
-    """Return the readings in a training report: the suite's, then external ones in alphabetical order."""
+    """Return the readings in a training report, with external readings last, in alphabetical order."""
     return (*READINGS, *sorted(report["readings"].keys() - set(READINGS)))
 
 
@@ -182,8 +182,8 @@ def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "
     """Return each annotated head's mean of label minus probabilities, predicted by classifiers trained on other heads.
 
     If readers disagree about a map, the mean of their labels is used. As in a model's class shares, heads are weighted
-    equally, regardless of their number of annotated maps. Heads of related models are counted separately, although they
-    are always in the same fold.
+    equally, regardless of their number of annotated maps. Heads of related models are counted separately, although
+    related heads are always in the same fold.
     """
     rows = report_of(report, reading)["held_out"]
     try:

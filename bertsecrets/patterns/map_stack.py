@@ -36,9 +36,9 @@ class MapStack:
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 
     def cut(self, cells: int) -> Iterator[tuple[slice, "MapStack"]]:
-        """Split the stack into stacks of at most `cells` cells and at least one map, and yield each with its slice.
+        """Split the stack into smaller stacks of at most `cells` cells and at least one map, and yield (slice, stack).
 
-        Each stack is padded to its longest map. Maps must be sorted by length.
+        Each smaller stack is padded to its longest map. Maps must be sorted by length.
         """
         lengths, start = self.lengths.tolist(), 0
         for stop, longest in enumerate(lengths, 1):

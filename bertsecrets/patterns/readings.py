@@ -1,10 +1,10 @@
 """The two readings (interpretations) of what K19 calls vertical.
 
 According to K19's section 4.1, *vertical* mainly corresponds to attention to the special tokens [CLS] and [SEP]
-(reading `special`). According to the authors' blog, it is attention to a single token, usually a special one (reading
-`stripes`). Each reading is defined by the labels of independent readers who were given only that text. A claim is
-judged under the reading of its own source. P20's repository contains labels by K19's authors. For a classifier trained
-on them, they define a third reading (`k19`), which replaces the other two.
+(reading `special`). According to the authors' blog, *vertical* is attention to a single token, usually a special token
+(reading `stripes`). Each reading is defined by the labels of independent readers who were given only that text. A claim
+is judged under the reading of the claim's own source. P20's repository contains labels by K19's authors. A classifier
+trained on these adds a third reading (`k19`), which replaces the other two for the paper's model.
 
 This module does not import torch.
 """

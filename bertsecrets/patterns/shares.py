@@ -70,7 +70,7 @@ def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
 
 
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
-    """Return the standard deviation between readers of the total share of `classes`, and its degrees of freedom.
+    """Return the standard deviation between readers of the total share of `classes`, and the degrees of freedom.
 
     >>> std, degrees = reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
     >>> round(std, 4), degrees

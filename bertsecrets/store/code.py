@@ -44,7 +44,7 @@ class ModuleSource:
 
 @functools.cache
 def code_digest(module: str) -> str | None:
-    """Return a digest of a module, its imports from its own package and `bertsecrets`, and `ALWAYS_DIGESTED`.
+    """Return a digest of a module and all its imports from the same package or `bertsecrets`, plus `ALWAYS_DIGESTED`.
 
     Returns None if the module has no source file, as in an interactive session.
     """

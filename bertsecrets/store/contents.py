@@ -50,7 +50,7 @@ class Item:
 
     @property
     def title(self) -> str:
-        """What the item holds, as titled in its manifest or as spelled in the readable part of its name."""
+        """The content of the item as text, from the title in its manifest, or from the readable part of its name."""
         name = ENTRY_NAME.fullmatch(self.path.name)
         return self.manifest.get("name") or (name and name[1]) or self.path.stem
 
@@ -122,7 +122,7 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every path in a store that has a digest, with a description of any damage, or None."""
+    """Yield every path in a store that can be verified, with a description of its damage, or None."""
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]

@@ -1,7 +1,7 @@
 """The store of immutable entries, each found by a name that is computed from its cache key.
 
-An entry is a folder that is written once, under a temporary name, and renamed when it is complete. Its manifest
-contains the key, the sha256 of each file and its own digest, all of which are verified on reading.
+An entry is a folder that is written once, under a temporary name, and renamed when it is complete. The manifest of an
+entry contains the key, the sha256 of each file and a digest of the manifest itself, which are all verified on reading.
 """
 
 import json
@@ -95,7 +95,7 @@ class Store:
     root: Path
 
     def find(self, kind: str, key: Key, *, verify: bool = True) -> Path | None:
-        """Return the entry for `key` if it exists and is undamaged, else None.
+        """Return the entry for `key`, or None if it is missing or damaged.
 
         Args:
             verify: Whether to read all files. If False, an entry with the right name counts as undamaged.
@@ -134,7 +134,7 @@ class Store:
 
 
 def _set_aside(entry: Path, key: Key) -> None:
-    """If there is an entry, which must be damaged, rename it and warn about it."""
+    """Rename a damaged entry, if there is one, and warn about the damage."""
     problem = damage(entry, key)
     if entry.is_dir():
         aside = entry.with_name(f"{entry.name}.damaged")

@@ -177,7 +177,7 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
 
 
 def _rename(fresh: Path, folder: Path, replace: bool) -> None:
-    """Rename a complete folder to `folder`, then delete the folder that had this name before, if any.
+    """Rename a complete folder to `folder`, and then delete the earlier folder of this name, if any.
 
     If the process is killed between the renames, the earlier folder remains as `.NAME.replaced`.
     """
@@ -193,7 +193,7 @@ def _rename(fresh: Path, folder: Path, replace: bool) -> None:
 
 @contextmanager
 def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new hidden file or folder next to `target`, marked as in use. It is deleted unless renamed.
+    """Yield a new hidden file or folder next to `target` that is marked as in use and is deleted unless renamed.
 
     Leftovers of killed processes are deleted first.
     """
@@ -227,7 +227,7 @@ def leftovers(target: Path) -> list[Path]:
 def remove_unused(path: Path) -> bool:
     """Delete a file or folder unless a running process uses it, and return whether it is gone.
 
-    It is renamed first, so that a killed process does not leave a partial item under the original name.
+    The item is renamed first, so that a killed process does not leave a partial item under the original name.
     """
     with unused(path) as free:
         if free and not path.name.startswith("."):
@@ -265,7 +265,7 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
 
 
 def _files_of(folder: Path) -> set[str]:
-    """Return the names of the manifest and of the top-level files in it, or an empty set if it is unreadable."""
+    """Return the names of the manifest and of the top-level files that it lists, or no names if it is unreadable."""
     with suppress(UserError, KeyError, TypeError, AttributeError):
         return {MANIFEST, *(name.partition("/")[0] for name in read_json(folder / MANIFEST)["files"])}
     return set()
@@ -356,7 +356,7 @@ def _write_nothing(device: Path) -> None:
 def guarded_writes(place: Path) -> Iterator[None]:
     """Turn errors on writing to `place` into one-line RunErrors with advice.
 
-    Errors from connections, pipes and other files are raised unchanged.
+    Errors about connections, pipes and files elsewhere are raised unchanged.
     """
     try:
         yield
@@ -375,7 +375,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether an error concerns a path, because its file name is missing, inside the path or next to it."""
+    """Return whether an error has no file name, or a file name inside a path or next to it."""
     forms = (os.path.abspath, os.path.realpath)  # the path may be a link
     return name is None or any(Path(form(name)).is_relative_to(Path(form(place)).parent) for form in forms)
 

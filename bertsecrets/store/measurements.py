@@ -163,7 +163,7 @@ class Shelf:
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return a message if no measurement of a measure on a task was saved, or None if one was."""
+        """Return a message if no measurement of a measure on a task was saved, or None."""
         saved = any((m.measure, m.subject.task) == (measure, task_name) for m in self.measurements)
         return None if saved else f"no measurement {measure} of {task_name} was saved"
 

@@ -43,7 +43,7 @@ class FrameSentence:
 
 @dataclass(frozen=True)
 class Annotation:
-    """An annotated sentence. `elements` are its overt frame elements (first annotation layer), by name and span."""
+    """An annotated sentence. `elements` are the overt frame elements (first annotation layer), by name and span."""
 
     sentence: str
     frame: str
@@ -108,7 +108,7 @@ def token_range(text: str, span: Span) -> range:
 
 
 def distance(one: range, other: range) -> int:
-    """Return the distance between two ranges in tokens: 0 if they overlap, 1 if they are adjacent.
+    """Return the distance between two ranges in tokens, which is 0 if they overlap and 1 if they are adjacent.
 
     >>> distance(range(0, 2), range(4, 5))
     3
@@ -127,8 +127,8 @@ def sentences_digest(sentences: Sequence[FrameSentence]) -> str:
 def read_jsonl(path: Path) -> list[FrameSentence]:
     """Read sentences from JSON lines with `sentence`, `target` and `core_elements` (substrings of the sentence).
 
-    If the target occurs more than once (as whole words), the first occurrence is used. For a core element, the
-    occurrence closest to the target, but not too close to be selected, is used. In 432 of 433 sentences, these are the
+    If the target occurs more than once (as whole words), the first occurrence is used. For a core element, the closest
+    occurrence to the target is used that is not within `NEAR_TOKENS` of it. In 432 of 433 sentences, these are the
     annotated places in FrameNet.
     """
     lines = lines_of(read_text(path))

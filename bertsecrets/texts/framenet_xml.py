@@ -1,6 +1,6 @@
 """Read example sentences from a FrameNet distribution, unpacked by NLTK or a user.
 
-The lexical unit files are 580 MB in size, mostly sentences that are too long. For speed, files are split into sentences
+The lexical unit files have 580 MB, most of it in sentences that are too long. For speed, files are split into sentences
 as bytes, and only sentences that are short enough are parsed. A truncated file is still an error.
 """
 

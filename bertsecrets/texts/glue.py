@@ -172,7 +172,7 @@ class Source:
         return replace(split, official=not problem)
 
     def state(self, task: Task, name: str) -> tuple[str, ...]:
-        """Return the digests of the local files from which a split is read, which are none if the hub is the source."""
+        """Return the digests of the local files from which a split is read. There are none if the hub is the source."""
         if task.own:
             return (self._own(task, name).fingerprint,)
         if self.glue is None:
@@ -182,7 +182,7 @@ class Source:
         return (str(file), file_sha256(file), file_sha256(record) if record.is_file() else "")
 
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
-        """Return why the local folders cannot provide these splits, or None if they can or the hub is the source."""
+        """Return why the local folders cannot provide these splits, or None if the folders or the hub can."""
         try:
             find = self._own if task.own else self._find
             for name in splits if self.glue is not None or task.own else ():

@@ -1,7 +1,7 @@
 """GLUE metrics as functions of means over examples, so that resampling is a matrix product.
 
-Predictions are converted to *moments*, a few numbers per example, and every metric is computed from their means. Scores
-are fractions. This module only needs numpy.
+Predictions are converted to *moments*, a few numbers per example, and every metric is computed from the means of
+moments. Scores are fractions. This module only needs numpy.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0
 
 
 def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return each class's F1 from confusion matrices [true, predicted], or NaN if it is never true or predicted.
+    """Return each class's F1 from confusion matrices [true, predicted], or NaN for classes that never occur in either.
 
     >>> f1_by_class(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])).tolist()
     [0.75, 0.75, nan]

@@ -1,6 +1,6 @@
 """Own tasks, which are a user's texts and labels from a table in memory, a CSV or TSV file, or a task file.
 
-Rows are read and checked once, when the task is made. A task then carries its splits with it, even to other processes.
+Rows are read and checked once, when the task is made. Tasks carry their splits along, even to other processes.
 """
 
 import csv
@@ -222,7 +222,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _label_name(value: Any) -> str:
-    """Return a class name as text. Whole numbers are floats (1.0 for 1) if their pandas column has missing values."""
+    """Return a class name as text, with 1 for 1.0, since pandas columns with missing values contain floats."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

@@ -63,7 +63,7 @@ class Parses:
 
 
 def is_negation(word: Word) -> bool:
-    """Return whether a word is one of K19's negations: `not`, `never`, ... or a contraction ending in `n't`.
+    """Return whether a word is one of K19's negations, such as `not`, `never`, or a contraction ending in `n't`.
 
     The apostrophe may be straight or curly.
     """

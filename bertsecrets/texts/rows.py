@@ -110,8 +110,8 @@ def read_quoted(split: Split) -> Split:
     """Return a split as read by K19's notebook, which uses `csv.reader` with quoting, so that `"` is not read as text.
 
     A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
-    in between are lost, and the row has a very long text. If this text swallows the second text, that is empty. If it
-    swallows the label, the row gets the first row's label, which no attention measure uses.
+    in between are lost, and the row has a very long text. A second text that is swallowed becomes empty. A label that
+    is swallowed becomes the first row's label, which no attention measure uses.
     """
     path, task = Path(split.origin), split.task
     if task.own or not path.is_file():

@@ -180,7 +180,7 @@ def set_ablation(
     """Return the score with each set of heads disabled.
 
     Args:
-        folder: Folder for finished portions. Interrupted runs resume from it, and multiple processes can share it.
+        folder: Folder for finished portions, from which interrupted runs resume, and which processes can share.
         about: What the finished portions depend on besides weights and inputs, as JSON data.
         title: Title of the progress bar. If None, no bar is shown.
         ablation: Kind of ablation. Replacement vectors are computed from the rows of `encoded`.
@@ -239,7 +239,7 @@ def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) ->
 
 
 def weights_digest(opened: OpenModel) -> str:
-    """Return the SHA-256 hex digest of all weights and their precision, including a new classifier head."""
+    """Return the SHA-256 hex digest of all weights (even of a new classifier head) and of their precision."""
     sha = hashlib.sha256()
     for name, tensor in sorted(opened.model.state_dict().items()):
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

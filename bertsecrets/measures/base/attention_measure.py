@@ -1,4 +1,4 @@
-"""Base class for measures of attention maps. A single streaming pass feeds all measures that can share it.
+"""Base class for measures of attention maps. A single streaming pass feeds all measures that can share the pass.
 
 This module also contains base classes for measures without a task, which use either the bare encoder on built-in texts
 or no model.
@@ -35,7 +35,7 @@ class AttentionRun:
 
     Args:
         tuned: The model of the checkpoint.
-        twin: The pretrained model, if the checkpoint can be compared with it.
+        twin: The pretrained model, or None if the checkpoint cannot be compared with it.
         length: Maximum number of word-pieces. Longer inputs are truncated.
         padded_to: Number of tokens to which inputs are padded, with padding included in the maps. If None, inputs are
             not padded.
@@ -76,7 +76,7 @@ class AttentionRun:
 
     @cached_property
     def parses(self) -> tuple[Parses, Parses | None]:
-        """The words of both texts, tagged and parsed by the spaCy pipeline and cached between runs."""
+        """The words of first and second texts, tagged and parsed by the spaCy pipeline and cached between runs."""
         resources = self.context.resources
         return parse_pairs(self.rows.sentence1, self.rows.sentence2, resources.spacy, resources.kept / "parses")
 
@@ -89,12 +89,12 @@ class MapMeasure(Measure):
     axes: ClassVar[tuple[str, ...]] = ("layer", "head")
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that the model's maps can be read, and are the ones that the model uses."""
+        """Check that the model's maps can be read, and that the model actually uses these maps."""
         check_attention(classifier)
 
 
 class AttentionMeasure(MapMeasure):
-    """A measure of attention maps on a task's rows. If possible, its pass also feeds the measures in `companions`."""
+    """A measure of attention maps on a task's rows. The measures in `companions` share its pass if possible."""
 
     class Options(MeasureOptions):
         """These options cover choices that the paper leaves open, or that appear only in the paper's code.
@@ -174,7 +174,7 @@ class AttentionMeasure(MapMeasure):
         )
 
     def _twin(self, context: MeasureContext, tuned: OpenModel) -> OpenModel | None:
-        """Return the pretrained model if the subject was trained from it and has the same shape, else None."""
+        """Return the pretrained model, or None if the subject was not trained from it or has a different shape."""
         if not self.compares and not get_initialisation(context.subject.initialisation).trains:
             return None
         twin = opening.open_classifier(context.base, context.task, "untrained", context.subject.seed)

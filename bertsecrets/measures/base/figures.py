@@ -62,7 +62,7 @@ class Lines:
     """A line plot over layers, or over another quantity.
 
     Attributes:
-        lines: Lines by name. Each is a list of one value per layer, from layer 1, or of points (x, y).
+        lines: Lines by name. A line is a list of one value per layer, from layer 1, or a list of points (x, y).
         x: Title of the horizontal axis.
         from_zero: Whether the vertical axis starts at 0.
         baseline: Value marked by a dashed line.
@@ -155,10 +155,10 @@ class Repeats:
 def published_and_measured(
     published: Any, measured: np.ndarray, unit: str, captions: tuple[str, str], rows: Sequence[str] = ()
 ) -> Iterator[HeadMap]:
-    """Yield the paper's map, if there is one, and the measured map on a common colour scale from 0.
+    """Yield the published map, if there is one, and the measured map, both on the same colour scale from 0.
 
     Args:
-        captions: Captions of the paper's map and of the measured map.
+        captions: Captions of the published and of the measured map.
     """
     maps = [(captions[1], measured)]
     if published is not None:

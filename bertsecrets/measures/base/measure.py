@@ -46,8 +46,8 @@ class MeasureContext:
     """A measurement to run.
 
     `model` is the subject's model, or None for measures that use no model. For a checkpoint made by the suite, `recipe`
-    is its cache key, and `folder` is None until the checkpoint is needed. For all others, `folder` is that of the
-    measured checkpoint or bare encoder. `grid` is the folder in which an ablation stores finished portions.
+    is its cache key, and `folder` is None until the checkpoint is needed. For other subjects, `folder` is that of the
+    measured checkpoint or encoder. `grid` is the folder in which an ablation stores finished portions.
     """
 
     subject: Subject
@@ -94,7 +94,7 @@ class Measure(ABC):
         compares: Whether the measure compares the subject's checkpoint with the pretrained model.
         seedless: Whether the measure is independent of the seed.
         shared: Whether multiple processes can work on the same measurement.
-        common: Whether `measure all` includes the measure, because it has no external requirements.
+        common: Whether `measure all` includes the measure, which then must not have external requirements.
         companions: Other measures that can share the same pass.
         curves: Names of the values that are plotted by layer.
         passes: Approximate cost in forward passes over the examples, for planning.
@@ -146,7 +146,7 @@ class Measure(ABC):
             raise UserError(f"option {name} of measure {self.name}: {reason}") from error
 
     def shared_options(self, options: Any) -> dict[str, Any]:
-        """Return the options that are also passed to companions in the same pass, which are none by default."""
+        """Return the options that are also passed to companions in the same pass. By default, there are none."""
         return {}
 
     def fits(self, initialisation: InitialisationName) -> bool:
@@ -259,7 +259,7 @@ class Measure(ABC):
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:
         """Return the data's origin, fingerprint, status and limit for the provenance record.
 
-        The limit is the number of rows if the run was limited to a subset, otherwise None.
+        The limit is the number of rows if the run was limited to a subset, and None if it was not.
         """
         rows, available = self.rows(context), len(context.resources.rows.whole(context.subject.task, "dev"))
         unlimited = min(available, self.most(context.resources.settings) or available)
@@ -303,7 +303,7 @@ class Measure(ABC):
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return how the model has collapsed, which prevents judging claims about it, or None if it has not.
+        """Return how the model has collapsed, so that claims about it cannot be judged, or None if it has not.
 
         By default, report heads without values on examples for which other heads have values.
         """

@@ -22,10 +22,10 @@ FRAMES_ADVICE = "frame-heads needs the option frames: a JSONL file of frame sent
 
 @dataclass(frozen=True)
 class Resources:
-    """Everything that measures use besides their subject.
+    """Everything that measures use besides the measured subject.
 
-    `frames` is a file or folder of frame sentences, `spacy` the name of the pipeline for tagging and parsing, `kept`
-    the cache folder for intermediate results, and `grid_precision` the model's precision during head ablation.
+    `frames` is a file or folder of frame sentences. `spacy` names the pipeline for tagging and parsing. `kept` is the
+    cache folder for intermediate results. `grid_precision` is the model's precision during head ablation.
     """
 
     rows: TaskRows

@@ -44,8 +44,8 @@ def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tenso
 class SampleObserver:
     """Base class for observers that store one named value per example, layer and head of a model.
 
-    Values are NaN for examples that lack the observed feature. If `counts` is set, `compute` also returns how many
-    examples have it.
+    Values are NaN for examples that lack the observed feature. If `counts` is set, `compute` also returns the number of
+    examples with the feature.
     """
 
     pairs = False

@@ -37,14 +37,14 @@ class Ahead:
 
 
 def probe_inputs(model: OpenModel) -> Encoded:
-    """Return two examples of different lengths, so that one of them is padded."""
+    """Return two examples of different lengths, so that the shorter example is padded."""
     return tokenize(model.tokenizer, FIRST_TEXTS, SECOND_TEXTS, model.fit(64))[0]
 
 
 class ModelChecks:
-    """Cached checks of a model, first those of all models and then those of each measure.
+    """Cached checks of a model, first general checks and then the checks of each measure.
 
-    `bertsecrets doctor` reports their results, and each run performs them before training or measuring.
+    `bertsecrets doctor` reports the results, and each run performs the checks before training or measuring.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
 
 
 def check_attention(model: OpenModel) -> bool:
-    """Check that the maps are those that the model uses, and return whether tokens attend to later tokens."""
+    """Check that the model uses the maps that it returns, and return whether tokens attend to later tokens."""
     ahead = Ahead()
     Pass(model).feed(probe_inputs(model), [ahead])
     return ahead.most > 0

@@ -1,7 +1,7 @@
 """Saved states of training runs, from which a run can resume after being killed.
 
-A state is a folder, written atomically, that contains tensors as safetensors, the rest as JSON, and a manifest with
-their sha256. Only the newest state is kept. The training process holds the lock of the entry that the states belong to.
+A state is a folder that is written atomically. It contains tensors as safetensors, facts as JSON, and a manifest. Only
+the newest state is kept. The training process holds the lock of the entry that the states belong to.
 """
 
 import json
@@ -47,7 +47,7 @@ def state_bytes(model: nn.Module) -> int:
 
 
 def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
-    """Write a state to a run's folder of states, remove older ones, and return whether it was written.
+    """Write a state to a run's folder of states, remove older states, and return whether the state was written.
 
     If the state cannot be written, for example because the disk is full, this is logged and training continues.
 

@@ -1,7 +1,7 @@
 """Precomputed features of texts, for training a classifier on a frozen encoder.
 
 The encoder runs once per text, without dropout, before the first step. Only the features that the classifier reads are
-stored: the pooled output, or the hidden state of one token per text.
+stored. These are the pooled output, or one token's hidden state.
 """
 
 from dataclasses import dataclass

@@ -46,8 +46,9 @@ def band_features(view: View) -> dict[str, Column]:
 def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
     """Return the slope of the centre of attention over rows, and the linear correlation of centres with rows.
 
-    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. Values of texts longer than five
-    words are averaged, weighted by length. Rows that barely attend to their text have no centre.
+    Slope and correlation are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. The result is
+    the mean over texts of more than five words, weighted by length. Rows that barely attend to their text have no
+    centre.
 
     Args:
         given: Mass from each row to each kind of columns (`Weights.kinds`).

@@ -1,8 +1,8 @@
 """The table of all features of attention maps. Features are comparable across maps of different lengths.
 
-Features have names and are computed for batches of padded maps. The rows of an L x L map sum to 1, so its total mass is
-L, and attention shares are relative to this mass. Special tokens are [CLS], the [SEP] between the texts and the last
-token. All other tokens are inside tokens.
+Features have names and are computed for batches of padded maps. The rows of an L x L map sum to 1, so the map's total
+mass is L, and attention shares are relative to this mass. Special tokens are [CLS], the [SEP] between the texts and the
+last token. All other tokens are inside tokens.
 """
 
 import functools

@@ -60,7 +60,7 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return the brightness of squares far from the diagonal, also minus that of corners and relative to near cells."""
+    """Return the brightness of squares far from the diagonal, also minus corners and relative to near cells."""
     texts, steps = view.texts.float(), view.steps.abs()
     mass, sizes = view.read.light_received[:, 1:] @ texts.transpose(1, 2), quarter_sizes(view.texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
