@@ -1,1 +1,1 @@
-"""How the suite's instruments were made and checked. This needs a checkout, and `bertsecrets` never imports it."""
+"""How the suite's instruments were made and checked. Needs a checkout, and is never imported by `bertsecrets`."""

@@ -16,7 +16,7 @@ Edit = tuple[int, int, str]  # start and end of the characters to replace, and t
 
 
 def with_bands(file: Path) -> str:
-    """Return the text of a file of claims with current bands, by task for published values, else by claim."""
+    """Return the text of a file of claims after updating all bands in it."""
     text = read_text(file, YAML_LIMIT)
     root, data = read_yaml(text)
     assert root is not None

@@ -39,8 +39,8 @@ Combination = Mapping[str, bool]  # whether the alternative is used, keyed by ch
 class Choice:
     """A choice that the paper leaves open.
 
-    `ours` and `other` name this suite's option and the alternative, which is often what K19's code does. `options` of
-    measures and `arguments` of quantities select the alternative.
+    `ours` and `other` name this suite's option and the alternative, which is often the choice in K19's code. `options`
+    of measures and `arguments` of quantities select the alternative.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Specification:
 
     @property
     def agrees(self) -> bool:
-        """Whether the observed quantity is on the claim's side of the threshold or in its band, with any interval."""
+        """Whether the observed quantity is on the claim's side of the threshold or in the band, with any interval."""
         expect, observed = self.verdict.case.claim.expect, self.verdict.observed
         if observed is None:
             return False

@@ -1,7 +1,7 @@
 """Training of a small tagger and parser on the Penn Treebank sample, for use without a released spaCy pipeline.
 
 Training is deterministic, so the same treebank, spaCy version and seed give the same pipeline. Trained on only about
-3500 newspaper sentences, the pipeline is less accurate than released pipelines. `meta.json` records its accuracy on
+3500 newspaper sentences, the pipeline is less accurate than released pipelines. `meta.json` records the accuracy on
 held-out sentences. Results record which pipeline was used.
 """
 
@@ -25,7 +25,7 @@ SEED = 1
 
 
 def train_pipeline(treebank: Path, folder: Path, *, epochs: int = EPOCHS) -> dict[str, Any]:
-    """Train a tagger and a parser, write them to `folder` (for `--spacy FOLDER`), and return their accuracy.
+    """Train a tagger and a parser, write them to `folder` (for `--spacy FOLDER`), and return the accuracy of both.
 
     Args:
         treebank: Folder with NLTK's `treebank` and `dependency_treebank`, zipped or not.

@@ -1,10 +1,10 @@
 """The Penn Treebank sample as sentences with tags, heads and grammatical relations, to train a small parser.
 
 NLTK distributes the sample in two versions. `treebank` contains constituents with function tags (`NP-SBJ`), and
-`dependency_treebank` contains unlabelled dependencies. Together, they give labelled dependencies. The head of a
-constituent is its only word that depends on a word outside the constituent, and is labelled with the function tag. As
-in released pipelines, auxiliaries depend on their main verb, and labels are `nsubj`, `nsubjpass`, `csubj`, `csubjpass`,
-`expl`, `agent`, `dobj`, `dative`, `attr` and `oprd`. All other words are `ROOT`, `aux`, `punct` or `dep`.
+`dependency_treebank` contains unlabelled dependencies. Together, the two versions give labelled dependencies. The head
+of a constituent is its only word that depends on a word outside the constituent, and is labelled with the function tag.
+As in released pipelines, auxiliaries depend on their main verb, and labels are `nsubj`, `nsubjpass`, `csubj`,
+`csubjpass`, `expl`, `agent`, `dobj`, `dative`, `attr` and `oprd`. All other words are `ROOT`, `aux`, `punct` or `dep`.
 """
 
 import itertools
@@ -28,7 +28,7 @@ BE = {"be", "is", "are", "was", "were", "been", "being", "am", "'s", "'re", "'m"
 
 @dataclass(frozen=True)
 class Parsed:
-    """A sentence. Word i depends on word `heads[i]` (the root on itself), and a space follows it if `spaces[i]`."""
+    """A sentence. Word i depends on word `heads[i]` (the root on itself), and a space follows word i if `spaces[i]`."""
 
     words: list[str]
     spaces: list[bool]
@@ -155,7 +155,7 @@ def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
 
 
 def _role(trace: Node, parent: Node) -> str:
-    """Return the function of the word moved from a trace: `SBJ`, `OBJ`, or "" for any other function."""
+    """Return the function of the word moved from a trace, which is `SBJ`, `OBJ`, or "" for all other functions."""
     if "SBJ" in trace.functions:
         return "SBJ"
     plain = trace.category == "NP" and parent.category == "VP" and not trace.functions & (ADVERBIAL | {"PRD"})

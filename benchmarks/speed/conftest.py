@@ -50,7 +50,7 @@ def _glue(pytestconfig) -> Path:
 
 @pytest.fixture
 def timed() -> Callable:
-    """Return a function that calls another function once, and returns its result and the `Seconds` it took."""
+    """Return a function that calls another function once, and returns (result, Seconds)."""
 
     def run(function):
         clock, processor = time.perf_counter(), time.process_time()

@@ -2,7 +2,7 @@
 
     pytest benchmarks/speed/test_ablation_speed.py --glue DIR -k minilm
 
-A plain pass takes the same time for every head. With the large model, only every 12th head is timed, and the time is
+Plain passes take the same time for every head. With the large model, only every 12th head is timed, and the time is
 multiplied. BERTSECRETS_PLAIN_EVERY=N times every Nth head with both models (all heads take an hour on two cores).
 """
 

@@ -2,9 +2,9 @@
 
     pytest benchmarks/speed/test_attention_speed.py --glue DIR
 
-The baseline is the paper's notebook. For each feature, it runs both models, pretrained and fine-tuned, once per example
-and returns all maps. Tokens with a feature are drawn at random and are the same for both sides, so the time to find
-such tokens is not included.
+The baseline is the paper's notebook. For each feature, the notebook runs both models, pretrained and fine-tuned, once
+per example and returns all maps. Tokens with a feature are drawn at random and are the same for both sides, so the time
+to find such tokens is not included.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def maps_of(model, batch) -> np.ndarray:
 
 
 def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show, record):
-    """Goal: all statistics of claims C and E at least 8 times as fast, in at most 1.5 times a plain forward pass."""
+    """Goal: all statistics of claims C and E are 8 times as fast, and take at most 1.5 times a plain forward pass."""
     base = minilm()
     tuned = open_classifier(locate("minilm"), task("rte"), "random", 2)
     encoded = encode(rte_rows(ROWS), tuned.tokenizer, 200)

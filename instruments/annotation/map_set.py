@@ -1,9 +1,9 @@
 """Reading a set of annotated attention maps.
 
-Each file `maps-0001.npz`, `maps-0002.npz`, ... contains the values (float16, concatenated) and names of one draw.
-`annotations.tsv` contains one row per map with metadata and labels. Rows are matched by name, so their order is
-arbitrary. `plain-words.tsv` contains the labels of readers who were given only the text of the paper or the blog. Input
-texts are not stored.
+Each file `maps-0001.npz`, `maps-0002.npz`, ... contains the values (float16, concatenated) and names of the maps from
+one draw. `annotations.tsv` contains one row per map with metadata and labels. Rows are matched by name, so the order of
+rows is arbitrary. `plain-words.tsv` contains the labels of readers who were given only the text of the paper or the
+blog. Input texts are not stored.
 
 `own_maps` locates the suite's own set, or raises an error with instructions.
 """
@@ -78,7 +78,7 @@ class PatternMap:
 
     @property
     def group(self) -> tuple[str, int, int]:
-        """The cross-validation group, which is model, layer and head. All checkpoints of the model share it.
+        """The cross-validation group, which is (model, layer, head) and is shared by all checkpoints of the model.
 
         Related models (`KIN`) share groups. A map with an unknown head forms a separate group.
         """
@@ -194,7 +194,7 @@ def own_maps(part: str = "") -> Path:
         part: `UNSEEN` for the maps of the encoder that was not used for training or model selection.
 
     Raises:
-        MissingError: the maps are not available. The message explains how to get them.
+        MissingError: the maps are not available. The message explains how to get the maps.
     """
     named = os.environ.get(VARIABLE)
     folder = Path(named or project_path(OWN)) / part

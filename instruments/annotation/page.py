@@ -1,6 +1,6 @@
 """The annotation page, a self-contained HTML file with all maps of a set.
 
-Labels stay in the browser until the annotator downloads them as `annotations.tsv`, which replaces the set's file.
+Labels stay in the browser until the annotator downloads them as `annotations.tsv`, which replaces that of the set.
 """
 
 import base64

@@ -63,7 +63,7 @@ def draw(
     max_tokens: int = MAX_TOKENS,
     only: Sequence[tuple[int, int]] | None = None,
 ) -> MapSet:
-    """Return maps of each subject's checkpoint, drawn from its task's validation set (K19 section 4.1).
+    """Return maps of each subject's checkpoint on inputs drawn from the task's validation set (K19 section 4.1).
 
     An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
 

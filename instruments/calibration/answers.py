@@ -34,7 +34,7 @@ class Exam:
 
     @classmethod
     def of(cls, model: SimulatedModel, task: str) -> "Exam":
-        """Return a world's validation set. Without noise, it is large and has evenly spread difficulties."""
+        """Return a world's validation set. Without noise, the set is large and has evenly spread difficulties."""
         return model.shared(cls._of, model, task)
 
     @classmethod
@@ -70,7 +70,7 @@ class Exam:
 
     @property
     def labels(self) -> np.ndarray:
-        """The answers that count as correct. Those of mislabelled rows are wrong."""
+        """The answers that count as correct, which are wrong for mislabelled rows."""
         other = 5 - self.target if TASKS[self.task].regression else (self.target + 1) % len(TASKS[self.task].labels)
         return np.where(self.wrong, other, self.target)
 
@@ -168,7 +168,7 @@ class Exam:
 
 @simulates("scores")
 def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the answers of a model, with cased tokenization if `options` ask for it."""
+    """Return the answers of a model, with cased tokenization if `options` include it."""
     task, initialisation, setting = subject.task, subject.initialisation, model.setting
     exam = Exam.of(model, task)
     rng = model.rng("answers", task, initialisation, subject.seed)

@@ -1,4 +1,4 @@
-"""Cells, each a case that the real judge judges in many worlds of one kind. Finished blocks are saved in a file."""
+"""Cells, each of which is a case that the real judge judges in many worlds of one kind. Finished blocks are saved."""
 
 import hashlib
 import json
@@ -112,7 +112,7 @@ class Rates:
     """The verdicts of a cell.
 
     Args:
-        holds: Whether the claim is true for the true value of its quantity, or None if that cannot be computed.
+        holds: Whether the claim is true for the true value of its quantity, or None if that value cannot be computed.
     """
 
     cell: Cell
@@ -218,7 +218,7 @@ def _digest(parts: Sequence[str]) -> str:
 def find_cells(
     claims: Sequence[str], tasks: Sequence[str], worlds: Sequence[str], given: Mapping[str, Any]
 ) -> list[Cell]:
-    """Return the cells for the named claims and worlds. By default, the claims are those in A to G about a model.
+    """Return the cells for the named claims and worlds. By default, these are the claims in A to G about a model.
 
     Args:
         given: Other parameters of the cells. By default, the number of worlds depends on the task (`number_of_worlds`).
@@ -302,7 +302,7 @@ def _line(block: Block, counts: Counts) -> str:
 
 
 def _together(blocks: Sequence[Block]) -> list[list[Block]]:
-    """Return the blocks in groups that share worlds and a task, and so measurements, starting with the first worlds."""
+    """Return the blocks in groups that share measurements, because their worlds and task are the same, in order."""
     groups: dict[tuple, list[Block]] = {}
     for block in sorted(blocks, key=lambda block: block.first):
         key = (block.first, find_case(block.cell.case).task, replace(block.cell, case=""))

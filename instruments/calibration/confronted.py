@@ -138,8 +138,8 @@ class Spread:
     """How much a case's quantity differs between the seeds of a measured model, and of the simulated model.
 
     Args:
-        measured: Standard deviation over the seeds of the measured model, or its root mean square over several parts.
-        simulated: The same for the simulated model as published.
+        measured: Standard deviation over the seeds of the measured model, as the root mean square over parts.
+        simulated: Standard deviation over the seeds of the simulated model as published.
     """
 
     model: str
@@ -227,7 +227,7 @@ def _constant_answers() -> list[str]:
 
 
 def constant_seeds() -> dict[tuple[str, str], tuple[int, int]]:
-    """Return how many seeds on record score like a constant answer, and of how many, by task and initialisation."""
+    """Return how many recorded seeds score like a constant answer, and their total, by task and initialisation."""
     counted: dict[tuple[str, str], tuple[int, int]] = {}
     for (_, name), verdict in on_record().items():
         initialisation = name.rpartition("-")[2]

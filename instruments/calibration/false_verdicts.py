@@ -1,4 +1,4 @@
-"""How often false verdicts occur, by kind of world, and whether significantly more often than the bound."""
+"""The rates of false verdicts, by kind of world, and tests of whether a rate significantly exceeds the bound."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -132,7 +132,7 @@ def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Resul
 
 
 def _predicted(model: SimulatedModel, subject: Subject, reading: str, share: np.ndarray, count: int) -> np.ndarray:
-    """Return classes [rows, layers, heads]. Most maps of a head have the head's class, and the rest any class."""
+    """Return classes [rows, layers, heads]. Most maps of a head have its class, and all others have any class."""
     setting = model.setting
     steady, same, diagonal = (setting.mix(pair) for pair in (truth.STEADY, truth.ACROSS_TASKS, truth.DIAGONAL))
     everywhere = model.rng("classes of heads", reading).choice(len(CLASSES), size=144, p=share)
@@ -159,7 +159,7 @@ def annotated_errors(reading: str) -> np.ndarray:
 
 @simulates("frame-heads")
 def frame_heads(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return figure 3's weights on the paper's sentences, or on as many others as the world has examples."""
+    """Return figure 3's weights on the paper's sentences, or on `world.examples` other sentences."""
     published = np.array(published_figures()["fig3_frame_notebook"], dtype=np.float64)
     without = np.where(published > 0.15, np.sort(published, axis=None)[-5], published)
     level = model.setting.mix((published, without))

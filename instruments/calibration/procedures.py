@@ -45,7 +45,7 @@ def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> dict[str
 def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
     """Return the first verdict after which a case is not open, or the last verdict (see `judge.judge_in_sequence`).
 
-    Analyses with two seeds are skipped, because they decide nothing that one seed does not.
+    Analyses with two seeds are skipped, because two seeds decide nothing that one seed does not.
     """
     for seeds in (1, *range(ANALYSES[0], most + 1)):
         if seeds > most or not (verdict := after(seeds)).open:
@@ -54,7 +54,7 @@ def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
 
 
 def of_fixed_number(after: Callable[[int], Verdict], wanted: int) -> Verdict:
-    """Return the verdict for a fixed number of seeds, replacing those that learned nothing, unless all did."""
+    """Return the verdict for a fixed number of seeds, replacing seeds that learned nothing, unless none learned."""
     measured = wanted
     while 0 < len((verdict := after(measured)).by_seed) < wanted and measured < wanted + MOST_REPLACED:
         if verdict.case.claim.seedless:
@@ -81,7 +81,7 @@ class OnDemand(Sequence[Mapping[str, Needed]]):
 
 
 def with_paper(case: Case, model: SimulatedModel) -> Case:
-    """Replace a case's published value by that of another run, or by a draw from its uncertainty."""
+    """Replace a case's published value by the value of another run, or by a draw from its uncertainty."""
     figure, expect = case.figure, case.claim.expect
     if figure.published is None or not isinstance(expect, Figure):
         return case

@@ -159,7 +159,7 @@ def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
 
 
 def duplicates(counted: Iterable[Rates]) -> dict[str, str]:
-    """Return the cases with the same value and verdict as another case in every world, each with that other case."""
+    """Return the earlier case, for each case that has the same value and verdict as another in every world."""
     first: dict[tuple, str] = {}
     doubles = {}
     for rates in counted:

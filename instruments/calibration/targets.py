@@ -70,7 +70,7 @@ def _strength(name: str, target: float) -> float:
 
 
 def find_setting(case: Case, world: World) -> Setting:
-    """Return the setting whose truth is what the world requires, such as the published value or the threshold."""
+    """Return the setting in which the true value is that of `world.truth`, such as the claim's threshold."""
     expect = case.claim.expect
     if world.truth not in ("null", "least", "value") or not isinstance(expect, Order):
         return Setting()

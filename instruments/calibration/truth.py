@@ -226,7 +226,7 @@ def constant_share(task: str, initialisation: str) -> float:
 
 
 def right_by_class(task: str, initialisation: str) -> tuple[float, ...] | None:
-    """Return the percentage of correct answers in each class, or None if it is the same in all classes."""
+    """Return the percentage of correct answers in each class, or None if all classes have the same."""
     if (answer := CONSTANT.get((task, initialisation))) is None:
         return RIGHT_BY_CLASS.get((task, initialisation))
     return tuple(NEARLY_CONSTANT[place != answer] for place in range(len(TASKS[task].labels)))

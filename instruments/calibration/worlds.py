@@ -40,11 +40,11 @@ class World:
             effect if that is larger. `one-more-run`: as published, and the published value is that of one more run.
             `value`: the quantity is `value`.
         spread: Standard deviation over seeds, relative to the assumed value, which the judge may use as a prior.
-        paper_spread: The same for the paper's runs. If None, it is equal to `spread`.
+        paper_spread: Standard deviation over the paper's runs, relative to the same value. Defaults to `spread`.
         bad: Fraction of seeds in the worse of two modes. If 0, there is a single mode.
-        of_modes: Fraction of the variance over seeds that is due to two modes. For equally frequent modes, it is .8 if
-            they differ by 4 standard deviations, and .95 if by 9.
-        coherent: Whether a mode shifts all heads in the same direction, rather than each in its own.
+        of_modes: Fraction of the variance over seeds that is due to two modes. The fraction .8 puts equally frequent
+            modes 4 standard deviations apart, and .95 puts them 9 apart.
+        coherent: Whether a mode shifts all heads in the same direction, rather than each in a different direction.
         heavy: Whether the effects of seeds have heavy tails.
         correlated: Correlation between seeds, the fraction of the variance over seeds that all seeds of a model share.
         collapsed: Fraction of fine-tuned models that have learned nothing.
@@ -171,7 +171,7 @@ class SimulatedModel:
 
     Args:
         world: Kind of world. `seed` and `place` identify the world, so that it is reproducible.
-        noise: Whether measurements vary over examples and seeds. If False, they are the exact truth.
+        noise: Whether measurements vary over examples and seeds. If False, measurements are the exact truth.
     """
 
     def __init__(self, world: World, setting: Setting, seed: int, place: int, *, noise: bool = True):
@@ -182,7 +182,7 @@ class SimulatedModel:
         self._shared: dict[tuple, Any] = {}
 
     def rng(self, *names: object) -> np.random.Generator:
-        """Return a random generator that is seeded by the world and these names, and is the same in every call."""
+        """Return a random generator seeded by the world and these names, so that calls are reproducible."""
         return np.random.default_rng([self.seed, self.place, *(zlib.crc32(str(name).encode()) for name in names)])
 
     def shared(self, make: Callable[..., Any], *names: Any) -> Any:
@@ -195,7 +195,7 @@ class SimulatedModel:
     # ------------------------------------------------------------------ Bench
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return a subject's measurement, simulated once."""
+        """Return a subject's measurement, simulating it at the first call."""
         key = (measure, subject, tuple(sorted(options.items())))
         if key not in self._made:
             values, samples, count = self._measure(measure, subject, options)

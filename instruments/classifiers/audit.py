@@ -43,7 +43,7 @@ def audit_shares(
     size: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Return the errors of corrected shares, and the coverage of their intervals.
+    """Return the errors of corrected shares, and the coverage of the intervals.
 
     Each simulated model consists of `size` random annotated heads. True shares come from the labels. The classifier's
     shares are corrected by its errors on all unrelated heads. All heads have equal weight.

@@ -110,7 +110,7 @@ def network() -> nn.Sequential:
 
 
 def canvases(maps: tuple[np.ndarray, ...], size: int) -> Float[torch.Tensor, "maps 1 size size"]:
-    """Return each map centred on a square zero canvas. Maps larger than the canvas are pooled to its size."""
+    """Return each map centred on a square zero canvas. Maps that are larger than the canvas are pooled to its size."""
     images = torch.zeros(len(maps), 1, size, size)
     for place, values in zip(images, maps, strict=True):
         image = torch.from_numpy(np.asarray(values, dtype=np.float32))[None]

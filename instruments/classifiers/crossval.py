@@ -145,7 +145,7 @@ class HeldOut:
         return self.probabilities.argmax(1)
 
     def confusions(self, agreed: bool = False) -> Float[np.ndarray, "heads classes classes"]:
-        """Return each head's confusion matrix [true, predicted], over all maps or only those with agreement."""
+        """Return each head's confusion matrix [true, predicted], over all maps or over maps with agreement."""
         return confusions_by_head(self.groups, self.labels, self.predicted, self.agreed if agreed else None)
 
 

@@ -123,7 +123,7 @@ def _constant(label: int) -> Trees:
 
 
 def _start(seen: Int[np.ndarray, " some"]) -> Float[torch.Tensor, " classes"]:
-    """Return the initial logits: 0 for classes seen in training, `ABSENT` for the others."""
+    """Return the initial logits, which are 0 for classes seen in training, and `ABSENT` for all other classes."""
     return torch.from_numpy(np.where(np.isin(np.arange(len(CLASSES)), seen), 0.0, ABSENT).astype(np.float32))
 
 

@@ -77,9 +77,9 @@ def readers_quality(read: ReadMaps, judged: HeldOut) -> dict[str, float]:
     """Compare two readers of the same maps with each other, and the classifier with each reader.
 
     Returns:
-        `readers_macro_f1`, the score of the second labels as predictions of the first; and `single_macro_f1`, the mean
-        score of the classifier against the first and the second labels. The two are comparable, because both are scores
-        against a single reader. The result is empty if maps have only one label.
+        `readers_macro_f1`, the score of the second labels as predictions of the first labels; and `single_macro_f1`,
+        the mean score of the classifier against the first and the second labels. The two are comparable, because both
+        are scores against a single reader. The result is empty if maps have only one label.
     """
     pairs = [read.pictures.labels, read.pictures.second_labels]
     if any(label is None for labels in pairs for label in labels):

@@ -143,9 +143,8 @@ def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
 
     Returns:
         `readers_quality`; the observed agreement (`share`) and Cohen's `kappa` of the two readers of each map; and the
-        class `shares` by reader (`reader_shares`). Held-out readers add two mean kappas on the maps that they labelled,
-        of the classifier with each of these readers (`unseen_kappa`), and of all pairs of these readers
-        (`unseen_readers_kappa`).
+        class `shares` by reader (`reader_shares`). On maps labelled by held-out readers, also the mean kappa of the
+        classifier with each such reader (`unseen_kappa`), and of all pairs of such readers (`unseen_readers_kappa`).
     """
     scores = readers_quality(read, judged)
     agreed = set_agreement(read.pictures) if scores else None

@@ -192,7 +192,7 @@ def _draw(options: argparse.Namespace) -> None:
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
-    """Raise a UserError if a folder is not empty. A set is never replaced, because it may contain labels."""
+    """Raise a UserError if a folder is not empty. Sets are never replaced, because they may contain labels."""
     from bertsecrets.store.files import check_free
     from instruments.annotation.map_set import shards
 
