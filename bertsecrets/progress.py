@@ -80,7 +80,7 @@ class LogLines(Progress):
         self.began = self.last = time.monotonic()
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Report that more work is done, and write a line if it is time for the next."""
+        """Report that more work is done, and write a log line if the next line is due."""
         self.done += more
         now = time.monotonic()
         waited, further = now - self.last, self.done - self.reported

@@ -215,7 +215,7 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Split the work into portions that fit into memory: examples of equal length, each with a slice of the sets.
+    """Split the work into portions that fit into memory, each of equally long examples and a slice of the sets.
 
     Args:
         more: Number of hidden states stored per example, in addition to one for each set.

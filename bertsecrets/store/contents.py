@@ -122,7 +122,7 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every path in a store that can be verified, with a description of its damage, or None."""
+    """Yield every path that a store can verify, with a description of the damage or, if undamaged, None."""
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]

@@ -241,7 +241,7 @@ def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str)
 
 
 def read_task_file(path: Path) -> OwnTask:
-    """Return the task that a YAML file describes by the arguments of `OwnTask`, given as strings or lists of strings.
+    """Return the task that a YAML file describes. The file contains the arguments of `OwnTask` as strings or lists.
 
     Raises:
         UserError: If the file or its data are invalid.
