@@ -47,7 +47,7 @@ class Mutant:
 
 
 def mutants_in(file: str, source: str) -> list[Mutant]:
-    """Return all mutants of a module, in the order of their places."""
+    """Return all mutants of a module, in the order of their positions."""
     lines = source.splitlines(keepends=True)
     starts = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
 

@@ -144,7 +144,7 @@ def wrong(counted: Iterable[Rates]) -> list[str]:
 
 
 def false_outcomes(rates: Rates) -> list[tuple[str, ...]]:
-    """Return the outcomes that are false in a cell's worlds, with outcomes of the same meaning in one tuple."""
+    """Return the outcomes that are false in a cell's worlds. Outcomes that mean the same are in one tuple."""
     world, case = find_world(rates.cell.world), find_case(rates.cell.case)
     order = isinstance(case.claim.expect, Order)
     if world.worse or world.collapsed == 1:

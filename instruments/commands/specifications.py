@@ -1,4 +1,4 @@
-"""`python -m instruments specifications`, which judges claims under all combinations of open choices."""
+"""`python -m instruments specifications`, which judges claims under all choices that the paper leaves open."""
 
 import argparse
 from typing import TYPE_CHECKING
