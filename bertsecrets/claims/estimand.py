@@ -6,7 +6,7 @@ a matrix product.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -74,10 +74,10 @@ class Estimand:
 
     @classmethod
     def from_block(
-        cls, block: Float[np.ndarray, "_ _"], statistic: Statistic, *notes: str, clusters: Clusters = None
+        cls, block: Float[np.ndarray, "_ _"], statistic: Statistic, *notes: str, clusters: Clusters = None, **more: Any
     ) -> "Estimand":
-        """Return an estimand of a single block."""
-        return cls((block,), statistic, notes, clusters=(clusters,))
+        """Return an estimand of a single block; `more` are other fields, such as `extreme`."""
+        return cls((block,), statistic, notes, clusters=(clusters,), **more)
 
     @property
     def parts(self) -> Float[np.ndarray, " parts"]:

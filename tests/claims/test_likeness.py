@@ -1,11 +1,12 @@
 """Correlation with published figures: shuffled heads, other panels, other seeds, and maps that must not pass."""
 
 import dataclasses
+from functools import partial
 
 import measurements
 import numpy as np
 import pytest
-from measurements import estimand, gridded, judged, of_id, verdict
+from measurements import estimand, gridded, judged, measured, of_id, verdict
 
 from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand
@@ -23,6 +24,7 @@ from bertsecrets.claims.quantities.likeness import (
 
 FEW = measurements.SETTINGS.model_copy(update={"resamples": 200})
 FIGURE_5, FIGURE_8 = panels("fig5_cosine"), panels("fig8_head")
+on_rte = partial(likeness, measured("attention-change"))
 
 
 def change(grid, noise=0.05, examples=60, seed=0):
@@ -104,11 +106,11 @@ def test_depth_alone_is_not_enough():
 def test_heads_of_a_layer_are_compared_without_the_layers_mean():
     rng = np.random.default_rng(8)
     grid = FIGURE_5["RTE"] + 0.1 * rng.normal(size=(12, 12))
-    within_layers = likeness(grid.reshape(1, 144), FIGURE_5, "RTE", within_rows=True)
+    within_layers = on_rte(grid.reshape(1, 144), FIGURE_5, within_rows=True)
     centred = [each - each.mean(1, keepdims=True) for each in (grid, FIGURE_5["RTE"])]
     assert within_layers.parts[0] == pytest.approx(np.corrcoef(*(each.ravel() for each in centred))[0, 1])
     assert within_layers.map == pytest.approx(centred[0].ravel())
-    assert likeness(grid.reshape(1, 144), FIGURE_5, "RTE").parts[1:] == pytest.approx(within_layers.parts[1:])
+    assert on_rte(grid.reshape(1, 144), FIGURE_5).parts[1:] == pytest.approx(within_layers.parts[1:])
 
 
 def of_seeds(grid, count=5):
@@ -151,7 +153,7 @@ def test_maps_are_averaged_over_seeds_before_they_are_correlated():
     panel, rng = np.arange(12.0).reshape(1, 12), np.random.default_rng(2)
     other = rng.permuted(panel, axis=-1)
     maps = [panel.ravel() + 4 * rng.normal(size=12) for _ in range(4)]
-    seeds = [likeness(np.tile(map, (40, 1)), {"own": panel, "other": other}, "own", average=True) for map in maps]
+    seeds = [on_rte(np.tile(map, (40, 1)), {"RTE": panel, "MRPC": other}, average=True) for map in maps]
     mean = np.mean(maps, axis=0)
     r = lambda map: np.corrcoef(map, panel.ravel())[0, 1]  # noqa: E731
     together = averaged(seeds, np.stack(maps))
@@ -182,7 +184,7 @@ def test_seeds_that_are_more_like_each_other_than_like_the_figure_do_not_reprodu
 
     def seeds(count):
         blocks = [grid.ravel() + 0.02 * rng.normal(size=(60, 144)) for _ in range(count)]
-        return [likeness(block, FIGURE_8, "RTE") for block in blocks]
+        return [on_rte(block, FIGURE_8) for block in blocks]
 
     one, several = seeds(1), seeds(3)
     assert one[0].parts[0] == pytest.approx(0.45, abs=0.01)
@@ -213,8 +215,8 @@ def test_tasks_that_do_not_differ_hardly_ever_make_a_map_deviate():
         rng = np.random.default_rng(world)
         truth = np.repeat(rng.normal(size=12), 12) + rng.normal(size=144)
         drawn = [truth + 0.3 * rng.normal(size=144) for _ in range(12)]
-        figures = {str(task): run.reshape(12, 12) for task, run in enumerate(drawn[:7])}
-        seeds, _ = with_ceiling([likeness(np.tile(run, (40, 1)), figures, "0") for run in drawn[7:]])
+        figures = {task: run.reshape(12, 12) for task, run in zip(FIGURE_5, drawn[:7], strict=True)}
+        seeds, _ = with_ceiling([on_rte(np.tile(run, (40, 1)), figures) for run in drawn[7:]])
         low, high = estimate(seeds, FEW).interval(0.95)
         judgements.append("reproduced" if low > 0 else "deviates" if high < 0 else "inconclusive")
     assert judgements.count("reproduced") == 0

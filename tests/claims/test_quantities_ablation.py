@@ -149,7 +149,6 @@ def test_gains_are_averaged_over_tasks():
 def test_heads_without_effect_change_the_score_by_less_than_a_tenth_of_a_point():
     ablation = heads([60, 60.05, 59.9, 61], (2, 2), rows=2000)  # gains 0, .05, -.1, 1
     assert read("heads-without-effect", ablation) == 50
-    assert read("heads-without-effect", ablation, within=0.2) == 75
 
 
 def test_layers_follow_figure_9_on_their_own_task_only():

@@ -80,7 +80,6 @@ def test_heads_on_special_tokens_need_no_classifier():
     cls, sep_sum = np.full((40, 2, 2), 0.1), np.tile(np.array([[0.5, 0.4], [0.3, 0.6]]), (40, 1, 1))
     special = gridded("special-tokens", cls=cls, sep=sep_sum / 2, sep_sum=sep_sum)
     assert read("heads-on-special-tokens", special) == pytest.approx(50)  # .5 is not more than half
-    assert read("heads-on-special-tokens", special, share=0.45) == pytest.approx(75)
     assert read("special-token-attention", special) == pytest.approx(0.55)
     assert estimand("special-token-attention", special).notes == ("layers 1 on: 0.55, 0.55",)
     without = gridded("special-tokens", cls=cls, sep=np.full((40, 2, 2), np.nan), sep_sum=np.full((40, 2, 2), np.nan))

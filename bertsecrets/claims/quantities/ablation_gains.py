@@ -5,6 +5,7 @@ A gain is the score with some heads disabled minus the baseline score on the sam
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,8 +25,10 @@ from bertsecrets.types import Measurement
 NULL_DRAWS, NULL_SEED, NULL_DRAWS_AT_ONCE = 2000, 2019, 100  # draws of the null distribution
 HEAD_ABLATION, LAYER_ABLATION = Need("head-ablation"), Need("layer-ablation")
 ABLATION_KINDS = ("uniform", "zero", "mean", "resampled")
+EFFECT_POINTS = 0.1  # smallest change of a score that counts
 TOP_HEADS = 2  # number of most important heads that claims G6 and J4 are about
 STSB_AND_RTE = Need("head-ablation", tasks=("stsb", "rte"))
+FRAMES = Need("frame-heads", "untrained", task=ALL_TASKS)
 HEAD_ABLATIONS_BY_TASK = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 
 
@@ -87,7 +90,7 @@ def best_head_in_sample(ablation: Measurement) -> Estimand:
 
     It includes luck. The notes give its 95 % quantile under the null hypothesis, as those of `best-head-gain`.
     """
-    return replace(_in_sample(ablation, 1), slow_note=lambda: _luck_note(ablation))
+    return _in_sample(ablation, 1, slow_note=lambda: _luck_note(ablation))
 
 
 @quantity("worst-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)
@@ -96,12 +99,12 @@ def worst_head_in_sample(ablation: Measurement) -> Estimand:
     return _in_sample(ablation, -1)
 
 
-def _in_sample(ablation: Measurement, sign: int) -> Estimand:
+def _in_sample(ablation: Measurement, sign: int, **more: Any) -> Estimand:
     """Return the largest gain over all heads if `sign` is 1, the smallest if it is -1; each resample selects again."""
     block, gains = gains_of(ablation)
     head = _name(ablation, int((sign * gains(block.mean(0))).argmax()))
     extreme = lambda mean: sign * (sign * gains(mean)).max(-1)  # noqa: E731
-    return Estimand.from_block(block, extreme, head, clusters=clusters_of(ablation))
+    return Estimand.from_block(block, extreme, head, clusters=clusters_of(ablation), **more)
 
 
 def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.ndarray, " draws"]:
@@ -163,17 +166,14 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
 
 
 @quantity("heads-without-effect", unit="percent", inherits=False, within=(0, 100), ablation=HEAD_ABLATION)
-def without_effect(ablation: Measurement, within: float = 0.1) -> Estimand:
-    """Return the percentage of heads that can be disabled without changing the score.
+def without_effect(ablation: Measurement) -> Estimand:
+    """Return the percentage of heads that can be disabled without changing the score by a tenth of a point.
 
-    It depends on the number of examples: if one changed answer changes the score by more than `within`, only heads
-    whose changes cancel out count.
-
-    Args:
-        within: Smallest change that counts, in points.
+    It depends on the number of examples: if one changed answer changes the score by more, only heads whose changes
+    cancel out count.
     """
     block, gains = gains_of(ablation)
-    share = lambda mean: 100 * (abs(gains(mean)) < within).mean(-1)  # noqa: E731
+    share = lambda mean: 100 * (abs(gains(mean)) < EFFECT_POINTS).mean(-1)  # noqa: E731
     note = f"one example in {len(block)} is {100 / len(block):.2f} points"
     return Estimand.from_block(block, share, note, clusters=clusters_of(ablation))
 
@@ -188,9 +188,9 @@ def without_changed_answers(ablation: Measurement) -> Estimand:
         raise NotApplicableError("the answers are numbers, which every head changes a little")
     changed = (ablation.sample("predicted") != ablation.sample("baseline_predicted")).astype(np.float64).T
     note = f"a head changes {changed.sum(0).mean():.1f} of {len(changed)} answers on average"
-    estimand = Estimand.from_block(changed, lambda mean: 100 * (mean == 0).mean(-1), note)
     limited = "answers that no head changes can be counted on the whole validation set only"
-    return replace(estimand, sampled=False, unmet=limited if ablation.provenance.limits.get("limit") else "")
+    unmet = limited if ablation.provenance.limits.get("limit") else ""
+    return Estimand.from_block(changed, lambda mean: 100 * (mean == 0).mean(-1), note, sampled=False, unmet=unmet)
 
 
 @quantity("first-layer-gain", unit="points", inherits=False, ablation=LAYER_ABLATION)
@@ -214,7 +214,7 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
     block, gains = gains_of(ablation, sets)
     by_set = zip(sets, gains(block.mean(0)), strict=True)
     notes = [f"{_name(ablation, chosen)} {gain:+.2f}" for chosen, gain in by_set]
-    return replace(Estimand.from_block(block, gains, *notes, clusters=clusters_of(ablation)), extreme="least")
+    return Estimand.from_block(block, gains, *notes, clusters=clusters_of(ablation), extreme="least")
 
 
 @quantity("named-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK)
@@ -224,24 +224,14 @@ def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence =
 
 
 @quantity(
-    "own-frame-heads-gain-over-tasks",
-    unit="points",
-    inherits=False,
-    ablations=HEAD_ABLATIONS_BY_TASK,
-    frames=Need("frame-heads", "untrained", task=ALL_TASKS),
+    "own-frame-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK, frames=FRAMES
 )
 def own_frame_heads_over_tasks(ablations: tuple[Measurement, ...], frames: Measurement) -> Estimand:
     """Return the smallest gain over the model's two best frame heads, each averaged over the tasks with data."""
     return named_heads_over_tasks(ablations, top(frames, 2, "max_weight"))
 
 
-@quantity(
-    "own-frame-heads-gain",
-    unit="points",
-    inherits=False,
-    ablation=HEAD_ABLATION,
-    frames=Need("frame-heads", "untrained", task=ALL_TASKS),
-)
+@quantity("own-frame-heads-gain", unit="points", inherits=False, ablation=HEAD_ABLATION, frames=FRAMES)
 def own_frame_heads(ablation: Measurement, frames: Measurement) -> Estimand:
     """Return the smallest gain from disabling one of the model's two best frame heads."""
     return named_heads(ablation, top(frames, 2, "max_weight"))
@@ -272,8 +262,7 @@ def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], 
 
         by_kind = zip(ABLATION_KINDS, estimands, strict=True)
         note = ", ".join(f"{kind} {estimand.value:+.2f}" for kind, estimand in by_kind)
-        clusters = estimands[0].clusters[0]
-        return replace(Estimand.from_block(block, statistic, note, clusters=clusters), extreme=extreme)
+        return Estimand.from_block(block, statistic, note, clusters=estimands[0].clusters[0], extreme=extreme)
 
     def over_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
         return ColumnSelection.joined([read(ablation) for ablation in (uniform, zero, mean, resampled)], joined)
@@ -311,8 +300,8 @@ def shared_harm_of_kinds(
     notes = [note.partition(": ")[2] for note in _most_harmful(kinds)]
     parts = np.atleast_1d(statistic(block.mean(0)))
     said = [f"{kind} {part:.1f}: {note}" for kind, part, note in zip(ABLATION_KINDS[1:], parts, notes[1:], strict=True)]
-    estimand = Estimand.from_block(block, statistic, f"uniform: {notes[0]}", *said, clusters=clusters_of(uniform))
-    return replace(estimand, extreme="most")
+    said = [f"uniform: {notes[0]}", *said]
+    return Estimand.from_block(block, statistic, *said, clusters=clusters_of(uniform), extreme="most")
 
 
 @quantity("score-without-attention", unit="points", inherits=False, within=score_range, ablation=HEAD_ABLATION)
@@ -404,8 +393,7 @@ def _most_harmful(ablations: Sequence[Measurement]) -> tuple[str, ...]:
 def figure_8(ablation: Measurement) -> Estimand:
     """Return how much the correlation of gains with the task's panel of K19's figure 8 exceeds all references."""
     block, gains = gains_of(ablation)
-    folder, clusters = TASKS[ablation.subject.task].folder, clusters_of(ablation)
-    return likeness(block, panels("fig8_head"), folder, to_map=gains, clusters=clusters)
+    return likeness(ablation, block, panels("fig8_head"), to_map=gains)
 
 
 @quantity("figure-9-correlation", "published", unit="r", inherits=False, ablation=LAYER_ABLATION)
@@ -416,5 +404,4 @@ def figure_9(ablation: Measurement) -> Estimand:
     than the twelve numbers can average out, so gains are averaged over seeds before they are correlated.
     """
     block, gains = gains_of(ablation)
-    folder, clusters = TASKS[ablation.subject.task].folder, clusters_of(ablation)
-    return likeness(block, panels("fig9_layer"), folder, to_map=gains, average=True, clusters=clusters)
+    return likeness(ablation, block, panels("fig9_layer"), to_map=gains, average=True)

@@ -1,14 +1,11 @@
 """Change in attention due to fine-tuning (K19 section 4.3), as cosine similarity."""
 
-from dataclasses import replace
-
 import numpy as np
 
-from bertsecrets.claims.estimand import Estimand, by_layer, clusters_of, flat, lower_minus_upper
+from bertsecrets.claims.estimand import Estimand, Extreme, by_layer, clusters_of, flat, lower_minus_upper
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 ATTENTION_CHANGE = Need("attention-change")
@@ -18,13 +15,13 @@ LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # heads above the first chang
 @quantity("last-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def last_two(change: Measurement) -> Estimand:
     """Return the larger mean similarity of the last two layers minus the smallest one of the earlier layers."""
-    return replace(_two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two"), extreme="most")
+    return _two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two", "most")
 
 
 @quantity("first-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def first_two(change: Measurement) -> Estimand:
     """Return the smaller mean similarity of the first two layers minus the largest one of the later layers."""
-    return replace(_two_minus_others(change, slice(None, 2), slice(2, None), "after the first two"), extreme="least")
+    return _two_minus_others(change, slice(None, 2), slice(2, None), "after the first two", "least")
 
 
 @quantity("upper-half-change", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
@@ -33,7 +30,7 @@ def upper_half(change: Measurement) -> Estimand:
     return lower_minus_upper(change, "cosine")
 
 
-def _two_minus_others(change: Measurement, two: slice, others: slice, where: str) -> Estimand:
+def _two_minus_others(change: Measurement, two: slice, others: slice, where: str, extreme: Extreme) -> Estimand:
     """Return the mean similarity of each of two layers minus that of each other layer."""
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
@@ -43,7 +40,7 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
         differences = mean[..., two, None] - mean[..., None, others]
         return differences.reshape(*mean.shape[:-1], -1)
 
-    return Estimand.from_block(layers, pairs, clusters=clusters_of(change))
+    return Estimand.from_block(layers, pairs, clusters=clusters_of(change), extreme=extreme)
 
 
 @quantity("heads-little-changed", unit="percent", inherits=True, within=(0, 100), change=ATTENTION_CHANGE)
@@ -57,13 +54,11 @@ def little_changed(change: Measurement) -> Estimand:
     share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > LITTLE_CHANGED_COSINE).mean(-1)  # noqa: E731
     note = f"the most changed head has a similarity of {least:.3f}"
     unchanged = f"fine-tuning changed no head: each similarity is at least {CHANGED_COSINE}"
-    estimand = Estimand.from_block(block, share, note, clusters=clusters_of(change))
-    return replace(estimand, unmet="" if least < CHANGED_COSINE else unchanged)
+    unmet = "" if least < CHANGED_COSINE else unchanged
+    return Estimand.from_block(block, share, note, clusters=clusters_of(change), unmet=unmet)
 
 
 @quantity("figure-5-correlation", "published", unit="r", inherits=True, change=ATTENTION_CHANGE)
 def figure_5(change: Measurement) -> Estimand:
     """Return how much the similarities' correlation with the task's panel of K19's figure 5 exceeds all references."""
-    folder = TASKS[change.subject.task].folder
-    block, clusters = flat(change, "cosine"), clusters_of(change)
-    return likeness(block, panels("fig5_cosine"), folder, within_rows=True, clusters=clusters)
+    return likeness(change, flat(change, "cosine"), panels("fig5_cosine"), within_rows=True)

@@ -5,7 +5,6 @@ for the pairs used by K19's code and figures.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -39,8 +38,8 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
         differences = mean[..., named][..., None] - mean[..., ~named][..., None, :]
         return differences.reshape(*mean.shape[:-1], -1)
 
-    estimand = Estimand.from_block(block, pairs, f"the best heads are {best_heads(frames, ALL_PAIRS_SAMPLE)}")
-    return replace(estimand, extreme="least")
+    best = best_heads(frames, ALL_PAIRS_SAMPLE)
+    return Estimand.from_block(block, pairs, f"the best heads are {best}", extreme="least")
 
 
 def _of_paper(frames: Measurement) -> bool:
@@ -55,8 +54,8 @@ def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all"
     by_pairing = {name: float(frames.value(sample).ravel()[column]) for name, sample in PAIRING_SAMPLES.items()}
     own = by_pairing.pop(pairing)
     note = "other pairings: " + ", ".join(f"{name} {weight - own:+.3f}" for name, weight in by_pairing.items())
-    estimand = Estimand.from_block(flat(frames, PAIRING_SAMPLES[pairing]), lambda mean: mean[..., column], note)
-    return replace(estimand, sampled=not _of_paper(frames))
+    block, sampled = flat(frames, PAIRING_SAMPLES[pairing]), not _of_paper(frames)
+    return Estimand.from_block(block, lambda mean: mean[..., column], note, sampled=sampled)
 
 
 @quantity("ranked-frame-weight", unit="attention", inherits=False, within=(0, 1), frames=FRAME_WEIGHTS)
@@ -69,8 +68,8 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
     if block.shape[1] < rank:
         raise NotApplicableError(f"the model has {block.shape[1]} heads, so none of rank {rank}")
     note = f"the best heads are {best_heads(frames, PAIRING_SAMPLES[pairing])}"
-    estimand = Estimand.from_block(block, lambda mean: np.sort(mean, axis=-1)[..., -rank], note)
-    return replace(estimand, sampled=not _of_paper(frames))
+    of_rank = lambda mean: np.sort(mean, axis=-1)[..., -rank]  # noqa: E731
+    return Estimand.from_block(block, of_rank, note, sampled=not _of_paper(frames))
 
 
 @quantity("frame-heads-over-percentile", unit="attention", inherits=False, frames=FRAME_WEIGHTS)
@@ -81,7 +80,7 @@ def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estim
     def lead(mean: np.ndarray) -> Number:
         return mean[..., columns] - np.percentile(mean, 99, axis=-1, keepdims=True)
 
-    return replace(Estimand.from_block(flat(frames, ALL_PAIRS_SAMPLE), lead), extreme="least")
+    return Estimand.from_block(flat(frames, ALL_PAIRS_SAMPLE), lead, extreme="least")
 
 
 @quantity("frame-gap-in-spread", unit="standard deviations", inherits=False, frames=FRAME_WEIGHTS)
@@ -101,8 +100,8 @@ def gap_in_spread(frames: Measurement) -> Estimand:
 
 
 @quantity("figure-3-correlation", unit="r", inherits=False, within=(-1, 1), frames=FRAME_WEIGHTS)
-def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> Estimand:
-    """Return the correlation of the measured map with figure 3, on the paper's own sentences.
+def figure_3(frames: Measurement, ranks: bool = False) -> Estimand:
+    """Return the correlation of the map, by the pairs of K19's code, with figure 3, on the paper's own sentences.
 
     Model and sentences are the same as for the figure, so nothing is resampled. On other sentences, or on noisier
     resamples of these, the correlation would be lower by chance.
@@ -110,11 +109,11 @@ def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> 
     others = f"by chance alone, a map of {frames.examples} others is less like figure 3"
     unmet = f"the sentences are not the paper's {FRAME_SENTENCES}: {others}"
     figure = np.array(published_figures()["fig3_frame_notebook"]).ravel()
-    block = flat(frames, PAIRING_SAMPLES[pairing])
+    block = flat(frames, PAIRING_SAMPLES["zip"])
     other_kind = float(correlation(column_means(block)[0], figure, not ranks))
     note = f"{'Pearson' if ranks else 'Spearman'} correlation {other_kind:.3f}"
-    estimand = Estimand.from_block(block, lambda mean: correlation(mean, figure, ranks), note)
-    return replace(estimand, sampled=False, unmet="" if _of_paper(frames) else unmet)
+    unmet = "" if _of_paper(frames) else unmet
+    return Estimand.from_block(block, lambda mean: correlation(mean, figure, ranks), note, sampled=False, unmet=unmet)
 
 
 EXAMPLE_WEIGHTS = Need("example-sentence")
@@ -143,4 +142,4 @@ def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estiman
 
 def _of_example(weights: np.ndarray, note: str) -> Estimand:
     """Return an estimand for the example sentence, which is not resampled."""
-    return Estimand((weights,), lambda mean: mean[..., 0], (note,), sampled=False)
+    return Estimand.from_block(weights, lambda mean: mean[..., 0], note, sampled=False)

@@ -22,27 +22,17 @@ def lower_breadth(statistics: Measurement) -> Estimand:
 def layer_likeness(statistics: Measurement) -> Estimand:
     """Return the divergence of two heads in different layers minus that of two heads in the same layer."""
     block = np.stack([statistics.sample(name).astype(np.float64) for name in ("between", "within")], axis=1)
-    there = np.asarray(~np.isnan(block).any(1))
+    there, clusters = np.asarray(~np.isnan(block).any(1)), clusters_of(statistics)
     if not there.any():
         raise NotApplicableError("the model has no two heads in one layer, or only one layer")
+    if clusters is not None:
+        clusters = np.unique(clusters[there], return_inverse=True)[1]
     between, within = column_means(block)[0]
     note = f"different layers {between:.3f}, one layer {within:.3f}"
-    return Estimand.from_block(
-        block[there],
-        lambda mean: mean[..., 0] - mean[..., 1],
-        note,
-        clusters=_some(clusters_of(statistics), there),
-    )
+    return Estimand.from_block(block[there], lambda mean: mean[..., 0] - mean[..., 1], note, clusters=clusters)
 
 
-def _some(clusters: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    """Return the clusters of some rows, renumbered from 0."""
-    return None if clusters is None else np.unique(clusters[rows], return_inverse=True)[1]
-
-
-@quantity(
-    "sep-gradient-ratio", unit="ratio", inherits=True, within=(0, float("inf")), slopes=Need("attention-gradients")
-)
+@quantity("sep-gradient-ratio", unit="ratio", inherits=True, within=(0, np.inf), slopes=Need("attention-gradients"))
 def sep_gradient_ratio(slopes: Measurement) -> Estimand:
     """Return the absolute loss gradient for attention weights on [SEP], divided by that for other tokens.
 
@@ -54,9 +44,5 @@ def sep_gradient_ratio(slopes: Measurement) -> Estimand:
     first = round(sep.shape[1] / 3)
     block: Float[np.ndarray, "examples 2"] = np.stack([value[:, first:].mean(1) for value in (sep, other)], axis=1)
     by_depth = ", ".join(f"{value:.2f}" for value in column_means(sep)[0] / column_means(other)[0])
-    return Estimand.from_block(
-        block,
-        lambda mean: mean[..., 0] / mean[..., 1],
-        f"from layer {first + 1} on; layers 1 on: {by_depth}",
-        clusters=clusters_of(slopes),
-    )
+    note = f"from layer {first + 1} on; layers 1 on: {by_depth}"
+    return Estimand.from_block(block, lambda mean: mean[..., 0] / mean[..., 1], note, clusters=clusters_of(slopes))

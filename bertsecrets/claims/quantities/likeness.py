@@ -7,14 +7,17 @@ layers, also correlate with it, so they are used as references.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.claims.estimand import Clusters, Estimand, OfMap
+from bertsecrets.claims.estimand import Estimand, OfMap, clusters_of
 from bertsecrets.texts.metrics import Number
 from bertsecrets.texts.published import published_figures
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement
 
 PERMUTATIONS, SHUFFLE_SEED = 2000, 2019
 SHUFFLE_QUANTILE = 0.95  # quantile of the null distribution that the correlation must exceed
@@ -95,31 +98,29 @@ def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "r
 
 
 def likeness(
+    measurement: Measurement,
     block: Float[np.ndarray, "examples k"],
     figures: Mapping[str, Float[np.ndarray, "rows heads"]],
-    own: str,
     *,
     to_map: Callable[[np.ndarray], np.ndarray] = lambda means: means,
     within_rows: bool = False,
     average: bool = False,
-    clusters: Clusters = None,
 ) -> Estimand:
-    """Return how much the correlation of a map with its panel of a figure exceeds chance and panels of other tasks.
+    """Return how much the correlation of a map with its task's panel of a figure exceeds chance and the other panels.
 
     The parts are the correlation r with the task's panel, r minus the 95 % quantile for maps with heads shuffled within
     rows, and r minus the correlation with each other panel. The claim is about the smallest part.
 
     Args:
-        block: Per-example values; one row per example.
-        figures: Panels by task.
-        own: Task of the measured map.
+        block: Per-example values of the measurement; one row per example.
+        figures: Panels by folder of their task (`panels`).
         to_map: Function from column means of the block to the map.
         within_rows: Whether to remove row means for the first part. This makes it sensitive to permuted heads within a
             layer, since most of r comes from differences between layers.
         average: Whether to average maps over seeds before they are correlated, and to take the panel as printed.
             Otherwise, the panel counts as one more run.
-        clusters: Cluster index of each row (`Estimand`).
     """
+    own = TASKS[measurement.subject.task].folder
     order = [own, *(name for name in figures if name != own)]
     flat = np.stack([figures[name].ravel() for name in order])
     rows = len(figures[own])
@@ -150,17 +151,22 @@ def likeness(
     if len(order) > 1 and not np.isnan(by_panel).any():
         best = 1 + int(by_panel[1:].argmax())
         notes.append(f"{by_panel[best]:.3f} with {order[best]}'s panel")
-    estimand = replace(
-        Estimand.from_block(block, lambda mean: parts(to_map(mean)), ", ".join(notes), clusters=clusters),
+    within: dict[str, Any] = {}
+    if within_rows:
+        measured = _without_rows(measured, rows)
+        notes.append(f"{float(correlation(measured, own_within)):.3f} within layers")
+        within = {"of_ceiling": WITHIN_ROWS_CEILING_SHARE}
+    return Estimand.from_block(
+        block,
+        lambda mean: parts(to_map(mean)),
+        ", ".join(notes),
+        clusters=clusters_of(measurement),
         extreme="least",
         published=0 if average else 1,
+        map=measured,
         average=OfMap(to_map, parts_for) if average else None,
+        **within,
     )
-    if not within_rows:
-        return replace(estimand, map=measured)
-    within = _without_rows(measured, rows)
-    notes.append(f"{float(correlation(within, own_within)):.3f} within layers")
-    return replace(estimand, map=within, of_ceiling=WITHIN_ROWS_CEILING_SHARE, notes=(", ".join(notes),))
 
 
 def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarray, "*any k"]:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 import bertsecrets.patterns
-from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Clusters, Estimand, Number, clusters_of, halves
+from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Clusters, Estimand, Extreme, Number, clusters_of, halves
 from bertsecrets.claims.quantities.likeness import SHUFFLE_QUANTILE, correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.models.locations import is_papers_model, recorded_name
@@ -145,10 +145,12 @@ def heads_of_class(patterns: Measurement, class_name: str, reading: Reading = "s
 @quantity("heads-of-rarest-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
 def heads_of_rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the smallest number of heads with the same most frequent class, over the classes, as classified."""
-    return replace(_of_head_counts(patterns, reading, lambda counts: counts), extreme="least")
+    return _of_head_counts(patterns, reading, lambda counts: counts, extreme="least")
 
 
-def _of_head_counts(patterns: Measurement, reading: str, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimand:
+def _of_head_counts(
+    patterns: Measurement, reading: str, statistic: Callable[[np.ndarray], np.ndarray], extreme: Extreme | None = None
+) -> Estimand:
     """Return a statistic of the number of heads [..., class] by most frequent class.
 
     The counts are not corrected for the classifier's errors, so claims allow one head in error.
@@ -158,10 +160,11 @@ def _of_head_counts(patterns: Measurement, reading: str, statistic: Callable[[np
         most_frequent = _by_head(mean).argmax(-1)
         return statistic((most_frequent[..., None] == np.arange(CLASS_COUNT)).sum(-2).astype(np.float64))
 
-    estimand = Estimand.from_block(_one_hot(patterns, reading), counts, clusters=clusters_of(patterns))
-    numbers = _by_head(estimand.blocks[0].mean(0)).argmax(-1)
+    block = _one_hot(patterns, reading)
+    numbers = _by_head(block.mean(0)).argmax(-1)
     note = ", ".join(f"{name} {int((numbers == place).sum())}" for place, name in enumerate(CLASSES))
-    return replace(estimand, notes=(f"heads by class: {note}",))
+    clusters = clusters_of(patterns)
+    return Estimand.from_block(block, counts, f"heads by class: {note}", clusters=clusters, extreme=extreme)
 
 
 @quantity(

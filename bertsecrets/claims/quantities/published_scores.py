@@ -3,8 +3,6 @@
 Nothing is measured, so nothing is resampled.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from jaxtyping import Float
 
@@ -28,7 +26,7 @@ def _figure_8(figures: Measurement) -> Float[np.ndarray, "1 heads"]:
 @quantity("figure-8-score", "published", unit="points", inherits=False, figures=PUBLISHED_FIGURES)
 def median_score(figures: Measurement) -> Estimand:
     """Return the median of figure 8's scores with one head disabled, an estimate of the score with all heads."""
-    return replace(Estimand.from_block(_figure_8(figures), lambda mean: np.median(mean, axis=-1)), sampled=False)
+    return Estimand.from_block(_figure_8(figures), lambda mean: np.median(mean, axis=-1), sampled=False)
 
 
 @quantity("figure-8-luck", "published", unit="p", inherits=False, figures=PUBLISHED_FIGURES)
@@ -50,12 +48,10 @@ def luck(figures: Measurement) -> Estimand:
         within = 2 * ndtr(own.max(-1) / _scale(own)) - 1
         return 1 - within ** (own.shape[-1] // 2)
 
-    return replace(Estimand.from_block(scores, chance, note), sampled=False)
+    return Estimand.from_block(scores, chance, note, sampled=False)
 
 
-@quantity(
-    "gain-over-seeds", "published", unit="ratio", inherits=False, within=(0, float("inf")), figures=PUBLISHED_FIGURES
-)
+@quantity("gain-over-seeds", "published", unit="ratio", inherits=False, within=(0, np.inf), figures=PUBLISHED_FIGURES)
 def gain_over_seeds(figures: Measurement) -> Estimand:
     """Return figure 8's best gain divided by the 95 % half-width of the difference between two of P20's seeds.
 
@@ -69,11 +65,9 @@ def gain_over_seeds(figures: Measurement) -> Estimand:
         raise NotApplicableError(f"P20 has no scores on {task.title}")
     difference = float(np.sqrt(2) * stdtrit(P20_SEEDS - 1, 0.975)) * published[1]
     scores = _figure_8(figures)
-    note = (
-        f"the best gain is {(scores - np.median(scores)).max():.2f} points, two seeds differ by up to {difference:.2f}"
-    )
-    estimand = Estimand.from_block(scores, lambda mean: (mean.max(-1) - np.median(mean, axis=-1)) / difference, note)
-    return replace(estimand, sampled=False)
+    gain = lambda mean: mean.max(-1) - np.median(mean, axis=-1)  # noqa: E731
+    note = f"the best gain is {gain(scores[0]):.2f} points, two seeds differ by up to {difference:.2f}"
+    return Estimand.from_block(scores, lambda mean: gain(mean) / difference, note, sampled=False)
 
 
 def _scale(gains: Float[np.ndarray, "... heads"]) -> Number:

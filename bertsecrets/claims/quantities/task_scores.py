@@ -39,9 +39,15 @@ def score_range(task: str) -> tuple[float, float]:
 @quantity("score", unit="points", inherits=False, within=score_range, scores=SCORES)
 def score(scores: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation for a regression task."""
-    estimand = Estimand.from_block(_moments(scores), in_points(metric_name(scores)), clusters=clusters_of(scores))
-    nothing = 0.0 if metric_name(scores) == "pearson" else 100 * _majority(scores).mean()
-    return replace(estimand, nothing=float(nothing), constant=bool(scores.values.get("constant")))
+    nothing = 0.0 if metric_name(scores) == "pearson" else 100 * float(_majority(scores).mean())
+    return _of_metric(scores, metric_name(scores), nothing)
+
+
+def _of_metric(scores: Measurement, metric: str, nothing: float) -> Estimand:
+    """Return a metric in points; `nothing` is that of the constant answer of a model that has learned nothing."""
+    constant, clusters = bool(scores.values.get("constant")), clusters_of(scores)
+    points = in_points(metric)
+    return Estimand.from_block(_moments(scores), points, clusters=clusters, nothing=nothing, constant=constant)
 
 
 def _majority(scores: Measurement) -> Float[np.ndarray, " examples"]:
@@ -55,9 +61,7 @@ def f1_score(scores: Measurement) -> Estimand:
     """Return the F1 of class 1."""
     target = scores.sample("target").astype(int)
     share = float((target == 1).mean())
-    always = 100 * 2 * share / (1 + share)  # F1 of always predicting 1
-    estimand = Estimand.from_block(_moments(scores), in_points("f1"), clusters=clusters_of(scores))
-    return replace(estimand, nothing=always, constant=bool(scores.values.get("constant")))
+    return _of_metric(scores, "f1", 100 * 2 * share / (1 + share))  # the last is that of always predicting 1
 
 
 @quantity("score-difference", unit="points", inherits=False, own=SCORES, other=Need("scores", "against"))
@@ -85,10 +89,8 @@ def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
-    estimand = Estimand.from_block(
-        block, lambda mean: 100 * (mean[..., :1] - mean[..., 1:]), note, clusters=clusters_of(own)
-    )
-    return replace(estimand, extreme="least")
+    leads = lambda mean: 100 * (mean[..., :1] - mean[..., 1:])  # noqa: E731
+    return Estimand.from_block(block, leads, note, clusters=clusters_of(own), extreme="least")
 
 
 def mean_over_tasks(by_task: Sequence[Estimand]) -> Estimand:
@@ -152,4 +154,4 @@ def over_majority(scores: Measurement) -> Estimand:
     points = in_points("accuracy")
     block = np.hstack([_moments(scores), _majority(scores)[:, None]])
     lead = lambda mean: points(mean[..., :-1]) - 100 * mean[..., -1]  # noqa: E731
-    return replace(Estimand.from_block(block, lead, clusters=clusters_of(scores)), refuted=refuted)
+    return Estimand.from_block(block, lead, clusters=clusters_of(scores), refuted=refuted)

@@ -1,13 +1,12 @@
 """Attention to [CLS] and [SEP] (K19 section 4.4)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of, flat
+from bertsecrets.claims.estimand import Estimand, Extreme, Number, by_layer, clusters_of, flat
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
@@ -63,9 +62,9 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
 
 
 @quantity("heads-on-special-tokens", unit="percent", inherits=True, within=(0, 100), special=SPECIAL_TOKENS)
-def heads_on_special(special: Measurement, share: float = 0.5) -> Estimand:
-    """Return the percentage of heads with more than this share of their attention on [CLS] and all [SEP]s together."""
-    return _of_special(special, lambda weights: 100 * (weights > share).mean(-1))
+def heads_on_special(special: Measurement) -> Estimand:
+    """Return the percentage of heads with more than half of their attention on [CLS] and all [SEP]s together."""
+    return _of_special(special, lambda weights: 100 * (weights > 0.5).mean(-1))
 
 
 @quantity("special-token-attention", unit="attention", inherits=True, within=(0, 1), special=SPECIAL_TOKENS)
@@ -95,9 +94,7 @@ def crossing(special: Measurement) -> Estimand:
     leads = (cls - sep)[:, 1:10]
     note = f"[CLS] minus [SEP], layers 2 on: {', '.join(f'{lead:+.3f}' for lead in leads.mean(0))}"
     sign = np.where(np.arange(leads.shape[1]) < 2, 1.0, -1.0)
-    return replace(
-        Estimand.from_block(leads * sign, lambda mean: mean, note, clusters=clusters_of(special)), extreme="least"
-    )
+    return Estimand.from_block(leads * sign, lambda mean: mean, note, clusters=clusters_of(special), extreme="least")
 
 
 @quantity(
@@ -130,8 +127,8 @@ def sep_lead(
     note = ", ".join(
         f"{TASKS[special.subject.task].title} {block.mean():.3f}" for special, block in zip(tasks, blocks, strict=True)
     )
-    estimand = Estimand(blocks, lead, (note,), clusters=tuple(map(clusters_of, tasks)))
-    return replace(estimand, extreme="least") if others == "most" else estimand
+    extreme: Extreme | None = "least" if others == "most" else None
+    return Estimand(blocks, lead, (note,), clusters=tuple(map(clusters_of, tasks)), extreme=extreme)
 
 
 @quantity(
@@ -189,5 +186,4 @@ def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
 def figure_6(special: Measurement, kind: str) -> Estimand:
     """Return how much the correlation of a map with the task's panel of K19's figure 6 exceeds all references."""
     _by_layer(special, kind)
-    folder, figures = TASKS[special.subject.task].folder, panels(f"fig6_{kind.upper()}")
-    return likeness(flat(special, kind), figures, folder, clusters=clusters_of(special))
+    return likeness(special, flat(special, kind), panels(f"fig6_{kind.upper()}"))

@@ -30,7 +30,6 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.texts.published import HARMFUL_HEADS
-from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 LINGUISTIC_FEATURES = ("noun", "verb", "pronoun", "subject", "object", "negation")
@@ -106,8 +105,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
                 f"{kind} {heads}: {grown:+.4f}, other words there {elsewhere:+.4f}, largest decrease {lost:.4f}, "
                 f"naive best {naive:+.4f}, {present.sum()} inputs"
             )
-        estimand = Estimand.from_block(np.stack(columns, axis=1), leads, *notes, clusters=clusters)
-        return replace(estimand, extreme="least")
+        return Estimand.from_block(np.stack(columns, axis=1), leads, *notes, clusters=clusters, extreme="least")
 
     return ColumnSelection(tuple(mean for of_sign in means for mean in of_sign), build).estimand
 
@@ -139,8 +137,7 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
         raise NotApplicableError("a model of one layer has no halves" if layers else "no input has such words")
     block = np.stack([each[:, -half:].mean(1) - each[:, :half].mean(1) for each in layers], axis=1)
     note = ", ".join(f"{kind} {value:+.4f}" for kind, value in zip(frequent, _means(block), strict=True))
-    estimand = Estimand.from_block(block, lambda mean: mean, note, *notes, clusters=clusters_of(features))
-    return replace(estimand, extreme="least")
+    return Estimand.from_block(block, lambda mean: mean, note, *notes, clusters=clusters_of(features), extreme="least")
 
 
 @quantity("feature-ratio", unit="ratio", inherits=True, features=FEATURE_WEIGHTS)
@@ -164,9 +161,7 @@ def best_against_special(features: Measurement) -> Estimand:
         return each.reshape(*mean.shape[:-1], -1)
 
     weights = ", ".join(f"{kind} {weight:.3f}" for kind, weight in zip(kinds, _means(block), strict=True))
-    return replace(
-        Estimand.from_block(block, ratios, f"best heads: {weights}", *notes, clusters=clusters), extreme="most"
-    )
+    return Estimand.from_block(block, ratios, f"best heads: {weights}", *notes, clusters=clusters, extreme="most")
 
 
 def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples heads"]]:
@@ -194,7 +189,7 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     by_kind = sorted(zip(names, _means(block), strict=True), key=lambda pair: -np.nan_to_num(pair[1]))
     note = ", ".join(f"{name} {weight:.3f}" for name, weight in by_kind)
     leads = lambda mean: mean[..., :1] - mean[..., 1:]  # noqa: E731
-    return replace(Estimand.from_block(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
+    return Estimand.from_block(block, leads, note, *notes, clusters=clusters_of(features), extreme="least")
 
 
 @quantity("final-punctuation-heads", unit="percent", inherits=True, within=(0, 100), words=SURFACE_WORDS)
@@ -222,16 +217,10 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
     values = zip(columns, _means(excess), strict=True)
     notes = [f"{name_of(words, column, 'equal')} {value:+.4f}" for column, value in values]
-    return replace(Estimand.from_block(excess, lambda mean: mean, *notes, clusters=clusters_of(words)), extreme="least")
+    return Estimand.from_block(excess, lambda mean: mean, *notes, clusters=clusters_of(words), extreme="least")
 
 
-@quantity(
-    "equal-word-attention",
-    unit="attention",
-    inherits=True,
-    words=SURFACE_WORDS,
-    ablations=STSB_AND_RTE,
-)
+@quantity("equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS, ablations=STSB_AND_RTE)
 def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the weight from a word to the same word in the other text, above chance, in the most important heads.
 
@@ -256,8 +245,7 @@ def figure_7(features: Measurement) -> Estimand:
     rows = _cls_row(features)
     frequent, notes = _frequent({kind: rows[kind] for kind in FIGURE_7_KINDS.values()})
     figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7_KINDS.items() if kind in frequent])
-    block, folder = np.hstack([rows[kind] for kind in frequent]), TASKS[features.subject.task].folder
-    estimand = likeness(block, figures, folder, clusters=clusters_of(features))
+    estimand = likeness(features, np.hstack([rows[kind] for kind in frequent]), figures)
     return replace(estimand, notes=(*estimand.notes, *notes))
 
 
