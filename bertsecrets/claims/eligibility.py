@@ -38,18 +38,13 @@ class NotApplicable:
         """The cause as text."""
         return str(self.cause)
 
-    @property
-    def other_architecture(self) -> bool:
-        """Whether the claim is about other architectures. Reports leave out such claims."""
-        return self.cause.grounds == Grounds.OTHER_ARCHITECTURE
-
 
 Eligibility = Eligible | Skipped | NotApplicable
 
 
 def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
-    """Return whether a case is about other architectures only."""
-    return isinstance(answer, NotApplicable) and answer.other_architecture
+    """Return whether a case is about other architectures only. Reports leave out such claims."""
+    return isinstance(answer, NotApplicable) and answer.cause.grounds == Grounds.OTHER_ARCHITECTURE
 
 
 @dataclass(frozen=True)

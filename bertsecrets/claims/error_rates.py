@@ -22,7 +22,6 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
 
     Args:
         limits: Values that the interval must exclude; infinite values are ignored.
-        confidence: Confidence level of the interval.
     """
     from scipy.special import ndtri, stdtrit  # scipy.stats would take five times as long to import
 

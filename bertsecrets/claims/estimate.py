@@ -49,8 +49,6 @@ class Estimate:
         parts: Mean over seeds of each part. Most quantities have one.
         replicates: Bootstrap replicates of each part over examples.
         extreme: Whether the quantity is the smallest or the largest of its parts.
-        seeds: Number of seeds.
-        examples: Number of examples.
         spread: Seed-to-seed spread. None for fewer than `FEWEST_SEEDS` seeds; the estimate then applies only to these
             checkpoints.
         sampling_error: Standard error due to sampling, without the seed variance.

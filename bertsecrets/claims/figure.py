@@ -176,7 +176,6 @@ class Cited:
 
     Args:
         quantity: Quantity of the claim. Together with `arguments`, it selects the corresponding value of P20.
-        arguments: Arguments of the claim.
         figures: Figures of all claims as given in the files, by claim name and task.
     """
 

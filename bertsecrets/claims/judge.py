@@ -129,11 +129,7 @@ def _judge(
 def _evidence(
     case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
 ) -> Evidence:
-    """Return the evidence for a case, at the levels of this number of seeds.
-
-    Args:
-        alone: Whether to judge a single checkpoint.
-    """
+    """Return the evidence for a case, or for a checkpoint `alone`, at the levels of this number of seeds."""
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
     observed = estimate(
         estimands,

@@ -26,7 +26,6 @@ class Need:
     """A measurement that a quantity needs, on one or more tasks.
 
     Args:
-        measure: Name of the measure.
         whose: Initialisation of the subject: that of the claim (`own`), the one it is compared with (`against`), or a
             fixed one.
         options: Options for the measure, in addition to those of the claim.
@@ -48,10 +47,6 @@ class Quantity:
     """A registered function that computes an estimand from measurements and the arguments of a claim.
 
     Args:
-        name: Name that claims use.
-        unit: Unit of the quantity.
-        needs: Measurements to pass, by parameter name.
-        function: Function that computes the estimand.
         arguments: Signature of the other parameters, whose values the claim gives.
         within: Function from the name of a task to the range of possible values.
         inherits: Whether a collapse of the checkpoint, which its scores show, makes the quantity meaningless. False for
@@ -109,9 +104,7 @@ def quantity(
         def growth(after: Measurement, before: Measurement) -> Estimand: ...
 
     Args:
-        name: Name that claims use.
         about: `published` if the function uses published figures of the task, which own tasks do not have.
-        unit: Unit of the quantity.
         within: Range of possible values, or a function that returns it for the name of a task. Intervals and bands are
             clipped to it.
         inherits: Whether it says nothing about a collapsed checkpoint (see `Quantity`).

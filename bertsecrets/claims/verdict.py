@@ -273,9 +273,7 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     observed value, and which of the models are not in the paper.
 
     Args:
-        observed: Observed value.
         band: Band of the claim. A second source agrees if it is within half its width.
-        models: Models that were measured.
     """
     published, second, expect = case.figure.published, case.figure.second_value, case.claim.expect
     whose = SOURCE_TITLES.get(case.claim.first_source.split()[0], case.claim.first_source)

@@ -51,11 +51,7 @@ class Baseline:
         return {verdict.id: verdict for verdict in verdicts if verdict.verdict is not None}
 
     def check_run(self, run: JudgedRun, *, whole: bool) -> None:
-        """Check, before anything is measured, that the baseline is of the same model, rules and definitions.
-
-        Args:
-            whole: Whether the run uses all rows.
-        """
+        """Check, before anything is measured, that the baseline is of the same model, rules and definitions."""
         if self.updating or self.accepted is None:
             return
         if not _same_model(self.accepted.model, run.model):

@@ -18,8 +18,6 @@ class CellValues:
     """A quantity of a measurement, for each cell (head, layer or model).
 
     Args:
-        name: Name used in files.
-        what: Description for display.
         unit: Unit, which determines the smallest effect of interest (`claims.band`).
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
         block: Per-example values; one row per example.
@@ -56,13 +54,12 @@ def _special_tokens(measurement: Measurement) -> Iterator[CellValues]:
 
 
 def _patterns(measurement: Measurement) -> Iterator[CellValues]:
-    names = [name for name in measurement.samples if name == "predicted" or name.endswith("_predicted")]
-    for sample in names or ["predicted"]:
-        prefix = sample.removesuffix("predicted")  # the reading of the classes, if there is more than one
+    names = [name for name in measurement.samples if name.endswith("_predicted")]
+    for sample in names or ["special_predicted"]:  # the second if the measurement was saved without samples: an error
+        reading = sample.removesuffix("_predicted")
         for number, name in enumerate(CLASSES):
             share = 100.0 * (measurement.sample(sample) == number)
-            what = f"maps of class {name}" + (f" ({prefix.rstrip('_')})" if prefix else "")
-            yield _of_heads(measurement, f"{prefix}{name}", what, "percent", share)
+            yield _of_heads(measurement, f"{reading}_{name}", f"maps of class {name} ({reading})", "percent", share)
 
 
 def _features(measurement: Measurement) -> Iterator[CellValues]:

@@ -31,15 +31,10 @@ MIN_DEGREES, MAX_DEGREES = 2.0, 8.0  # range for the degrees of freedom of the t
 
 @dataclass(frozen=True)
 class CellDifferences:
-    """Difference of a quantity between the sides, for each cell.
+    """Difference of a quantity between the sides' means over seeds, for each cell.
 
     Args:
-        name: Name of the quantity.
-        what: Description of the quantity.
-        unit: Unit of the quantity.
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
-        before: Means over the seeds of the first side.
-        after: Means over the seeds of the second side.
         deviations: Differences in standard deviations over seeds, or in standard errors over examples.
         p_drift: p-values for the null hypothesis that the difference is at most the smallest effect of interest.
         p_same: p-values for the null hypothesis that it is at least the smallest effect of interest.
@@ -92,10 +87,7 @@ class Compared:
     """Comparison of a measure on one task.
 
     Args:
-        wanted: The measure and the task.
-        outcome: Outcome of the comparison.
         reason: Why a model has collapsed, or why the sides cannot be compared.
-        differences: Differences of each quantity.
         basis: Numbers of seeds and examples, as text.
         counted: Units of replication.
     """
@@ -130,10 +122,7 @@ class Comparison:
     """Comparison of two sides, measure by measure.
 
     Args:
-        before: First side.
-        after: Second side.
         rate: False discovery rate of drift, and error rate of each equivalence test.
-        measures: Comparison of each measure.
     """
 
     before: Side
@@ -317,12 +306,8 @@ def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells
     """Test every cell.
 
     Args:
-        name: Name of the quantity.
-        before: Values of the first side.
-        after: Values of the second side.
         scale: Unit of the deviations.
         error: Standard error of the difference.
-        degrees: Degrees of freedom of the standard error.
     """
     from scipy.special import stdtr  # scipy.stats would take five times as long to import
 

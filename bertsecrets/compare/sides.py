@@ -51,8 +51,6 @@ class Values(Section):
     """Mean and standard deviation of a quantity over seeds, for each cell (head, layer or model).
 
     Attributes:
-        what: Description of the quantity.
-        unit: Unit of the quantity.
         step: Smallest change that a single example can cause.
         mean: Mean over seeds: [layers, heads], [layers], or a scalar.
         std: Standard deviation over seeds; 0 for a single seed.
@@ -152,9 +150,6 @@ class Side:
     """One side of a comparison: a model, a checkpoint, stored measurements or a pin.
 
     Args:
-        name: Name for display.
-        kind: Description of the side.
-        parts: Results of each measure.
         left_out: Why measures are unavailable, by measure.
     """
 
@@ -239,11 +234,6 @@ def measured_side(
     collapsed.
 
     Args:
-        name: Name for display.
-        kind: Description of the side.
-        wanted: Measures to run.
-        seeds: Seeds to measure.
-        measure: Function that returns the measurement for a seed.
         stop_on_collapse: Whether to stop after the first measure that shows a collapsed model.
     """
     parts: list[Part] = []

@@ -14,7 +14,6 @@ from bertsecrets.report.text import band_text, cite, known_version, model_name, 
 from bertsecrets.settings import project_path
 
 STATEMENTS_FILE = "expected/statements.csv"
-KNOWN_OUTCOMES = {"deviates": "known to deviate", "reproduces": "known to reproduce", "expected": "expected to deviate"}
 
 
 def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:

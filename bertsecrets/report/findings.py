@@ -50,9 +50,7 @@ class Findings:
     """The results of a comparison as text.
 
     Attributes:
-        about: What was compared.
         lines: Statements. Those of several lines are a heading and its items.
-        figures: Figures for the page.
     """
 
     title: str

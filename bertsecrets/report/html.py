@@ -66,7 +66,6 @@ def page(
         command: Words of the command that made the page.
         rerun: Words of a command to which `--claim` is added to judge a claim again. Without `--model` if there are
             several models.
-        examples: Data for the attention viewer.
         checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
         accepted: Names of the cases whose failing verdict a baseline accepts.
     """

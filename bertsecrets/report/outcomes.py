@@ -102,10 +102,6 @@ def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, in
 def outcome_counts(outcomes: Sequence[str], known: int = 0, accepted: int = 0) -> str:
     """Return the number of claims per outcome as text.
 
-    Args:
-        known: Number of deviations that are known.
-        accepted: Number of deviations that a baseline accepts.
-
     >>> outcome_counts(["reproduced", "inconclusive", "compatible", "reproduced"])
     '2 reproduced, 1 compatible, 0 deviate, 1 inconclusive'
     >>> outcome_counts(["deviates", "reproduced", "deviates"], known=1, accepted=1)

@@ -293,11 +293,6 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     return [*of_tasks, *_multiple_testing_lines(multiple_testing(verdicts, confidence)), *made_up_lines(verdicts)]
 
 
-def lacks_seeds(verdict: Verdict) -> bool:
-    """Return whether a few more seeds may decide a claim."""
-    return verdict.open and len(verdict.seeds) < ENOUGH_SEEDS
-
-
 def open_claims_line(
     verdicts: Sequence[Verdict], command: Sequence[str], whole: Sequence[str], *, in_sequence: bool
 ) -> str:
@@ -308,7 +303,7 @@ def open_claims_line(
         whole: Words of the command of this run, which is proposed instead of naming many claims.
         in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
     """
-    lacking = [verdict for verdict in verdicts if lacks_seeds(verdict)]
+    lacking = [verdict for verdict in verdicts if verdict.open and len(verdict.seeds) < ENOUGH_SEEDS]
     if not lacking:
         return ""
     others = sum(verdict.outcome == "inconclusive" for verdict in verdicts) - len(lacking)

@@ -211,7 +211,7 @@ def test_gains_and_shares_are_compared_in_points_and_percent():
         )
         for _ in range(2)
     ]
-    maps = [measured("patterns", {}, {"predicted": rng.integers(0, 5, (40, 2, 3))}) for _ in range(2)]
+    maps = [measured("patterns", {}, {"special_predicted": rng.integers(0, 5, (40, 2, 3))}) for _ in range(2)]
     measured_side = side("a", grids, maps)
     gains, shares = measured_side.parts[0].quantities["gain"], measured_side.parts[1].quantities
     expected = np.mean(

@@ -329,7 +329,6 @@ def _ranks(
     """Return the percentage of heads that are more important than each selected head; ties count half.
 
     Args:
-        gains: Gains of all heads.
         chosen: Indices of the selected heads; broadcast against `gains`.
     """
     shape = np.broadcast_shapes(gains.shape[:-1], chosen.shape[:-1])
