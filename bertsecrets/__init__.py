@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bertsecrets.measures.registry import list_measures, measure
     from bertsecrets.models.families import Family, register_family
     from bertsecrets.options import RunOptions
-    from bertsecrets.report.head_chart import head_map, show_head, show_layer
+    from bertsecrets.report.head_chart import head_map, show_head
     from bertsecrets.session import Session
     from bertsecrets.texts.own_tasks import OwnTask as Task
     from bertsecrets.types import Measurement, Subject
@@ -51,7 +51,6 @@ _HOMES = {
     "quantity": "claims.quantity",
     "register_family": "models.families",
     "show_head": "report.head_chart",
-    "show_layer": "report.head_chart",
 }
 
 __all__ = [
@@ -74,7 +73,6 @@ __all__ = [
     "quantity",
     "register_family",
     "show_head",
-    "show_layer",
 ]
 
 

@@ -152,9 +152,7 @@ def test_arguments_of_another_type_are_one_line(session, call, message):
 
 METHODS = ("__init__", "subject", "measure", "judge", "judge_all")
 PUBLIC = {f"Session.{name}": getattr(bs.Session, name) for name in METHODS}
-PUBLIC |= {
-    name: getattr(bs, name) for name in ("head_map", "show_head", "show_layer", "load_claims", "register_family")
-}
+PUBLIC |= {name: getattr(bs, name) for name in ("head_map", "show_head", "load_claims", "register_family")}
 VALID = {"measure": "scores", "claim": "C1", "model": "minilm", "text": "Some words.", "task_name": "rte"}
 
 
@@ -338,9 +336,8 @@ def test_a_heads_attention_over_a_text_is_that_of_transformers(tiny_bert):
     assert len(rows) == len(tokens) ** 2
     with pytest.raises(bs.UserError, match="head 99.1 does not exist"):
         bs.head_map(str(tiny_bert), "the nurse", layer=99, offline=True)
-    (tiles,) = (
-        bs.show_layer(str(tiny_bert), "the nurse sold letters", layer=2, offline=True).to_dict()["datasets"].values()
-    )
+    of_all_heads = bs.show_head(str(tiny_bert), "the nurse sold letters", layer=2, head=None, offline=True)
+    (tiles,) = of_all_heads.to_dict()["datasets"].values()
     of_layer = model(**inputs, output_attentions=True).attentions[1][0].detach().numpy()
     assert list(dict.fromkeys(tile["head"] for tile in tiles)) == [f"head {head + 1}" for head in range(len(of_layer))]
     np.testing.assert_allclose([tile["weight"] for tile in tiles], of_layer.ravel(), atol=1e-6)
@@ -355,7 +352,7 @@ def test_charts_are_shown_without_a_network(session, tiny_bert):
         measurement.plot().properties(width=300),
         session.judge_all(task="rte", claims="E1").plot(),
         bs.show_head(str(tiny_bert), text, offline=True),
-        bs.show_layer(str(tiny_bert), text, offline=True),
+        bs.show_head(str(tiny_bert), text, head=None, offline=True),
     ):
         shown = chart._repr_mimebundle_()["text/html"]
         assert shown.startswith("<svg")

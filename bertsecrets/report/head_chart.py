@@ -88,11 +88,14 @@ def show_head(
     text2: str | None = None,
     *,
     layer: int = 1,
-    head: int = 1,
+    head: int | None = 1,
     tokenizer: Any = None,
     offline: bool = False,
 ) -> Any:
-    """Return a head's attention over a text as an Altair chart. Takes the same arguments as `head_map`.
+    """Return a head's attention over a text as an Altair chart; takes the same arguments as `head_map`.
+
+    Args:
+        head: Head number, starting at 1; None shows all heads of the layer.
 
     Raises:
         UserError: For the same reasons as `head_map`.
@@ -100,27 +103,7 @@ def show_head(
     """
     from bertsecrets.report.charts import attention_maps
 
-    tokens, weights = head_map(model, text, text2, layer=layer, head=head, tokenizer=tokenizer, offline=offline)
-    return attention_maps(tokens, {head: weights}, f"{_name(model)}, layer {layer}, head {head}")
-
-
-@checked
-def show_layer(
-    model: str | Path | nn.Module,
-    text: str,
-    text2: str | None = None,
-    *,
-    layer: int = 1,
-    tokenizer: Any = None,
-    offline: bool = False,
-) -> Any:
-    """Return the attention of all heads of a layer over a text as an Altair chart. Takes the arguments of `head_map`.
-
-    Raises:
-        UserError: For the same reasons as `head_map`.
-        MissingError: If the extra `report` is not installed.
-    """
-    from bertsecrets.report.charts import attention_maps
-
-    tokens, maps = _layer_maps(model, text, text2, layer, 1, tokenizer, offline=offline)
-    return attention_maps(tokens, dict(enumerate(maps, start=1)), f"{_name(model)}, layer {layer}")
+    tokens, maps = _layer_maps(model, text, text2, layer, 1 if head is None else head, tokenizer, offline=offline)
+    shown = dict(enumerate(maps, start=1)) if head is None else {head: maps[head - 1]}
+    title = f"{_name(model)}, layer {layer}"
+    return attention_maps(tokens, shown, title if head is None else f"{title}, head {head}")
