@@ -20,7 +20,6 @@ SMALLEST_EFFECTS = {
     "r": (0.01, "a hundredth of a perfect correlation; panels of two tasks may correlate .98"),
     "standard deviations": (0.1, "a tenth of the heads' own spread"),
 }
-WIDEST_BANDS = {"points": 50.0, "percent": 50.0}  # half of all values; wider ones include almost anything
 
 
 class JudgedCase(Protocol):
@@ -50,16 +49,6 @@ class JudgedCase(Protocol):
 def smallest(unit: str) -> tuple[float, str]:
     """Return the smallest effect of interest in a unit and its reason; 0 if the unit has none."""
     return SMALLEST_EFFECTS.get(unit, (0.0, ""))
-
-
-def too_wide(band: Ends, unit: str) -> bool:
-    """Return whether a band around a figure is too wide to decide anything, because it includes most values.
-
-    >>> too_wide((32.5, 72.9), "points"), too_wide((-20.0, 82.7), "points")
-    (False, True)
-    """
-    low, high = band
-    return min(high, 100.0) - max(low, 0.0) > WIDEST_BANDS.get(unit, float("inf"))
 
 
 def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:

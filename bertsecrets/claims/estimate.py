@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from bertsecrets.claims.bootstrap import central_interval, column_means, resample_counts, resampled_means
 from bertsecrets.claims.estimand import Clusters, Estimand, Extreme, decisive
@@ -199,10 +199,10 @@ def estimate(
         spread = Spread(float(stds[place]), count - 1, "these seeds")
         seed_errors = stds * np.sqrt(1 / count + estimands[0].published)
     sizes = (
-        _fewest(block, estimand.clusters[i] if estimand.clusters else None)
+        _fewest(block, _clusters(estimand, place))
         for estimand in estimands
         if estimand.sampled
-        for i, block in enumerate(estimand.blocks)
+        for place, block in enumerate(estimand.blocks)
     )
     examples_error = sampling_error = float(by_seed.mean(0)[:, place].std())
     if any(estimand.drawn for estimand in estimands):
@@ -271,8 +271,8 @@ def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated:
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):
-        block, drawn = _joined(estimands, place), first.drawn[place] if first.drawn else None
-        clusters = _clusters(estimands, place)
+        block = np.hstack([estimand.blocks[place] for estimand in estimands])  # of all seeds
+        drawn, clusters = first.drawn[place] if first.drawn else None, _clusters(first, place)
         if drawn is not None and not annotated:
             means.append(column_means(block))
         elif clusters is None and len(block) * settings.resamples <= CACHED_DRAWS:
@@ -290,13 +290,8 @@ def _draws(settings: JudgeParams, place: int, rows: int, drawn: int | None) -> F
     return np.concatenate(list(resample_counts(rng, rows, settings.resamples, drawn=drawn)))
 
 
-def _joined(estimands: Sequence[Estimand], place: int) -> Float[np.ndarray, "rows columns"]:
-    """Return the columns of all seeds side by side."""
-    return np.hstack([estimand.blocks[place] for estimand in estimands])
-
-
-def _clusters(estimands: Sequence[Estimand], place: int) -> Int[np.ndarray, " rows"] | None:
-    return estimands[0].clusters[place] if estimands[0].clusters else None
+def _clusters(estimand: Estimand, place: int) -> Clusters:
+    return estimand.clusters[place] if estimand.clusters else None
 
 
 def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws: int) -> BySeed:

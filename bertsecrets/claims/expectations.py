@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from bertsecrets.claims.band import Ends, JudgedCase, combined, reach, too_wide
+from bertsecrets.claims.band import Ends, JudgedCase, combined, reach
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand
 from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate
 from bertsecrets.claims.reasons import Cause, Grounds
@@ -26,6 +26,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 MIN_EFFECT_SHARE = 0.5  # fraction of a published effect; orders with significantly smaller effects are not reproduced
+WIDEST_BANDS = {"points": 50.0, "percent": 50.0}  # half of all values; wider ones include almost anything
 SCORE_TOLERANCE = 1e-9  # points; for equal scores
 Decision = tuple[Outcome, Cause]
 PValues = tuple[float | None, float | None]  # against and for a claim
@@ -354,8 +355,9 @@ class Figure(Section):
         return min(1.0, p_value / evidence.early), None
 
     def decidable(self, limits: Ends, unit: str) -> bool:
-        """Return whether a band can decide a claim; it must not be too wide."""
-        return not too_wide(limits, unit)
+        """Return whether a band can decide a claim; it must not include most values."""
+        low, high = limits
+        return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
         """Return the values that an interval must exclude: that of a model that learned nothing, if there is one."""
