@@ -162,15 +162,6 @@ def test_a_checkpoint_is_judged_and_compared_on_validation_rows_alone(
     assert "needs it" in told(capsys, "report", "--task", "rte", "--claim", "E1", *without_model, "--model", tiny_bert)
 
 
-@pytest.mark.slow
-def test_pytest_judges_a_checkpoint_on_validation_rows_alone(own, without_model, validation_only, tmp_path, quick):
-    without_model[1] = validation_only
-    words = (*without_model, "--checkpoint", own, "--task", "rte", "-k", "E1-rte")
-    code, output = pytest_benchmarks(*words, output=tmp_path / "output", BERTSECRETS_PARAMS=str(quick))
-    assert code in (0, 1), output
-    assert "E1" in output
-
-
 def test_a_limited_report_skips_ablation_and_says_how_to_include_it(capsys, own, without_model, tmp_path):
     words = (
         "report",

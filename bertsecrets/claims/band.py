@@ -76,8 +76,8 @@ def combined(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def format_number(number: float | None) -> str:
     """Format a number with one decimal if it is 10 or more, otherwise with three significant digits; `-` for None.
 
-    >>> format_number(12.345), format_number(0.0004), format_number(None)
-    ('12.3', '0.0004', '-')
+    >>> format_number(12.345), format_number(0.0004), format_number(0.0), format_number(None)
+    ('12.3', '0.0004', '0', '-')
     """
     if number is None:
         return "-"
@@ -88,8 +88,8 @@ def format_number(number: float | None) -> str:
 def format_interval(interval: Ends | None) -> str:
     """Format an interval as `[low, high]`, `> low` or `< high`; narrow ones with two significant digits of the width.
 
-    >>> format_interval((0, float("inf"))), format_interval((0.2085, 0.2095))
-    ('> 0', '[0.2085, 0.2095]')
+    >>> format_interval((0, float("inf"))), format_interval((float("-inf"), 50)), format_interval((0.2085, 0.2095))
+    ('> 0', '< 50.0', '[0.2085, 0.2095]')
     """
     if interval is None:
         return "-"

@@ -32,7 +32,6 @@ def test_every_claim_about_classes_names_the_words_of_its_source():
 def test_the_other_reading_does_not_matter(special, stripes, outcome):
     judgement = verdict("A4-rte-half", special=special, stripes=stripes)
     assert (judgement.outcome, judgement.observed) == (outcome, pytest.approx(stripes, abs=1))
-    assert "readings" not in judgement.as_json()
 
 
 def test_the_authors_labels_judge_bert_base_only():

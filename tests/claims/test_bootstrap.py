@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bertsecrets.claims.bootstrap import AT_ONCE, central_interval, column_means, resample_counts, resampled_means
+from bertsecrets.claims.bootstrap import AT_ONCE, central_interval, resample_counts, resampled_means
 
 
 def interval(block, resamples, seed, confidence=0.95):
@@ -16,14 +16,6 @@ def test_intervals_are_as_wide_as_theory_says():
     np.testing.assert_allclose(high - low, 2 * 1.96 * error, rtol=0.08)
     np.testing.assert_allclose((high + low) / 2, block.mean(0), atol=5e-4)
     np.testing.assert_array_equal((low, high), interval(block, 4000, 1))
-
-
-def test_rows_with_nothing_to_give_are_not_counted():
-    block = np.array([[1.0], [np.nan], [1.0]])
-    assert column_means(block) == 1
-    means = resampled_means(block, np.random.default_rng(1), 50)
-    assert set(means[~np.isnan(means)]) == {1.0}  # NaN if a resample contains only the NaN row
-    assert np.isnan(resampled_means(block[1:2], np.random.default_rng(1), 50)).all()
 
 
 def test_every_resample_draws_as_many_rows_as_asked_for():

@@ -100,14 +100,6 @@ def test_a_published_figure_of_another_kind_gives_no_size():
         assert judged(Case(claim, "rte"), scored(predicted, target)).outcome == outcome
 
 
-def test_a_prediction_interval_that_holds_half_of_all_values_decides_nothing():
-    figure = {"published": 60.0, "doubt": 20.0, "doubt_degrees": 7, "doubt_source": "two sources"}
-    right = [1] * 800 + [0] * 200
-    verdict = judged(made_up(figure=figure, sampling="score"), scored(right, [1] * 500 + [1] * 500))
-    assert (verdict.outcome, verdict.observed) == ("inconclusive", 80)
-    assert "the band around the published 60.0 covers most values" in verdict.reason
-
-
 def test_incomparable_published_figures_are_marked():
     """G selects heads and layers on the test examples, F2 excludes punctuation, and H1 has other training settings."""
     orders = [case.claim for case in cases() if isinstance(case.claim.expect, Order)]

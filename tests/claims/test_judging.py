@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from measurements import correlated, made_up, measured, needed, of_id, order, read, scored
 from scipy import stats
 
-from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.eligibility import Eligible, ModelFacts, about_other_architecture, applicability
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
@@ -367,20 +366,6 @@ def test_a_claim_about_an_architecture_is_judged_of_no_other():
     assert applicability(made_up("heads-little-changed"), ModelFacts.of_measurement(gpt2)) == Eligible()
 
 
-@pytest.mark.parametrize(
-    ("number", "shown"), [(None, "-"), (12.345, "12.3"), (-0.25, "-0.25"), (0.0, "0"), (3.0, "3"), (0.0004, "0.0004")]
-)
-def test_figures_show_the_digits_that_matter(number, shown):
-    assert format_number(number) == shown
-
-
-def test_bands_are_shown_as_intervals_or_orders():
-    assert format_interval(None) == "-"
-    assert format_interval((0, math.inf)) == "> 0"
-    assert format_interval((-math.inf, 50)) == "< 50.0"
-    assert format_interval((-1.5, 20)) == "[-1.5, 20.0]"
-
-
 # ---------------------------------------------------------------------- quantities
 
 pairs = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, max_size=50).map(np.array)
@@ -514,9 +499,15 @@ def test_a_collapsed_model_decides_nothing():
         assert verdict.reason == "gives every example the same answer"
 
 
-def test_seeds_that_change_nothing_are_refused():
-    cosine = np.random.default_rng(1).random((40, 3, 2))
-    seeds = [measured("attention-change", {"cosine": cosine.mean(0)}, {"cosine": cosine}, seed=n) for n in (1, 2)]
+@pytest.mark.parametrize("dust", [0.0, 1e-7])
+def test_seeds_that_change_nothing_but_dust_are_refused(dust):
+    rng = np.random.default_rng(1)
+    cosine = rng.uniform(0.5, 1, (40, 3, 2)).astype(np.float32)
+    dusty = cosine + np.float32(dust) * rng.normal(size=cosine.shape).astype(np.float32)
+    seeds = [
+        measured("attention-change", {"cosine": of_seed.mean(0)}, {"cosine": of_seed}, seed=n)
+        for n, of_seed in enumerate((cosine, dusty), start=1)
+    ]
     same = judge(
         made_up("last-two-layers", kind="below"), [needed("last-two-layers", change) for change in seeds], SETTINGS
     )
@@ -564,20 +555,6 @@ def test_two_seeds_may_end_in_the_same_constant_answer():
     constant = [replace(random_weights([1] * 120, TARGET), subject=Subject("m", "rte", "random", n)) for n in (1, 2)]
     verdict = judge(made_up(kind="above", figure={}), [needed("score", scores) for scores in constant], SETTINGS)
     assert verdict.outcome != "degenerate"
-
-
-def test_dust_on_the_maps_of_a_seed_does_not_make_another_one():
-    rng = np.random.default_rng(1)
-    cosine = rng.uniform(0.5, 1, size=(40, 3, 2)).astype(np.float32)
-    dusty = cosine + np.float32(1e-7) * rng.normal(size=cosine.shape).astype(np.float32)
-    seeds = [
-        measured("attention-change", {"cosine": of_seed.mean(0)}, {"cosine": of_seed}, seed=n)
-        for n, of_seed in enumerate((cosine, dusty), start=1)
-    ]
-    same = judge(
-        made_up("last-two-layers", kind="below"), [needed("last-two-layers", of_seed) for of_seed in seeds], SETTINGS
-    )
-    assert "the seed has no effect" in same.reason
 
 
 def learned(accuracy, seed, rng, rows=277):

@@ -1,11 +1,11 @@
-"""Cases that a task's examples rarely decide for a model as published: they are explained, and judged like others."""
+"""Cases that a task's examples rarely decide for a model as published are explained."""
 
 import pytest
 from calls import run
 
-from bertsecrets.claims import prospects, requirements
-from bertsecrets.claims.loading import find_case, find_cases, select_cases
-from bertsecrets.claims.prospects import Prospect, Prospects, advice, wilson
+from bertsecrets.claims import prospects
+from bertsecrets.claims.loading import find_case, find_cases
+from bertsecrets.claims.prospects import Prospect, Prospects, advice
 from bertsecrets.formats import PASSES
 
 LINE = "as published, about 1,300 examples would decide it; RTE has 277"
@@ -94,19 +94,3 @@ def test_both_kinds_of_pass_count_with_wilsons_interval():
     of.outcomes["auto"] = {"compatible": 0.15, "reproduced": 0.1, "inconclusive": 0.75}
     assert of.share(*PASSES) == pytest.approx(0.25)
     assert of.interval(PASSES) == pytest.approx((0.1419, 0.4019), abs=1e-4)  # statsmodels' proportion_confint
-    assert wilson(0, 20)[0] == 0
-    assert wilson(20, 20)[1] == 1
-
-
-def test_it_is_measured_like_every_other_claim():
-    class Bench:
-        def missing(self, measure, task_name):
-            return None
-
-        def measurement(self, measure, subject, **options):
-            return (measure, subject.seed)
-
-    (case,) = (case for case in select_cases([], ["rte"]) if str(case) == "G1-rte")
-    assert [need.measure for _, need, _ in requirements.needed(Bench(), [case], "m", [1])] == ["head-ablation"]
-    by_seed = requirements.measure_case(Bench(), case, "m", [1, 2])
-    assert [*by_seed[0].values(), *by_seed[1].values()] == [("head-ablation", 1), ("head-ablation", 2)]

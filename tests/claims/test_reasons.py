@@ -10,7 +10,6 @@ from verdicts import run_of
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.reasons import Grounds
-from bertsecrets.formats import VerdictData
 from bertsecrets.report.terminal import Screen, task_grid, verdict_table
 from bertsecrets.report.text import count_line, outcome_phrase
 from bertsecrets.types import Provenance, Subject
@@ -114,15 +113,8 @@ def test_rewording_every_reason_changes_nothing_else(monkeypatch):
 
 
 def test_codes_are_unique_and_nearly_all_are_reworded_above():
-    rest = {
-        "refuted",
-        "not-computable",
-        "other-architecture",
-        "other-weights",
-        "other-shape",
-        "not-applicable",
-        "not-given",
-    }
+    rest = {"refuted", "not-computable", "other-architecture", "other-weights", "other-shape"}
+    rest |= {"not-applicable", "not-given"}
     assert {verdict.reason_code for verdict in verdicts()} == {grounds.code for grounds in Grounds} - rest
     assert len({grounds.code for grounds in Grounds}) == len(list(Grounds))
 
@@ -165,11 +157,3 @@ def test_an_insignificant_difference_outside_a_stated_tolerance_is_inconclusive(
     )
     assert (near.outcome, far.outcome, plain.outcome) == ("compatible", "inconclusive", "compatible")
     assert "more than the tolerance of 1, but not significantly" in far.reason
-
-
-def test_files_of_earlier_versions_have_no_codes():
-    data = judged(made_up(), scored([1], [1])).as_json()
-    for name in ("reason_code", "brief", "deviation"):
-        del data[name]
-    read = VerdictData.model_validate(data)
-    assert (read.reason_code, read.brief, read.deviation) == (None, "", None)
