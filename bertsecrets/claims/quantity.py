@@ -67,10 +67,6 @@ class Quantity:
         """Return the estimand of measurements, by name of the need, and of a claim's arguments."""
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
-    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
-        """Check that the function accepts a claim's arguments; a TypeError names one that is unknown or missing."""
-        self.arguments.bind(**arguments)
-
 
 def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
     """Return all measurements of one seed that its quantity reads, ordered by need and then by task."""

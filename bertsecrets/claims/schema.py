@@ -92,7 +92,7 @@ class Claim(References):
         if self.measure not in needed:
             raise ValueError(f"quantity {self.quantity} is computed from {' and '.join(needed)}, not {self.measure}")
         try:
-            QUANTITIES[self.quantity].check_arguments(self.arguments)
+            QUANTITIES[self.quantity].arguments.bind(**self.arguments)
         except TypeError as error:
             raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
         around = isinstance(self.expect, Figure)

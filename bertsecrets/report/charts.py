@@ -268,7 +268,7 @@ def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"
     return places, float(largest.sum()) / total if total else 0.0
 
 
-# ---------------------------------------------------------------------- the claim on one axis
+# ---------------------------------------------------------------------- for notebooks
 
 
 def attention_maps(
@@ -323,6 +323,9 @@ def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
     kind = type(chart)
     object.__setattr__(chart, "__class__", type(kind.__name__, (InlineChart, kind), {}))
     return chart
+
+
+# ---------------------------------------------------------------------- the claim on one axis
 
 
 def strip_spec() -> dict[str, Any]:

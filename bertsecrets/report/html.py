@@ -113,25 +113,15 @@ def page(
 
 
 def _with_maps(render: Callable[..., str], maps: Sequence[dict[str, Any]], problems: Sequence[str]) -> str:
-    drawn = _Drawn({"strip": strip_spec(), **(viewer_specs() if maps else {})})
-    return render(maps=maps, map_problems=problems, chart=drawn.place, drawn=drawn.as_json)
+    charts: dict[str, Any] = {"strip": strip_spec(), **(viewer_specs() if maps else {})}
 
-
-class _Drawn:
-    """The charts of a page, by the name of their placeholder."""
-
-    def __init__(self, known: dict[str, Any]):
-        self.charts = dict(known)
-
-    def place(self, chart: Any) -> str:
-        """Add a chart and return its name."""
-        name = f"c{len(self.charts)}"
-        self.charts[name] = chart
+    def place(chart: Any) -> str:
+        """Add a chart to those of the page, and return the name of its placeholder."""
+        name = f"c{len(charts)}"
+        charts[name] = chart
         return name
 
-    def as_json(self) -> Markup:
-        """Return all charts as JSON that is safe inside a script element."""
-        return _json(self.charts)
+    return render(maps=maps, map_problems=problems, chart=place, drawn=lambda: _json(charts))
 
 
 def _json(data: Any) -> Markup:
