@@ -116,11 +116,6 @@ def test_an_expected_deviation_is_not_called_known(status, mark):
     assert outcome_mark(deviating, ["C1-rte"]) == "accepted"
 
 
-def test_a_known_reproduction_is_no_deviation():
-    case = with_known(status="reproduces")
-    assert (case.known_deviation("minilm"), case.observed_deviation("minilm")) == (None, False)
-
-
 def test_an_outcome_for_an_earlier_version_is_visibly_old():
     assert status(with_known(claim_version=3).claim) == "deviates: minilm on RTE (version 1, now 3)"
     assert status(with_known(status="expected").claim) == "expected to deviate: minilm on RTE"

@@ -17,7 +17,7 @@ from calls import run, told
 from measurements import measured, scored
 from tiny import SIZES, WIDE, vocabulary
 from transformers import AutoModelForSequenceClassification, BertConfig, SqueezeBertConfig
-from verdicts import run_of
+from verdicts import run_of, save_scores
 
 from bertsecrets.claims.loading import cases
 from bertsecrets.claims.verdict import Verdict
@@ -157,31 +157,21 @@ def test_running_out_of_memory_is_one_line(capsys, shared, monkeypatch):
     assert line.startswith("bertsecrets: not enough memory (MemoryError): close other programs")
 
 
-def kept_scores(folder, right, rows=90):
-    """Save the scores of three seeds with accuracy `right`, and of untrained models that always predict 1."""
-    target = [0, 1] * (rows // 2)
-    for seed in (1, 2, 3):
-        wrong = {(row + 10 * seed) % rows for row in range(round((1 - right) * rows))}
-        tuned = [1 - label if row in wrong else label for row, label in enumerate(target)]
-        for init, answers in {"pretrained": tuned, "untrained": [1] * rows}.items():
-            save_to_folder(replace(scored(answers, target), subject=Subject("m", "rte", init, seed)), folder)
-
-
 @pytest.mark.parametrize(
     ("right", "code", "said"), [(0.9, 0, "1 reproduced"), (0.35, 1, "1 deviates"), (0.1, 1, "1 degenerate")]
 )
 def test_a_claim_that_does_not_hold_gives_exit_code_1(capsys, tmp_path, right, code, said):
-    kept_scores(tmp_path, right)
+    save_scores(tmp_path, right)
     assert said in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path, code=code)
 
 
 def test_undecided_claims_fail_only_with_strict(capsys, tmp_path):
-    kept_scores(tmp_path, 0.9, rows=24)
+    save_scores(tmp_path, 0.9, rows=24)
     call = ("report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     assert "1 inconclusive" in run(capsys, *call)
     assert "not decided: D2-rte" in run(capsys, *call, "--strict", code=1)
     assert "not decided: D2-rte" in run(capsys, *call, "--strict-verdicts", code=1)  # the option's name in pytest
-    kept_scores(tmp_path, 0.9)
+    save_scores(tmp_path, 0.9)
     assert "not decided" not in run(capsys, *call, "--strict")
 
 

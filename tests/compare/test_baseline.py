@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 from calls import run, told
-from measurements import of_id, scored
-from verdicts import filed, run_of
+from measurements import of_id
+from verdicts import filed, run_of, save_scores
 
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.verdict import Verdict
@@ -18,8 +18,6 @@ from bertsecrets.compare.changes import STANDINGS_FROM_BEST, Change
 from bertsecrets.errors import UserError
 from bertsecrets.formats import PASSES, Outcome
 from bertsecrets.judging import failed
-from bertsecrets.store.measurements import save_to_folder
-from bertsecrets.types import Provenance, Subject
 
 CASE = of_id("D2-rte")
 DEVIATIONS = {
@@ -119,16 +117,10 @@ def report(capsys, tmp_path, quick):
     return call
 
 
-def save(folder: Path, right: float, task: str = "rte", rows: int = 90, **provenance) -> list[object]:
+def save(folder: Path, right: float, task: str = "rte", **provenance) -> list[object]:
     """Save scores of three seeds, and return the command that judges them."""
-    target = [0, 1] * (rows // 2)
-    facts = Provenance(**{"data_fingerprint": "a" * 64, "weights": f"{right:064}", **provenance})
-    for seed in (1, 2, 3):
-        wrong = {(row + 10 * seed) % rows for row in range(round((1 - right) * rows))}
-        tuned = [1 - label if row in wrong else label for row, label in enumerate(target)]
-        for init, answers in {"pretrained": tuned, "untrained": [1] * rows}.items():
-            subject = Subject("m", task, init, seed)
-            save_to_folder(replace(scored(answers, target), subject=subject, provenance=facts), folder)
+    facts = {"data_fingerprint": "a" * 64, "weights": f"{right:064}", **provenance}
+    save_scores(folder, right, task, **facts)
     return ["report", "--model", "m", "--claim", "D2", "--measurements", folder]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from measurements import judged, of_id, scored
 
@@ -14,7 +15,8 @@ from bertsecrets.formats import VerdictsFile
 from bertsecrets.judging import JudgedRun, failed
 from bertsecrets.report.json import as_file
 from bertsecrets.settings import load_settings
-from bertsecrets.types import Measurement, Provenance
+from bertsecrets.store.measurements import save_to_folder
+from bertsecrets.types import Measurement, Provenance, Subject
 
 LABELS = [0, 1] * 50
 LIMITED = {"limit": 48, "official_data": False}
@@ -70,6 +72,17 @@ def beats(name: str, fine_tuned: int, other: int) -> Verdict:
 def answers(right: int) -> list[int]:
     """Return answers to 100 examples with two balanced classes, of which the first `right` are correct."""
     return LABELS[:right] + [1 - label for label in LABELS[right:]]
+
+
+def save_scores(folder: Path, right: float, task: str = "rte", rows: int = 90, **provenance) -> None:
+    """Save scores of three seeds with the accuracy `right`, and of untrained models that always predict 1."""
+    target = [0, 1] * (rows // 2)
+    for seed in (1, 2, 3):
+        wrong = {(row + 10 * seed) % rows for row in range(round((1 - right) * rows))}
+        tuned = [1 - label if row in wrong else label for row, label in enumerate(target)]
+        for init, given in {"pretrained": tuned, "untrained": [1] * rows}.items():
+            own = {"subject": Subject("m", task, init, seed), "provenance": Provenance(**provenance)}
+            save_to_folder(replace(scored(given, target), **own), folder)
 
 
 def measurement(**provenance) -> Measurement:

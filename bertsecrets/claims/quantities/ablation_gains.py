@@ -297,7 +297,7 @@ def shared_harm_of_kinds(
         on_first, *on_others = (of(part) for of, part in zip(gains, split(mean), strict=True))
         return np.stack([_shared_rank(on_first, on_second) for on_second in on_others], axis=-1)
 
-    notes = [note.partition(": ")[2] for note in _most_harmful(kinds)]
+    notes = [_most_harmful(ablation) for ablation in kinds]
     parts = np.atleast_1d(statistic(block.mean(0)))
     said = [f"{kind} {part:.1f}: {note}" for kind, part, note in zip(ABLATION_KINDS[1:], parts, notes[1:], strict=True)]
     said = [f"uniform: {notes[0]}", *said]
@@ -349,7 +349,7 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
         return np.concatenate(by_task, axis=-1)
 
     clusters = tuple(map(clusters_of, ablations))
-    return Estimand(tuple(blocks), statistic, _most_harmful(ablations), clusters=clusters, extreme="most")
+    return Estimand(tuple(blocks), statistic, _by_task(ablations), clusters=clusters, extreme="most")
 
 
 @quantity("shared-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
@@ -364,7 +364,7 @@ def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
     def statistic(*means: np.ndarray) -> Number:
         return _shared_rank(*(of(mean) for of, mean in zip(gains, means, strict=True)))
 
-    return Estimand(tuple(blocks), statistic, _most_harmful(ablations), clusters=tuple(map(clusters_of, ablations)))
+    return Estimand(tuple(blocks), statistic, _by_task(ablations), clusters=tuple(map(clusters_of, ablations)))
 
 
 def _check_heads(ablation: Measurement) -> None:
@@ -378,14 +378,14 @@ def _shared_rank(on_first: np.ndarray, on_second: np.ndarray) -> Number:
     return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
 
 
-def _most_harmful(ablations: Sequence[Measurement]) -> tuple[str, ...]:
-    """Return the most important heads on each task, as text."""
-    notes = []
-    for ablation in ablations:
-        order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:TOP_HEADS]
-        heads = " and ".join(_name(ablation, int(chosen)) for chosen in order)
-        notes.append(f"{ablation.subject.task}: most harmful {heads}")
-    return tuple(notes)
+def _by_task(ablations: Sequence[Measurement]) -> tuple[str, ...]:
+    return tuple(f"{ablation.subject.task}: {_most_harmful(ablation)}" for ablation in ablations)
+
+
+def _most_harmful(ablation: Measurement) -> str:
+    """Return the most important heads as text."""
+    order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:TOP_HEADS]
+    return f"most harmful {' and '.join(_name(ablation, int(chosen)) for chosen in order)}"
 
 
 @quantity("figure-8-correlation", "published", unit="r", inherits=False, ablation=HEAD_ABLATION)
