@@ -25,6 +25,7 @@ MODEL_VARIABLE = "BERTSECRETS_MODEL"
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
+JOBS_VARIABLE = "BERTSECRETS_JOBS"
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB_SOURCE = "hub"  # value of --glue that selects the hub instead of a folder
 # Options of every command that reads rows; some commands add those for frames and spaCy.
@@ -39,16 +40,17 @@ HELP_GROUPS = {
         "allow_unofficial_data",
     ),
     "seeds and store": ("seeds", "budget", "store", "keep_checkpoints"),
-    "computation": ("device", "threads", "precision"),
+    "computation": ("jobs", "device", "threads", "precision"),
 }
 MAX_PATH_BYTES, MAX_NAME_BYTES = 4095, 255  # bytes, on all common file systems
 LIMIT_OPTIONS = ("limit", "train_limit", "grid_limit")
 MAX_THREADS = 1024
+MAX_JOBS = 4096
 SEEDS_ALLOWED = 100  # every checkpoint is trained once per seed
 PATH_OPTIONS = ("model", "glue", "task_file", "store", "frames", "checkpoint")
 # What Python code may give; the command line parses its own.
 OPTION_TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
-    "a whole number": ((int,), (*LIMIT_OPTIONS, "threads")),
+    "a whole number": ((int,), (*LIMIT_OPTIONS, "jobs", "threads")),
     "an integer or auto": ((int, str), ("seeds",)),
     "a name or path": ((str, os.PathLike), PATH_OPTIONS),
     "text": ((str,), ("budget", "precision", "spacy", "device", "keep_checkpoints", "checkpoint_task")),
@@ -151,7 +153,16 @@ class RunOptions:
         "training precision: float32, bfloat16, or auto, which is bfloat16 if the device supports it natively "
         "(default: from params.yaml)"
     )
-    threads: int | None = _option("CPU threads (default: OMP_NUM_THREADS, otherwise one per core)", **NUMBER_OPTION)
+    jobs: int | None = _option(
+        "parallel jobs (default: BERTSECRETS_JOBS, otherwise one per core, at most 4, or 1 on a GPU); another number "
+        "changes that of --threads",
+        **NUMBER_OPTION,
+    )
+    threads: int | None = _option(
+        "CPU threads of each job (default: OMP_NUM_THREADS, otherwise an equal share of the cores); results with "
+        "different numbers are stored separately",
+        **NUMBER_OPTION,
+    )
     limit: int | None = _option("use only N validation rows, a fixed random sample", **NUMBER_OPTION)
     train_limit: int | None = _option("use only N training rows, a fixed random sample", **NUMBER_OPTION)
     grid_limit: int | None = _option(
@@ -224,6 +235,8 @@ class RunOptions:
             hint = near_matches(self.keep_checkpoints, KEEPS)
             raise UserError(f"unknown keep_checkpoints {self.keep_checkpoints!r}: {hint}")
         check_threads(self.threads)
+        if (jobs := self.wanted_jobs) is not None and not 1 <= jobs <= MAX_JOBS:
+            raise UserError(f"jobs {jobs} is out of range: give 1 to {MAX_JOBS}")
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", expanded(self.checkpoint))
             self._check_checkpoint()
@@ -279,6 +292,16 @@ class RunOptions:
     def judged(self) -> str | None:
         """The judged checkpoint or model; None for the model in `params.yaml`."""
         return self.model if self.checkpoint is None else str(self.checkpoint)
+
+    @property
+    def wanted_jobs(self) -> int | None:
+        """The number of parallel jobs that was given here or in the environment, if any."""
+        if self.jobs is not None or not (given := os.environ.get(JOBS_VARIABLE)):
+            return self.jobs
+        try:
+            return whole_number(given)
+        except argparse.ArgumentTypeError as error:
+            raise UserError(f"{JOBS_VARIABLE} in the environment: {error}") from error
 
     @property
     def glue_folders(self) -> list[Path]:
@@ -358,6 +381,7 @@ def configured() -> dict[str, Any]:
     except UserError as error:
         raise UserError(f"pyproject.toml, [tool.bertsecrets]: {error}") from error
     variables = {"model": MODEL_VARIABLE, "glue": GLUE_VARIABLE, "store": STORE_VARIABLE, "frames": FRAMES_VARIABLE}
+    variables |= {"jobs": JOBS_VARIABLE}
     in_environment = [name for name, variable in variables.items() if os.environ.get(variable)]
     defaults = {name: value for name, value in given.items() if name not in in_environment}
     return defaults | ({"model": os.environ[MODEL_VARIABLE]} if "model" in in_environment else {})
@@ -437,7 +461,11 @@ def add_command(
 
 
 def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = ROW_OPTIONS) -> None:
-    """Add run options to a command's parser, in groups."""
+    """Add run options to a command's parser, in groups.
+
+    The default number of jobs applies to every command, because it determines the number of threads.
+    """
+    parser.set_defaults(jobs=None)
     for title, members in HELP_GROUPS.items():
         if present := [name for name in members if name in names]:
             add_options(parser.add_argument_group(title).add_argument, present)

@@ -24,12 +24,13 @@ from bertsecrets.claims.loading import find_case, select_cases
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cores import share_cores
 from bertsecrets.devices import best_device, in_precision
 from bertsecrets.errors import MissingError, NotApplicableError, NotGivenError, UserError, near_matches
 from bertsecrets.judging import JudgedRun, Verdicts, skipped
-from bertsecrets.measures.base import Measure, Resources
+from bertsecrets.measures.base import Measure, MeasureContext, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
-from bertsecrets.measures.registry import get_measure
+from bertsecrets.measures.registry import canonical, get_measure
 from bertsecrets.models import configuration, opening
 from bertsecrets.models.families import full_name
 from bertsecrets.models.in_memory import Held, check_tokenizer
@@ -59,6 +60,23 @@ COMPARED_ROWS = 64  # of which a model in memory is compared with its saved form
 show_in_notebooks()
 
 
+class _OfOneCheckpoint(MeasurementCache):
+    """The measurements of a session that judges a single checkpoint: its requests are about that folder."""
+
+    def __init__(self, session: "Session"):
+        super().__init__(session.checkpoints)
+        self.folder_of = session.measured_folder
+
+    def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
+        """Return a measurement, or raise its error if another process has failed to make it."""
+        if error := self.failed.get(canonical(request)):
+            raise error
+        return super().get(request, checkpoint)
+
+    def _run(self, measure: Measure, request: Request, checkpoint: Path | None) -> MeasureContext:
+        return super()._run(measure, request, checkpoint or self.folder_of(measure, request.subject))
+
+
 class Session:
     """Measures and judges with one set of options: model, data, device and store.
 
@@ -69,6 +87,10 @@ class Session:
     session.measure("attention-change", task="rte").values["cosine"]  # [layer, head]
     session.judge("C1", task="rte", seeds=3)
     ```
+
+    Attributes:
+        options: The options, including the number of CPU threads.
+        jobs: The number of jobs that the command line and pytest run at once.
     """
 
     @checked
@@ -104,8 +126,9 @@ class Session:
             )
         device = best_device(options.device)
         self.settings = in_precision(self.settings, options.precision, device)
-        if options.threads is not None:
-            torch.set_num_threads(options.threads)  # for the entire process; part of the cache keys
+        self.jobs, threads = share_cores(options.wanted_jobs, options.threads, device)
+        self.options = options = replace(options, threads=threads)
+        torch.set_num_threads(threads)  # for the entire process; part of the cache keys
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
         register_tasks(options.tasks)
@@ -142,7 +165,7 @@ class Session:
         )
         self._complete: set[tuple[str, str]] = set()  # measures and tasks for which nothing is missing
         self.checkpoints = CheckpointCache(self.store, self.resources, self.ref)
-        self.measurements = MeasurementCache(self.checkpoints)
+        self.measurements = MeasurementCache(self.checkpoints) if trains else _OfOneCheckpoint(self)
 
     def __repr__(self) -> str:
         return f"<Session of {self.model}, store {self.store.root}>"
@@ -428,8 +451,8 @@ class Session:
         Raises:
             UserError: If the measure or an option is unknown, or data, a model or a tool is missing.
         """
-        if checkpoint is None and (judged := self._judged_folder) is not None:
-            checkpoint = self._single(get_measure(measure), subject, judged)
+        if checkpoint is None:
+            checkpoint = self.measured_folder(get_measure(measure), subject)
         if checkpoint is None and get_measure(measure).on_task:
             self._check_trainable()
         with self._measured():
@@ -487,8 +510,15 @@ class Session:
         if kind is None:
             self.close()
 
-    def _single(self, measure: Measure, subject: Subject, checkpoint: Path) -> Path | None:
-        """Return what to measure if a single checkpoint is judged: its folder, or None for the pretrained model."""
+    def measured_folder(self, measure: Measure, subject: Subject) -> Path | None:
+        """Return the folder of the judged checkpoint, if there is one and a measure of a subject is about it.
+
+        Raises:
+            UserError: If the measure needs something else than a single checkpoint: another training run, or the
+                pretrained model, which was not given.
+        """
+        if (checkpoint := self._judged_folder) is None:
+            return None
         initial = get_initialisation(subject.initialisation)
         of_base = not measure.on_task or not initial.trains
         if not measure.reads_model:

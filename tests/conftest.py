@@ -4,6 +4,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["BERTSECRETS_JOBS"] = "1"  # tests patch functions in this process, and workers take seconds to start
 for variable in (
     "BERTSECRETS_FRAMES",
     "BERTSECRETS_GLUE",

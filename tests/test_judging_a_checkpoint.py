@@ -6,11 +6,12 @@ import shutil
 import pytest
 from bad_input import outcome
 from calls import run, told
-from faults import pytest_benchmarks
+from faults import PROCESSES, lasting, pytest_benchmarks
 
 import bertsecrets as bs
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
+from bertsecrets.jobs import pool
 from bertsecrets.models.locations import ModelRef
 
 SOME = ("--claim", "C2", "--claim", "D1", "--claim", "D2-rte", "--claim", "E1", "--claim", "C3", "--claim", "D3")
@@ -40,6 +41,20 @@ def verdicts(capsys, tmp_path, *words):
     assert code in (0, 1), errors
     assert " to train, " not in errors
     return {verdict["id"]: verdict for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
+
+
+@pytest.mark.slow
+def test_parallel_jobs_measure_a_checkpoint_and_reach_the_same_verdicts(
+    capsys, own, without_model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pool, "SPAWN_CONTEXT", PROCESSES)
+    words = ("--task", "rte", *SOME, *without_model, "--checkpoint", own)
+    alone = verdicts(capsys, tmp_path, *words, "--store", tmp_path / "alone")
+    monkeypatch.setenv("BERTSECRETS_JOBS", "2")
+    assert lasting(verdicts(capsys, tmp_path, *words)) == lasting(alone)
+    assert all("/checkpoints/" not in str(path) for path in (tmp_path / "runs").rglob("*"))
+    monkeypatch.setattr(pool, "serve", lambda *_: pytest.fail("a worker was started"))
+    assert all(verdict["reused"] for verdict in verdicts(capsys, tmp_path, *words).values() if verdict["seeds"])
 
 
 def test_a_checkpoint_alone_supports_measures_without_another_model(capsys, own, without_model, tmp_path):

@@ -40,9 +40,6 @@ class Drift:
 
     def _compare(self, run: pytest.Session) -> Comparison:
         """Compare the model with the pin on the selected measures."""
-        from bertsecrets.jobs.plan import plan_of, remaining
-        from bertsecrets.jobs.prepare import run_in_parallel
-        from bertsecrets.measures.registry import request
         from bertsecrets.session import Session  # takes seconds to import
 
         selected = [item for item in run.items if "pinned" in getattr(item, "fixturenames", ())]
@@ -50,11 +47,6 @@ class Drift:
         wanted = [part.wanted for part in parts]
         session = Session(self.options)
         session.check_model()
-        if jobs := get_option(run.config, "jobs"):
-            subjects = [(part, part.subject(session.model, seed)) for part in wanted for seed in session.seeds]
-            requests = [request(part.measure, subject, part.options) for part, subject in subjects]
-            if left := remaining(session, plan_of(requests)):
-                run_in_parallel(session, left, jobs=jobs)
         side = model_side(session, session.model, wanted)
         comparison = compare(replace(self.pin, parts=tuple(parts)), side, session.settings.judge)
         about = f"from {self.pin.name} ({self.pin.kind}) to {side.name}"

@@ -18,7 +18,7 @@ from bertsecrets.cli.baseline import accepted_cases, conclude_baseline
 from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
-from bertsecrets.options import RunOptions
+from bertsecrets.options import JOBS_VARIABLE, RunOptions
 from bertsecrets.progress import counted
 from bertsecrets.settings import load_settings
 
@@ -300,8 +300,9 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
     if options.checkpoint is None:
         rerun = ["bertsecrets", "run", *words_of(options, ["keep_checkpoints"])]
     else:
-        threads = [] if options.threads is None else [f"OMP_NUM_THREADS={options.threads}"]
-        rerun = [*threads, "bertsecrets", "report", *words_of(options, ["threads", "keep_checkpoints"])]
+        numbers = {"OMP_NUM_THREADS": options.threads, JOBS_VARIABLE: options.jobs}
+        given = [f"{name}={number}" for name, number in numbers.items() if number is not None]
+        rerun = [*given, "bertsecrets", "report", *words_of(options, ["threads", "jobs", "keep_checkpoints"])]
         rerun += ["--checkpoint", str(options.checkpoint), "--task", str(options.checkpoint_task)]
     examples = Examples() if note else _examples(verdicts, config)
     with signals_deferred():

@@ -125,35 +125,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _options(config: pytest.Config) -> RunOptions:
-    """Return the options of the run, including the checkpoint to judge and the number of threads per process."""
+    """Return the options of the run, including the checkpoint to judge."""
     if not hasattr(config.option, "benchmark_skip"):
         raise UserError("the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark")
     if config.option.benchmark_skip:
         raise UserError("with --benchmark-skip, no claim would be judged: leave it out (see addopts, PYTEST_ADDOPTS)")
     if _in_processes(config):
         raise UserError(
-            "benchmarks share measurements, so pytest-xdist cannot be used: leave out -n, --dist and --tx, and give "
-            "--jobs N instead"
+            "benchmarks share measurements, so pytest-xdist cannot be used: leave out -n, --dist and --tx, since "
+            "measurements already run in parallel (--jobs N sets how many)"
         )
     given = {name: get_option(config, name) for name in PARSING}
     options = RunOptions.from_namespace(argparse.Namespace(**given))
     register_tasks(options.tasks)
-    checkpoint, name, jobs = (get_option(config, option) for option in ("checkpoint", "task", "jobs"))
+    checkpoint, name = (get_option(config, option) for option in ("checkpoint", "task"))
     if name is not None and checkpoint is None:
         raise UserError("--task has no effect without --checkpoint: select claims with -k, such as -k rte")
     if get_option(config, "measurements") is not None:
-        names = [*MEASURING_OPTIONS, "checkpoint", "jobs"]
+        names = [*MEASURING_OPTIONS, "checkpoint"]
         if unused := next((name for name in names if get_option(config, name) not in (None, False)), None):
             raise UserError(f"{flag(unused)} has no effect on --measurements: leave it out")
         return options
-    if checkpoint is not None and jobs is not None:
-        raise UserError("--jobs has no effect on --checkpoint, which is already trained: leave it out")
-    options = options.judging(checkpoint, [] if name is None else [task(name).name])
-    if jobs in (None, 1):
-        return options
-    from bertsecrets.jobs.prepare import with_share
-
-    return with_share(options, jobs)
+    return options.judging(checkpoint, [] if name is None else [task(name).name])
 
 
 def _in_processes(config: pytest.Config) -> bool:
@@ -224,7 +217,7 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
     """Open the run, check the requirements of the cases, and run the jobs that precede judging."""
     from bertsecrets.claims.requirements import reads_model, reads_rows
     from bertsecrets.jobs.plan import Plan
-    from bertsecrets.jobs.prepare import PlannedRunner, run_in_parallel
+    from bertsecrets.jobs.prepare import PlannedRunner, run_jobs
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.measurements import Shelf
 
@@ -232,7 +225,7 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
         config.stash[RUN] = run = JudgedRun(saved_measurements(Shelf.read(folder), config.stash[OPTIONS]), selected)
         _begin(config, run)
         return
-    session, jobs = session_of(config), get_option(config, "jobs")
+    session = session_of(config)
     if any(map(reads_model, selected)):
         session.check_model()
     names = dict.fromkeys(case.task for case in selected if reads_rows(case) or reads_model(case))
@@ -242,9 +235,9 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
 
     def carry_out(plan: Plan) -> None:
         with uncaptured(config):  # workers write to the terminal even while a benchmark runs
-            run_in_parallel(session, plan, jobs=jobs)
+            run_jobs(session, plan)
 
-    runner = PlannedRunner(session, None if jobs is None else nullcontext(carry_out))
+    runner = PlannedRunner(session, nullcontext(carry_out) if session.jobs > 1 else None)
     config.stash[RUN] = run = JudgedRun(session, selected, runner)
     _begin(config, run)
     run.prepare()

@@ -12,11 +12,10 @@ from bertsecrets.cli.baseline import BASELINE_OPTIONS
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.cli.outputs import EXAMPLES_OPTION
 from bertsecrets.errors import UserError
-from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, NUMBER_OPTION, PARSING, flag, path
+from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, PARSING, flag, path
 
 PREFIX = "bertsecrets_"  # of destinations in pytest's namespace
 OWN_OPTIONS: dict[str, dict[str, Any]] = {
-    "jobs": {**NUMBER_OPTION, "help": "run the measurements in N parallel processes before judging"},
     "checkpoint": CHECKPOINT_OPTION,
     "measurements": {
         "type": path,
@@ -73,7 +72,7 @@ def get_option(config: pytest.Config, name: str) -> Any:
     if (value := config.getoption(PREFIX + name, None)) is not None:
         return value
     text = os.environ.get(variable(name), "")
-    if not text or name in ("glue", "store", "frames"):  # RunOptions reads these
+    if not text or name in ("glue", "store", "frames", "jobs"):  # RunOptions reads these
         return parsing.get("default", False if flagged else None)
     if flagged:
         return text.lower() not in ("0", "false", "no")

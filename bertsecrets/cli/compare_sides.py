@@ -146,10 +146,18 @@ def model_side(
 ) -> "Side":
     """Fine-tune a model on the session's seeds and return its side. `stop_on_collapse`: stop if a model collapsed."""
     from bertsecrets.compare.sides import measured_side
+    from bertsecrets.jobs.plan import plan_of, remaining
+    from bertsecrets.jobs.prepare import run_jobs
+    from bertsecrets.measures.registry import request
 
     def measure(of: "MeasureOnTask", seed: int) -> "Measurement":
         return session.measurement(of.measure, of.subject(model, seed), **of.options)
 
+    if session.jobs > 1 and session.options.checkpoint is None:
+        subjects = [(of, of.subject(model, seed)) for of in wanted for seed in session.seeds]
+        requests = [request(of.measure, subject, of.options) for of, subject in subjects]
+        if left := remaining(session, plan_of(requests)):
+            run_jobs(session, left)
     seeds = counted(len(session.seeds), "seed")
     return measured_side(model, seeds, wanted, session.seeds, measure, stop_on_collapse=stop_on_collapse)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import EXPECTED_OPTION, ROW_OPTIONS, RunOptions, add_run_options, seed_range
+from bertsecrets.options import EXPECTED_OPTION, LIMIT_OPTIONS, ROW_OPTIONS, RunOptions, add_run_options, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 from bertsecrets.types import AUTO
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bertsecrets.store.measurements import Shelf
 
 # Options that have no effect on saved measurements.
-MEASURING_OPTIONS = ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
-JUDGING_OPTIONS = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")
+MEASURING_OPTIONS = ("glue", "store", "jobs", "device", *LIMIT_OPTIONS, "frames", "spacy", "budget")
+JUDGING_OPTIONS = (*ROW_OPTIONS, "jobs", "seeds", "budget", "keep_checkpoints", "frames", "spacy")
 
 
 def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDGING_OPTIONS) -> None:
@@ -86,7 +86,7 @@ def open_run(
 
     Args:
         tasks: Tasks that the user named.
-        work: Carries out the jobs of the run (`jobs.prepare.PlannedRunner`).
+        work: Carries out the jobs of the run (`jobs.prepare.PlannedRunner`). By default, they run on this machine.
     """
     from bertsecrets.claims.requirements import reads_model, reads_rows
     from bertsecrets.jobs.prepare import PlannedRunner

@@ -3,20 +3,17 @@
 import argparse
 import json
 from collections.abc import Mapping
-from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_selection, on_known_tasks, open_run, selected
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
-from bertsecrets.options import RunOptions, add_command, whole_number
+from bertsecrets.options import RunOptions, add_command
 from bertsecrets.progress import log
 from bertsecrets.types import Request
 
 if TYPE_CHECKING:
     from bertsecrets.jobs.plan import Plan, State
-    from bertsecrets.jobs.prepare import Work
 
 
 def add_parsers(commands) -> None:
@@ -37,10 +34,6 @@ def add_parsers(commands) -> None:
     )
     add_selection(plan_parser, [name for name in JUDGING_OPTIONS if name not in ("budget", "keep_checkpoints")])
     add_selection(run_parser)
-    for parser in (plan_parser, run_parser):
-        parser.add_argument(
-            "--jobs", type=whole_number, default=1, metavar="N", help="parallel jobs on this machine (default: 1)"
-        )
     form = plan_parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--shell", action="store_true", help="print a script with one command per job")
@@ -64,13 +57,12 @@ def plan(options: argparse.Namespace) -> None:
     """Print the jobs that the chosen claims need."""
     from bertsecrets.devices import device_name
     from bertsecrets.jobs.plan import PlanningSession, plan_for, states
-    from bertsecrets.jobs.prepare import with_share
     from bertsecrets.jobs.scripts import shell_script
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.files import guarded_writes
 
     chosen, tasks = selected(options)
-    given = with_share(RunOptions.from_namespace(options), options.jobs)
+    given = RunOptions.from_namespace(options)
     session = PlanningSession(given)
     chosen = on_known_tasks(session, chosen, tasks, log.info)  # standard output may be the script
     judged = JudgedRun(session, chosen)
@@ -159,19 +151,14 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
 def run(options: argparse.Namespace) -> int:
     """Run the jobs that the chosen claims need, judge, print the verdicts, and return the exit code."""
     from bertsecrets.jobs.on_ray import check_ray, ray_cluster
-    from bertsecrets.jobs.prepare import run_in_parallel, with_share
     from bertsecrets.session import Session
 
     check_outputs(options)
     chosen, tasks = selected(options)
-    given = with_share(RunOptions.from_namespace(options), options.jobs)
     if options.gpus is not None and options.ray is None:
         raise UserError("--gpus requires --ray: local jobs use --device")
     if options.ray is not None:
         check_ray(options.gpus)
-    session = Session(given)
-    if options.ray is None:
-        work: Work = nullcontext(partial(run_in_parallel, session, jobs=options.jobs))
-    else:
-        work = ray_cluster(session, address=options.ray or None, gpus=options.gpus)
+    session = Session(RunOptions.from_namespace(options))
+    work = None if options.ray is None else ray_cluster(session, address=options.ray or None, gpus=options.gpus)
     return conclude(options, [open_run(session, chosen, tasks, work)])

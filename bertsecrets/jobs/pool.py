@@ -1,12 +1,14 @@
 """Run jobs in parallel processes on this machine."""
 
 import multiprocessing
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, waits_for
@@ -99,7 +101,7 @@ class _Pool:
             return
         code = worker.process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-        advice = "if memory ran out, give a lower --jobs"
+        advice = f"if memory ran out, give --jobs {max(1, self.jobs // 2)} --threads {self.options.threads}"
         yield JobResult(
             request, error=UserError(f"{request}: its worker was killed {JOB_ATTEMPTS} times, {how}: {advice}")
         )
@@ -107,7 +109,8 @@ class _Pool:
     def _start(self) -> _Worker:
         here, there = SPAWN_CONTEXT.Pipe()
         process = SPAWN_CONTEXT.Process(target=serve, args=(there, self.options), daemon=False)
-        process.start()
+        with _other_main_module():
+            process.start()
         there.close()  # so that the connection closes when the worker exits
         self.workers.append(_Worker(process, here))
         return self.workers[-1]
@@ -123,3 +126,13 @@ class _Pool:
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
+
+
+@contextmanager
+def _other_main_module() -> Iterator[None]:
+    """Hide the main module, which a new process would import: a script would start the run again."""
+    main_module, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main_module

@@ -1,23 +1,19 @@
 """Plan and run the jobs of a judged run, in parallel or one after another, and log its progress."""
 
-import os
+import itertools
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from functools import partial
-
-import torch
 
 from bertsecrets.claims.requirements import is_slow
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, carry_out, plan_for, remaining
+from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, carry_out, plan_for, remaining, waits_for
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.judging import Runner
-from bertsecrets.options import RunOptions
 from bertsecrets.progress import counted, log, time_left
 from bertsecrets.report.terminal import verdict_line
 from bertsecrets.session import Session
@@ -25,27 +21,14 @@ from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
 
-MAX_JOBS = 4096
 Work = AbstractContextManager[Callable[[Plan], None]]  # yields a function that carries out a plan
 
 
-def with_share(options: RunOptions, jobs: int) -> RunOptions:
-    """Return the options of a run with the number of threads per job.
-
-    The number comes from `--threads` or OMP_NUM_THREADS. Otherwise this machine's threads are divided equally. It is
-    part of the cache keys, so judging must use the same number.
-    """
-    if not 1 <= jobs <= MAX_JOBS:
-        raise UserError(f"--jobs {jobs} is out of range: give 1 to {MAX_JOBS}")
-    if options.threads is not None:
-        return options
-    given = bool(os.environ.get("OMP_NUM_THREADS"))
-    return replace(options, threads=torch.get_num_threads() if given else max(1, torch.get_num_threads() // jobs))
-
-
-def run_in_parallel(session: Session, plan: Plan, *, jobs: int) -> None:
-    """Run the jobs of a plan in at most `jobs` processes."""
-    jobs = min(jobs, len(plan))
+def run_jobs(session: Session, plan: Plan) -> None:
+    """Run the jobs of a plan in worker processes, or in this process if only one can run at a time."""
+    if session.jobs == 1 or all(before in waits_for(plan, job) for before, job in itertools.pairwise(plan)):
+        return carry_out(session, plan, _run_here(plan, JobRunner(session.options, session)))
+    jobs = min(session.jobs, len(plan))
     log.info(f"{len(plan)} jobs to do, {jobs} at a time, each with --threads {session.options.threads}")
     carry_out(session, plan, run_local(plan, session.options, jobs=jobs))
 
@@ -58,11 +41,6 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
         yield outcomes[job]
 
 
-def run_in_turn(session: Session, plan: Plan) -> None:
-    """Run the jobs of a plan one after another in this process."""
-    carry_out(session, plan, _run_here(plan, JobRunner(session.options, session)))
-
-
 class PlannedRunner(Runner):
     """A runner that looks up what is stored, says what is left to do, carries it out, and logs each verdict.
 
@@ -72,33 +50,45 @@ class PlannedRunner(Runner):
     def __init__(self, session: Session, work: Work | None = None):
         """
         Args:
-            work: Entered only if there is something to do, and before it is announced. By default, measurements are
-                made as claims need them or, if the session does not keep weights, one subject at a time.
+            work: Entered only if there is something to do, and before it is announced. By default, jobs run on this
+                machine. If only one may run at a time and the session keeps weights, measurements are made as claims
+                need them.
         """
         self.session, self.running = session, ExitStack()
         self.carry_out: Callable[[Plan], None] | None = None
-        in_turn = None if session.options.keep_checkpoints == "full" else nullcontext(partial(run_in_turn, session))
-        self.work: Work | None = work or in_turn
+        planned = session.jobs > 1 or session.options.keep_checkpoints != "full"
+        self.work = work or (nullcontext(partial(run_jobs, session)) if planned else None)
         self.trains = session.options.checkpoint is None
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
         """Split cases into those whose measurements are stored, and the others, slow ones last."""
-        plans = {str(case): self._plan([case], seeds) for case in cases} if self.trains else {}
+        plans = {str(case): self._plan([case], seeds) for case in cases}
         left = remaining(self.session, {job: leader for plan in plans.values() for job, leader in plan.items()})
         stored = {name for name, plan in plans.items() if not left.keys() & plan.keys()}
         waiting = [case for case in cases if str(case) not in stored]
         self.total, self.done, self.measured, self.tells = len(cases), 0, 0, bool(waiting)
+        self.began = time.monotonic()
         return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
 
     def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
         """Plan the jobs for some cases and seeds, training on the largest tasks first.
 
-        If weights are dropped, each subject is measured right after its training.
+        If weights are dropped, each subject is measured right after its training. For a single checkpoint, nothing is
+        trained.
         """
         plan = plan_for(self.session, cases, self.session.model, seeds)
+        if not self.trains:
+            return {job: leader for job, leader in plan.items() if self._is_about_checkpoint(job)}
         rows = {job: task(job.subject.task).train_rows if job.measure is None else 0 for job in plan}
         ordered = dict(sorted(plan.items(), key=lambda item: -rows[item[0]]))
         return ordered if self.session.options.keep_checkpoints == "full" else by_subject(ordered)
+
+    def _is_about_checkpoint(self, job: Request) -> bool:
+        """Return whether a job measures the judged checkpoint. The errors of others are raised when judging."""
+        try:
+            return job.measure is not None and bool(self.session.measurements.key(job))
+        except UserError:
+            return False
 
     def is_stored(self, cases: Sequence[Case], seed: int) -> bool:
         """Return whether all measurements that cases need for a seed are stored."""
@@ -107,11 +97,10 @@ class PlannedRunner(Runner):
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
         """Log what is about to be measured, and run the jobs."""
         self.began = time.monotonic()
-        left = remaining(self.session, self._plan(cases, seeds)) if self.trains else {}
-        if self.trains and not left:
+        left = remaining(self.session, self._plan(cases, seeds))
+        if not left:
             return
-        if self.trains:
-            check_writable(self.session.store.root)
+        check_writable(self.session.store.root)
         if self.work is not None and self.carry_out is None:
             self.carry_out = self.running.enter_context(self.work)
         log.info(self._announcement(cases, seeds, left))

@@ -33,7 +33,7 @@ def command(request: Request, options: RunOptions) -> str:
         arguments += ["--task", subject.task, "--init", subject.initialisation, "--seed", str(subject.seed)]
     for name, value in request.options:
         arguments += ["--option", f"{name}={value}"]
-    arguments += words_of(options, RUN_ONLY_OPTIONS)
+    arguments += words_of(options, (*RUN_ONLY_OPTIONS, "jobs"))  # `threads` has its share of the cores
     for argument in arguments:
         _check_line(argument)
     return shlex.join(arguments) + ("" if request.measure is None else " > /dev/null")

@@ -41,7 +41,7 @@ class JobRunner:
     def __init__(self, options: "RunOptions", session: Any = None):
         if session is None and not hidden():  # the bars of parallel processes would overwrite each other
             os.environ[PROGRESS_VARIABLE] = LINES_VALUE
-        if options.threads is not None:
+        if session is None and options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)
         self.options = options
         self.session = session

@@ -234,7 +234,8 @@ OPTIONS = [
              f"budget {budget!r} is not a duration: give one such as 90s, 20min or 2h")
       for budget in ("20", "min", "0min", "-5min", "20 minutes", "1e9s", "")),
     option("an unknown precision", (*FINETUNE, "--precision", "float16"), ("unknown precision 'float16'", "bfloat16")),
-    option("no jobs", (*RUN, "--jobs", "0"), "--jobs 0 is out of range: give 1 to"),
+    option("no jobs", (*RUN, "--jobs", "0"), "jobs 0 is out of range: give 1 to"),
+    option("a plan of no jobs", (*PLAN, "--jobs", "0"), "jobs 0 is out of range"),
     option("no threads", (*PLAN, "--threads", "0"), "threads 0 is out of range"),
     option("GPUs of this machine", (*RUN, "--gpus", "1"), "--gpus requires --ray: local jobs use --device"),
     option("no frames to plan with", ("plan", "--claim", "B1", *COMMON), "frame-heads needs the option frames"),

@@ -217,7 +217,7 @@ def test_a_crash_is_not_a_deviation_and_does_not_affect_other_claims(
     [
         ("./none", (), 2, "no model folder at"),
         (None, ("-p", "failing_collection"), 70, "TypeError: out of the blue"),
-        (None, ("-n", 2), 2, "give --jobs N instead"),
+        (None, ("-n", 2), 2, "measurements already run in parallel"),
     ],
     ids=["no model", "a bug", "pytest-xdist"],
 )
@@ -393,7 +393,7 @@ def test_claims_without_frames_or_pipeline_are_skipped_with_a_reason(bench, firs
         (("-m", "B1", "--frames", "none.jsonl"), {}, "none.jsonl does not exist"),
         ((), {"BERTSECRETS_EXPECTED": "{folder}"}, "C.yaml, line "),
         (("-k", "C1"), {"BERTSECRETS_PARAMS": "none.yaml"}, "cannot read the settings none.yaml"),
-        (("--jobs", 0), {}, "--jobs 0 is out of range"),
+        (("--jobs", 0), {}, "jobs 0 is out of range"),
     ],
     ids=["frames", "claim", "settings", "jobs"],
 )

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,17 +15,19 @@ from pathlib import Path
 import pytest
 import torch
 from calls import run
-from faults import LIMIT, PROCESSES, lasting
+from faults import LIMIT, PROCESSES, lasting, pytest_benchmarks
 from sessions import local_session
+from steps import PROJECT
 
+from bertsecrets import cores
 from bertsecrets.claims.loading import find_case
 from bertsecrets.claims.requirements import measure_case
 from bertsecrets.cli.main import main
+from bertsecrets.cores import share_cores
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.jobs import pool
 from bertsecrets.jobs.plan import JobResult, plan_for
 from bertsecrets.jobs.pool import run_local
-from bertsecrets.jobs.prepare import with_share
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
 from bertsecrets.types import Request, Subject
@@ -68,14 +71,104 @@ def test_run_without_jobs_reuses_results_of_sessions(capsys, shared):
     assert "jobs to do" not in capsys.readouterr().err
 
 
-def test_each_job_gets_its_share_of_threads_unless_the_user_sets_a_number(monkeypatch):
+@pytest.mark.slow
+def test_benchmarks_run_parallel_jobs_and_report_finds_all_results(capsys, shared, tmp_path, quick, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    words = [*shared, "--store", tmp_path / "runs", "-k", "rte and (D2 or E1 or C1)"]
+    environment = {"BERTSECRETS_PARAMS": str(quick), "BERTSECRETS_JOBS": "2"}
+    code, output = pytest_benchmarks(*words, output=tmp_path / "output", **environment)
+    assert code in (0, 1), output
+    assert ", 2 at a time, each with --threads 1" in output
+    _, captured, parallel = judged(capsys, "report", shared, tmp_path / "runs")
+    assert captured.err == ""
+    *_, alone = judged(capsys, "report", shared, tmp_path / "alone")
+    assert parallel == alone
+
+
+def test_jobs_that_wait_for_each_other_need_no_worker(capsys, shared, tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "serve", lambda *_: pytest.fail("a worker was started"))
+    words = ("run", "--task", "rte", "--claim", "D1-pretrained", *shared, "--store", tmp_path / "runs", "--jobs", 2)
+    main([str(word) for word in words])
+    said = capsys.readouterr().err
+    assert "2 jobs to run, including 1 checkpoint to train" in said
+    assert "2 of 2: measure scores " in said
+
+
+@pytest.mark.slow
+def test_workers_do_not_execute_the_script_that_starts_them(shared, tmp_path):
+    script = tmp_path / "script.py"
+    lines = ["import sys", "from bertsecrets.cli.main import main", "print('started')", "sys.exit(main(sys.argv[1:]))"]
+    script.write_text("\n".join(lines))
+    words = ("run", "--task", "rte", "--claim", "D1-untrained", *shared, "--store", tmp_path / "runs", "--seeds", 2)
+    command = [sys.executable, script, *map(str, words), "--jobs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)})
+    assert done.returncode in (0, 1), done.stderr
+    assert "2 at a time" in done.stderr
+    assert done.stdout.count("started") == 1
+
+
+# ---------------------------------------------------------------------- jobs and threads
+
+
+@pytest.mark.parametrize(
+    ("machine", "given", "expected"),
+    [
+        (1, {}, (1, 1)),
+        (2, {}, (2, 1)),
+        (3, {}, (3, 1)),
+        (16, {}, (4, 4)),
+        (16, {"threads": 2}, (4, 2)),
+        (16, {"threads": 8}, (2, 8)),
+        (2, {"threads": 3}, (1, 3)),
+        (16, {"jobs": 1}, (1, 16)),
+        (16, {"jobs": 3}, (3, 5)),
+        (2, {"jobs": 9}, (9, 1)),
+        (2, {"jobs": 9, "threads": 2}, (9, 2)),
+    ],
+)
+def test_jobs_share_the_cores_of_the_machine(machine, given, expected, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    torch.set_num_threads(4)
-    assert [with_share(RunOptions(), jobs).threads for jobs in (1, 2, 3, 9)] == [4, 2, 1, 1]
-    assert with_share(RunOptions(threads=3), 2).threads == 3
-    for given in ("4", "4,2"):  # the second number is for nested loops
-        monkeypatch.setenv("OMP_NUM_THREADS", given)
-        assert with_share(RunOptions(), 2).threads == 4
+    monkeypatch.setattr(cores, "THREADS_AT_START", machine)
+    torch.set_num_threads(machine)
+    assert share_cores(given.get("jobs"), given.get("threads"), torch.device("cpu")) == expected
+
+
+@pytest.mark.parametrize("variable", ["4", "4,2"], ids=["one level", "nested loops"])
+def test_as_many_jobs_run_as_fit_with_the_threads_in_the_environment(variable, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setattr(cores, "_core_count", lambda: 16)
+    torch.set_num_threads(4)  # as torch does when it starts
+    assert share_cores(None, None, torch.device("cpu")) == (4, 4)
+    assert share_cores(2, None, torch.device("cpu")) == (2, 4)
+    assert share_cores(None, 8, torch.device("cpu")) == (2, 8)
+
+
+def test_a_gpu_runs_one_job_unless_told_otherwise(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(cores, "THREADS_AT_START", 16)
+    torch.set_num_threads(16)
+    assert share_cores(None, None, torch.device("cuda")) == (1, 16)
+    assert share_cores(8, None, torch.device("cuda")) == (8, 2)
+
+
+def test_every_session_has_the_same_number_of_threads_unless_told_otherwise(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("BERTSECRETS_JOBS")
+    monkeypatch.setattr(cores, "THREADS_AT_START", 16)
+    torch.set_num_threads(16)
+    for _ in range(2):
+        session = local_session()
+        assert (session.jobs, session.options.threads, torch.get_num_threads()) == (4, 4, 4)
+    torch.set_num_threads(3)  # by other code
+    assert (local_session().jobs, torch.get_num_threads()) == (4, 3)
+    monkeypatch.setenv("BERTSECRETS_JOBS", "2")
+    assert (local_session(threads=5).jobs, local_session(jobs=1).jobs) == (2, 1)
+    monkeypatch.setenv("BERTSECRETS_JOBS", "two")
+    with pytest.raises(UserError, match="BERTSECRETS_JOBS in the environment: 'two' is not a whole number"):
+        local_session()
+
+
+# ---------------------------------------------------------------------- plans
 
 
 def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs):
@@ -157,20 +250,16 @@ def test_a_failed_measurement_is_not_measured_and_the_others_are_judged(
 ):
     monkeypatch.setattr(pool, "serve", serve_failures)
     store = Path(shutil.copytree(runs, tmp_path / "runs"))
-    (missing,) = (
-        folder
-        for folder in (store / "measurements").iterdir()
-        if (facts := folder / "measurement.json").exists()
-        and json.loads(facts.read_text())["measure"] == "scores"
-        and json.loads(facts.read_text())["subject"]["initialisation"] == "untrained"
-        and json.loads(facts.read_text())["subject"]["seed"] == 1
-    )
-    shutil.rmtree(missing)
-    code, captured, verdicts = judged(capsys, "run", shared, store, "--jobs", 2)
+    for facts in [*(store / "measurements").glob("*/measurement.json")]:
+        measured = json.loads(facts.read_text())
+        subject = measured["subject"]
+        if (measured["measure"], subject["seed"]) == ("scores", 1) and subject["initialisation"] != "pretrained":
+            shutil.rmtree(facts.parent)
+    code, captured, verdicts = judged(capsys, "run", shared, store, "--jobs", 2, "--claim", "D1-random")
     assert code == 2
     assert "could not be measured" in captured.err
     outcomes = {verdict["id"]: verdict["verdict"] for verdict in verdicts}
-    assert outcomes.pop("D2-rte") is None
+    assert (outcomes.pop("D2-rte"), outcomes.pop("D1-rte-random")) == (None, None)
     assert outcomes
     assert None not in outcomes.values()
 
