@@ -65,7 +65,7 @@ $(VENV)/maps: data/patterns.dvc $(DEV)
 DEMO_CLAIMS := A2 A3 A4 A5 B C1 C2 C3 C4 D E1 E5 G
 demo: $(BASE)
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
-	$(BIN)/bertsecrets run --jobs 2 --model minilm --task rte $(DEMO_CLAIMS:%=--claim %) \
+	$(BIN)/bertsecrets run --model minilm --task rte $(DEMO_CLAIMS:%=--claim %) \
 		--glue $(DEMO)/glue --frames $(DEMO)/glue/made-up-frames.jsonl --allow-unofficial-data --offline \
 		--seeds $(SEEDS) --store $(DEMO) \
 		--json $(DEMO)/verdicts.json --html $(DEMO)/report.html --markdown $(DEMO)/summary.md \

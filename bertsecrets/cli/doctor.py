@@ -50,7 +50,7 @@ def doctor(options: argparse.Namespace) -> None:
 
     run = RunOptions.from_namespace(options)
     print("versions: " + ", ".join(f"{name} {number}" for name, number in software().items()))
-    _machine(run.device)
+    _machine(run)
     _store(run.store_folder)
     if _model(run.model or load_settings().model, run) and run.model is not None:
         with _or_missing(f"measures on {run.model}"):
@@ -132,14 +132,17 @@ def _measures(name: str) -> None:
         print(f"measure {measure}: {'supported' if why is None else f'not applicable; {why}'}")
 
 
-def _machine(wanted: str | None) -> None:
+def _machine(run: RunOptions) -> None:
     import torch
 
+    from bertsecrets.cores import share_cores
     from bertsecrets.devices import best_device, device_name
 
     with _or_missing("device"):
-        device = best_device(wanted)
-        print(f"device: {device_name(device)}")
+        device = best_device(run.device)
+        jobs, threads = share_cores(run.wanted_jobs, run.threads, device)
+        torch.set_num_threads(threads)
+        print(f"device: {device_name(device)}; parallel jobs: {jobs}")
         if device.type == "cuda":
             free, total = torch.cuda.mem_get_info(device)
             print(f"GPU memory: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 
 from bertsecrets.claims.requirements import is_slow
@@ -14,6 +14,8 @@ from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, c
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.judging import Runner
+from bertsecrets.models.configuration import open_config
+from bertsecrets.models.memory import available_bytes
 from bertsecrets.progress import counted, log, time_left
 from bertsecrets.report.terminal import verdict_line
 from bertsecrets.session import Session
@@ -21,16 +23,37 @@ from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
 
+WORKER_BYTES = 600 * 2**20  # libraries and data of a worker
 Work = AbstractContextManager[Callable[[Plan], None]]  # yields a function that carries out a plan
 
 
 def run_jobs(session: Session, plan: Plan) -> None:
     """Run the jobs of a plan in worker processes, or in this process if only one can run at a time."""
-    if session.jobs == 1 or all(before in waits_for(plan, job) for before, job in itertools.pairwise(plan)):
+    jobs = _concurrent_jobs(session, plan)
+    if jobs == 1:
         return carry_out(session, plan, _run_here(plan, JobRunner(session.options, session)))
-    jobs = min(session.jobs, len(plan))
     log.info(f"{len(plan)} jobs to do, {jobs} at a time, each with --threads {session.options.threads}")
     carry_out(session, plan, run_local(plan, session.options, jobs=jobs))
+
+
+def _concurrent_jobs(session: Session, plan: Plan) -> int:
+    """Return how many jobs of a plan run at once: as many as the user asked for, or else as many as fit in memory.
+
+    Training needs the weights, their gradients and AdamW's two moments, and about 23 values per layer, token and hidden
+    unit. Fewer jobs do not get more threads, which would change the cache keys.
+    """
+    if all(before in waits_for(plan, job) for before, job in itertools.pairwise(plan)):
+        return 1
+    jobs, config = min(session.jobs, len(plan)), None
+    with suppress(UserError):  # not needed by all jobs
+        config = open_config(session.ref(session.model))
+    if jobs == 1 or session.options.wanted_jobs is not None or config is None:
+        return jobs
+    names = ("hidden_size", "num_hidden_layers", "vocab_size")
+    width, layers, words = (getattr(config, name, None) or 0 for name in names)
+    tokens = session.settings.finetune.batch_size * session.settings.finetune.max_length
+    values = 4 * width * (words + 12 * layers * width) + 23 * layers * tokens * width
+    return max(1, min(jobs, available_bytes() // (WORKER_BYTES + 4 * values)))
 
 
 def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:

@@ -25,7 +25,7 @@ from bertsecrets.claims.requirements import measure_case
 from bertsecrets.cli.main import main
 from bertsecrets.cores import share_cores
 from bertsecrets.errors import RunError, UserError
-from bertsecrets.jobs import pool
+from bertsecrets.jobs import pool, prepare
 from bertsecrets.jobs.plan import JobResult, plan_for
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import serve
@@ -92,6 +92,20 @@ def test_jobs_that_wait_for_each_other_need_no_worker(capsys, shared, tmp_path, 
     said = capsys.readouterr().err
     assert "2 jobs to run, including 1 checkpoint to train" in said
     assert "2 of 2: measure scores " in said
+
+
+def test_fewer_jobs_with_as_many_threads_run_by_default_if_memory_is_small(capsys, shared, tmp_path, monkeypatch):
+    monkeypatch.delenv("BERTSECRETS_JOBS")
+    monkeypatch.setattr(cores, "_core_count", lambda: 2)
+    monkeypatch.setattr(prepare, "available_bytes", lambda: 10**9)
+    monkeypatch.setattr(pool, "serve", lambda *_: pytest.fail("a worker was started"))
+    words = ("--task", "rte", "--claim", "D1-untrained", *shared, "--store", tmp_path / "runs", "--seeds", 2)
+    main([str(word) for word in ("run", *words)])
+    said = capsys.readouterr().err
+    assert "4 jobs to run" in said
+    assert " of 4: " in said
+    run(capsys, "report", *words, "--json", tmp_path / "verdicts.json")
+    assert all(verdict["reused"] for verdict in json.loads((tmp_path / "verdicts.json").read_text())["verdicts"])
 
 
 @pytest.mark.slow
