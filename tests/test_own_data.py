@@ -172,6 +172,17 @@ def given(tiny_bert, tmp_path):
     ]
 
 
+def test_claims_about_own_tasks_are_listed_and_explained(given, capsys):
+    assert "unknown claim 'C1-complaints'" in told(capsys, "explain", "C1-complaints")
+    task_file = given[2:4]
+    listed = run(capsys, "claims", *task_file, "--family", "D")
+    assert "complaints" in listed
+    assert "D2-mean" not in listed  # it is about all of GLUE
+    explained = run(capsys, "explain", "C1", *task_file)
+    assert "\n  complaints: no published figure" in explained
+    assert "\n  RTE: " not in explained
+
+
 def test_commands_take_task_files_and_jobs_run_in_parallel(given, tmp_path, capsys, tiny_bert, monkeypatch):
     monkeypatch.setattr(pool, "SPAWN_CONTEXT", PROCESSES)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -185,8 +196,11 @@ def test_commands_take_task_files_and_jobs_run_in_parallel(given, tmp_path, caps
     python = open_session(tiny_bert, tmp_path, complaints(), seeds=2, device="cpu").judge("C1")
     assert python.reused
     assert python.observed == verdicts["C1-complaints"]["observed"]
-    run(capsys, "report", *words, "--html", tmp_path / "page.html")
+    run(capsys, "report", *words, "--html", tmp_path / "page.html", "--markdown", tmp_path / "summary.md")
     page = (tmp_path / "page.html").read_text()
+    assert ", own data, " in (tmp_path / "summary.md").read_text()
+    assert "<dt>Data</dt><dd>your own</dd>" in page
+    assert "nofficial data" not in "".join([page, shown, *verdicts["C1-complaints"]["remarks"]])
     assert "complaints" in page
     assert not re.search("K19, figure [0-9]", page)
     assert "--task-file" in run(capsys, "plan", *words, "--seeds", 3, "--shell")

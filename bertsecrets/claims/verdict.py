@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
@@ -16,6 +16,7 @@ from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import is_papers_model
 from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 from bertsecrets.texts.published import PAPERS_MODEL
+from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS
 from bertsecrets.types import Measurement, Subject, as_chart, as_html
 
 PAPER_TEXT = "the paper's text"
@@ -27,6 +28,17 @@ SOURCE_TITLES = {  # by the key that a claim's source begins with; other sources
     "blog": "the text of the authors' blog",
     "G": "the report on GPT-2",
 }
+
+
+def data_kind(task_name: str, *, official: bool) -> Literal["official", "unofficial", "own"]:
+    """Return whose data a measurement or a verdict is about. A task of the user's own has no official data.
+
+    >>> data_kind("rte", official=False), data_kind("complaints", official=False)
+    ('unofficial', 'own')
+    """
+    if official:
+        return "official"
+    return "unofficial" if task_name in {ALL_TASKS, *(task.name for task in GLUE_TASKS)} else "own"
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,7 +172,7 @@ class Verdict:
             provenance = measurement.provenance
             if limits := [f"{name} {rows}" for name, rows in provenance.limits.items()]:
                 remarks.append(", ".join(limits).replace("_", " "))
-            if not provenance.official_data:
+            if data_kind(measurement.subject.task, official=provenance.official_data) == "unofficial":
                 remarks.append("unofficial data")
             if provenance.precision not in (None, "float32"):
                 remarks.append(f"trained in {provenance.precision}")

@@ -5,8 +5,8 @@ import sys
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
-from bertsecrets.options import EXPECTED_OPTION, add_command
-from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.options import EXPECTED_OPTION, add_command, add_options
+from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 
 
 def add_parsers(commands) -> None:
@@ -17,15 +17,15 @@ def add_parsers(commands) -> None:
     listing.add_argument("--family", metavar="LETTER", help="only claims of this family, such as C")
     listing.add_argument("-v", "--verbose", action="store_true", help="also print each claim's source and measure")
 
-    listing.add_argument("--expected", **EXPECTED_OPTION)
-
     explaining = add_command(
         commands, "explain", "show one claim: figures, bands, known outcomes", "explain C1-rte", explain
     )
     explaining.add_argument(
         "claim", metavar="CLAIM", help="id or name as in tables, such as C1, D1-random, C1-rte or D1-rte-random"
     )
-    explaining.add_argument("--expected", **EXPECTED_OPTION)
+    for parser in (listing, explaining):
+        parser.add_argument("--expected", **EXPECTED_OPTION)
+        add_options(parser.add_argument, ["task_file"])
 
 
 def claims(options: argparse.Namespace) -> None:
@@ -39,11 +39,13 @@ def claims(options: argparse.Namespace) -> None:
         if options.family.upper() not in families:
             raise UserError(f"unknown family {options.family!r}: give one of {', '.join(families)}")
         listed = [claim for claim in listed if claim.family == options.family.upper()]
-    if options.task is not None:
-        name = options.task if options.task == ALL_TASKS else task(options.task).name
-        listed = [claim for claim in listed if name in claim.tasks]
+    wanted = own_task_names() if options.task is None else [options.task]
+    names = [name if name == ALL_TASKS else task(name).name for name in wanted]
+    if names:
+        listed = [claim for claim in listed if any(case.task in names for case in claim.cases)]
         if not listed:
-            raise UserError(f"no claim of family {options.family} is on {name}")
+            of_family = f" of family {options.family}" if options.family else ""
+            raise UserError(f"no claim{of_family} is on {' or '.join(names)}")
     model = options.model and full_name(options.model)
     print(claim_table(listed, Screen.of_stream(sys.stdout), model=model, verbose=options.verbose))
     print(f"\n{len(listed)} claims")
@@ -52,13 +54,17 @@ def claims(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print everything about a claim, for all its variants and tasks or only for those named."""
+    """Print everything about a claim, for all its variants and tasks or only for those named.
+
+    With own tasks that it covers, these are the tasks.
+    """
     from bertsecrets.claims.loading import find_cases
     from bertsecrets.report.explanation import claim_lines
     from bertsecrets.settings import load_settings
 
     confidence = load_settings().judge.confidence
-    chosen = find_cases(options.claim)
+    known = find_cases(options.claim)
+    chosen = [case for case in known if case.task in own_task_names()] or known
     for claim in dict.fromkeys(case.claim.name for case in chosen):
         cases = [case for case in chosen if case.claim.name == claim]
         print("\n".join(claim_lines(cases, confidence)))

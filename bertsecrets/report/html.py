@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bertsecrets import __version__
-from bertsecrets.claims.verdict import Verdict
+from bertsecrets.claims.verdict import Verdict, data_kind
 from bertsecrets.errors import from_extra
 from bertsecrets.progress import counted
 from bertsecrets.provenance import run_facts
@@ -90,7 +90,8 @@ def page(
         made_up=any(measurement.provenance.made_up_data for measurement in measurements),
         collapsed=[verdict for verdict in verdicts if verdict.outcome == "degenerate"],
         counted=counted,
-        unofficial=[measurement for measurement in measurements if not measurement.provenance.official_data],
+        unofficial=[measurement for measurement in measurements if _data_kind(measurement) == "unofficial"],
+        own=[measurement for measurement in measurements if _data_kind(measurement) == "own"],
         limits=sorted({limit for verdict in verdicts for limit in verdict.data.limits.items()}),
         sentences={model: count_line(of_model, accepted) for model, of_model in runs.items()},
         tally=tally([verdict.status for verdict in verdicts if verdict.counted]),
@@ -157,11 +158,19 @@ def _made_by(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[
             str(measurement.subject),
             str(measurement.examples),
             "\n".join(f"{name} {shown}" for name, shown in _scalars(measurement)),
-            f"{facts.data or ''}{'' if facts.official_data else ' (unofficial)'}",
+            f"{facts.data or ''}{_unofficial(measurement)}",
             "; ".join(filter(None, (software, facts.made_by.get("device"), precision))),
             str(facts.seconds),
         ])  # fmt: skip
     return ["measure", "subject", "examples", "values", "data", "software and device", "seconds"], rows
+
+
+def _data_kind(measurement: Measurement) -> str:
+    return data_kind(measurement.subject.task, official=measurement.provenance.official_data)
+
+
+def _unofficial(measurement: Measurement) -> str:
+    return " (unofficial)" if _data_kind(measurement) == "unofficial" else ""
 
 
 def _scalars(measurement: Measurement) -> list[tuple[str, str]]:
@@ -179,14 +188,14 @@ def _scalars(measurement: Measurement) -> list[tuple[str, str]]:
 def measurement_part(measurement: Measurement) -> str:
     """Return a measurement as an HTML fragment with its values, figures and provenance."""
     facts = measurement.provenance
-    official, device = "" if facts.official_data else " (unofficial)", facts.made_by.get("device") or ""
+    device = facts.made_by.get("device") or ""
     return _render(
         "notebook.html",
         name=measurement.measure,
         about=f"of {measurement.subject}{' (stored)' if measurement.reused else ''}",
         header=("value", ""),
         rows=[("examples", measurement.examples), *_scalars(measurement)],
-        notes=[f"{facts.data}{official}; {device}; {facts.seconds} s"],
+        notes=[f"{facts.data}{_unofficial(measurement)}; {device}; {facts.seconds} s"],
         charts=figures_of([measurement], load_settings().judge),
     )
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 
-from bertsecrets.claims.verdict import Verdict
+from bertsecrets.claims.verdict import Verdict, data_kind
 from bertsecrets.errors import excerpt
 from bertsecrets.formats import FAILURES, VerdictsFile
 from bertsecrets.report.tables import table
@@ -121,11 +121,13 @@ def _about(run: VerdictsFile, *, checkpoint: bool) -> str:
     """Return a sentence with the model, data, seeds and software of a run."""
     names = dict.fromkeys(verdict.task for verdict in run.verdicts if verdict.task != ALL_TASKS)
     measured = [verdict for verdict in run.verdicts if verdict.models]
+    kinds = {data_kind(verdict.task, official=verdict.official_data) for verdict in measured}
+    unofficial = "**unofficial data**" if "unofficial" in kinds else None
     limits = {f"{name} {number}" for verdict in measured for name, number in verdict.limits.items()}
     parts = [
         f"{code(run.model)} on {', '.join(map(task_title, names)) or 'all tasks'}",
         "one checkpoint" if checkpoint else seeds_text(seed for verdict in measured for seed in verdict.seeds),
-        "GLUE's own data" if all(verdict.official_data for verdict in measured) else "**unofficial data**",
+        unofficial or ("own data" if "own" in kinds else "GLUE's own data"),
         f"**{prose(', '.join(sorted(limits)).replace('_', '-'))}**" if limits else "all rows",
     ]
     commit = f"commit {code(run.commit[:12])}{', modified' if run.modified else ''}, " if run.commit else ""

@@ -124,7 +124,8 @@ def _claim_cells(claim: Claim, model: str | None, *, verbose: bool) -> tuple[str
     more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose else []
     more += [known] if known else []
     shown = tasks if verbose or len(claim.tasks) < len(GLUE_TASKS) else f"each of {len(GLUE_TASKS)}"
-    return claim.name, shown, claim.statement, "\n".join(more)
+    own = [task_title(case.task) for case in claim.cases if case.task not in claim.tasks]
+    return claim.name, ", ".join([shown, *own]), claim.statement, "\n".join(more)
 
 
 def verdict_line(verdict: Verdict) -> str:
