@@ -39,6 +39,9 @@ HOW_TO_GET = f"run `dvc pull data/patterns.dvc`, or set {VARIABLE} to their fold
 TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # reading by the text that readers were given
 # Readers whose labels are held out from training, to measure agreement among readers and with new readers.
 HELD_OUT_READERS = ("5", "6", "7")
+# Readers of maps that were chosen because classifiers were unsure of them. Such maps are no random sample: their labels
+# train classifiers, and evaluate nothing.
+READERS_OF_UNSURE_MAPS = ("8", "9")
 LARGEST = float(np.finfo(np.float16).max)  # largest value that can be stored
 SHARD_LIMIT = 512 * 2**20  # maximum size of a file's values in bytes, enough for 26 000 maps of 100 tokens
 TOKEN_LIMIT = 10_000  # maximum number of tokens per map
@@ -301,10 +304,21 @@ def read_plain_words(folder: Path) -> dict[str, dict[Reading, Labels]]:
     return by_map
 
 
-def under(maps: MapSet, by_map: Mapping[str, Mapping[Reading, Labels]], reading: Reading) -> MapSet:
-    """Return the maps labelled under a reading, with the labels of all readers that are not held out, in file order."""
+def under(
+    maps: MapSet, by_map: Mapping[str, Mapping[Reading, Labels]], reading: Reading, *, unsure: bool = False
+) -> MapSet:
+    """Return the maps labelled under a reading, with the labels of non-held-out readers in file order.
+
+    Args:
+        unsure: Whether to return the maps that were chosen because classifiers were unsure of them, instead of those
+            that were drawn at random.
+    """
     chosen = {
-        name: [label for reader, label in by_reading.get(reading, {}).items() if reader not in HELD_OUT_READERS]
+        name: [
+            label
+            for reader, label in by_reading.get(reading, {}).items()
+            if reader not in HELD_OUT_READERS and (reader in READERS_OF_UNSURE_MAPS) == unsure
+        ]
         for name, by_reading in by_map.items()
     }
     read = maps.take(i for i, each in enumerate(maps) if chosen.get(each.name))

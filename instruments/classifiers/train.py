@@ -112,13 +112,14 @@ def _train(
     cnn: PaperCnn | None,
     progress: Callable[[str], Any] | None,
 ) -> dict[str, Any]:
-    """Evaluate and train the classifier for a reading, and return the reading's section of the training report."""
-    ours, maps, pictures = TreesAndRegression(), read.maps, read.pictures
+    """Evaluate and train the classifier for a reading. Returns its part of the report."""
+    ours, maps, pictures, unsure = TreesAndRegression(), read.maps, read.pictures, read.to_learn_too()
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
     said = (lambda line: progress(f"{reading}, {line}")) if progress else None
-    figures, judged = compare(methods, maps, SEED, said)
+    figures, judged = compare(methods, maps, SEED, said, unsure=unsure)
     began = time.monotonic()
-    classifier = fit_classifier(maps.to_learn(), SEED)
+    train = maps if unsure is None else maps.joined(unsure)
+    classifier = fit_classifier(train.to_learn(), SEED)
     seconds = time.monotonic() - began
     path = weights_path(made, reading)
     classifier.save(path)
@@ -127,6 +128,7 @@ def _train(
         "readers": _readers(read, judged[ours.name]),
         "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
         "maps": len(maps),
+        "unsure_maps": len(read.unsure),
         "models": _by_model(read, judged[ours.name]),
         "shares": _audit(judged[ours.name], pictures),
         "heads": len(set(maps.groups.tolist())),
@@ -233,7 +235,8 @@ def left_out_errors(read: ReadMaps) -> dict[str, list[float]]:
     errors = {}
     for name in names:
         own = np.flatnonzero(models == name)
-        classifier = TreesAndRegression().fit(read.maps.to_learn(np.flatnonzero(models != name)), SEED)
+        train, unsure = read.maps.take(np.flatnonzero(models != name)), read.to_learn_too(without=name)
+        classifier = TreesAndRegression().fit((train.joined(unsure) if unsure else train).to_learn(), SEED)
         off = labels[own] - classifier.probabilities(read.maps.take(own))
         errors[name] = np.round(by_head(off, heads[own]).mean(0), 4).tolist()
     return errors
