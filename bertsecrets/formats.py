@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, Field
 
 FORMAT: Final = "bertsecrets-verdicts"
-FORMAT_VERSION = "3.0"
+FORMAT_VERSION = "3.1"
 MAJOR_VERSION = FORMAT_VERSION.partition(".")[0]
 EARLIER_VERSION = "2"  # major version that `upgraded` reads
 SCHEMA_ID = f"urn:bertsecrets:verdicts:{MAJOR_VERSION}"
@@ -153,6 +153,20 @@ class TogetherData(BaseModel):
     not_surviving: list[str] = Field(description="Ids of the failing verdicts that do not survive it.")
 
 
+class MeasuredData(BaseModel):
+    """How the measurements behind the verdicts of a run were made."""
+
+    first: str = Field(description="Time of the first measurement: UTC, ISO 8601, to the second.")
+    last: str = Field(description="Time of the last measurement.")
+    devices: list[str] = Field(description="Devices that trained or measured.")
+    software: dict[str, list[str]] = Field(description="Versions of Python, bertsecrets and its libraries.")
+    training_seconds: float = Field(description="Time that training the measured checkpoints took, in seconds.")
+    measuring_seconds: float = Field(description="Time that the measurements took, in seconds.")
+    commits: list[str] = Field(
+        description="Git commits of the suite in the runs that first judged the measurements; empty if unknown."
+    )
+
+
 class VerdictsFile(BaseModel):
     """The verdicts of a run, with its settings and software."""
 
@@ -169,6 +183,9 @@ class VerdictsFile(BaseModel):
     model: str = Field(description="The model that was judged, as the user named it.")
     settings: dict[str, Any] = Field(description="Settings of the run, named as in params.yaml.")
     incomplete: str | None = Field(description="What is missing if the run ended early, as text; otherwise null.")
+    measured: MeasuredData | None = Field(
+        default=None, description="How the measurements were made; null if there are none. Since 3.1."
+    )
     over_tasks: dict[str, OverTasksData] = Field(description="Verdicts over tasks, by the claim's id and variant.")
     together: TogetherData = Field(description="Multiple testing over all verdicts.")
     verdicts: list[VerdictData] = Field(description="The verdicts, in the order of the claims.")

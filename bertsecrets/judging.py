@@ -10,12 +10,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bertsecrets.claims.eligibility import Eligibility, Eligible, NotApplicable, Skipped, about_other_architecture
+from bertsecrets.claims.eligibility import (
+    Eligibility,
+    Eligible,
+    ModelFacts,
+    NotApplicable,
+    Skipped,
+    about_other_architecture,
+    applicability,
+)
 from bertsecrets.claims.judge import judge, judge_in_sequence, refused
-from bertsecrets.claims.requirements import measure_case, measured_seeds
+from bertsecrets.claims.quantity import all_of
+from bertsecrets.claims.reasons import Cause, Grounds
+from bertsecrets.claims.requirements import is_measured, measure_case, measured_seeds
 from bertsecrets.claims.schema import Case
+from bertsecrets.claims.sequential import MOST_REPLACED
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import (
     MissingError,
@@ -30,7 +43,8 @@ from bertsecrets.formats import FAILURES, VerdictData
 from bertsecrets.progress import counted, in_time, log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.measurements import Shelf
-from bertsecrets.types import Measurement, Subject, as_chart
+from bertsecrets.store.records import RecordedCause, RecordedRun, write_record
+from bertsecrets.types import AUTO, Measurement, Subject, as_chart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +81,11 @@ def failed(case: Case, error: Exception) -> Verdict:
     """Return a verdict without an outcome for a case that could not be measured."""
     reason = str(error) if isinstance(error, UserError) else in_short(error)
     return Verdict(case, None, one_line(reason), error=error)
+
+
+def _recorded_cause(cause: Cause) -> RecordedCause:
+    facts = {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in cause.facts.items()}
+    return RecordedCause(grounds=cause.grounds.name, facts=facts)
 
 
 class Verdicts(list[Verdict]):
@@ -108,16 +127,22 @@ class Judgeable(Protocol):
 
     Attributes:
         model: The judged model or checkpoint.
+        wanted_seeds: The seeds to judge, as given: their number, a list, or `auto`; None for all that were saved.
         interims: The seeds of each analysis.
         budget: The time limit for adding seeds, in seconds; None if unlimited.
+        commits: Git commits of the suite that measured, as far as they are known.
     """
 
     @property
     def model(self) -> str: ...
     @property
+    def wanted_seeds(self) -> int | str | list[int] | None: ...
+    @property
     def interims(self) -> Sequence[Sequence[int]]: ...
     @property
     def budget(self) -> float | None: ...
+    @property
+    def commits(self) -> Sequence[str]: ...
 
     def eligibility(self, case: Case) -> Eligibility:
         """Return whether a case can be judged, given what is known before measuring."""
@@ -146,30 +171,53 @@ class Accepting(Protocol):
 
 @dataclass(frozen=True)
 class SavedMeasurements:
-    """Measurements saved in a folder. Each case is judged on the given seeds, or on all seeds that are complete.
+    """Measurements saved in a folder, which are judged as if they had just been made.
 
     Args:
-        in_sequence: Whether to judge after each seed, as if seeds were added one by one.
+        run: What is recorded of the run that saved them; None if they were saved one by one.
     """
 
     shelf: Shelf
     model: str
     settings: JudgeParams
-    seeds: Sequence[int] | None = None
-    in_sequence: bool = False
+    wanted_seeds: int | str | list[int] | None = None
+    run: RecordedRun | None = None
     interims: Sequence[Sequence[int]] = ((),)
     budget: float | None = None
 
+    @property
+    def commits(self) -> Sequence[str]:
+        """Git commits of the suite that saved the measurements; none if they were saved one by one."""
+        return self.run.commits if self.run else []
+
     def eligibility(self, case: Case) -> Eligibility:
-        """Return whether all measurements that a case needs were saved."""
-        saved = measured_seeds(self.shelf, case, self.model, self.seeds)
-        return Eligible() if saved else Skipped("its measurements were not saved")
+        """Return whether all measurements that a case needs were saved, and whether it applies to the model."""
+        answer: Eligibility = Skipped("its measurements were not saved")
+        if seeds := self._seeds(case):
+            (needed,) = measure_case(self.shelf, case, self.model, seeds[:1])
+            answer = applicability(case, ModelFacts.of_measurement(all_of(needed)[0], case.claim.measure))
+        cause = self.run.not_applicable.get(str(case)) if self.run else None
+        if cause is None or cause.grounds not in Grounds.__members__ or isinstance(answer, Eligible):
+            return answer
+        return NotApplicable(Cause(Grounds[cause.grounds], dict(cause.facts)))
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
         """Return the verdict on a case."""
-        measured = measured_seeds(self.shelf, case, self.model, self.seeds)
-        judge_seeds = judge_in_sequence if self.in_sequence else judge
-        return judge_seeds(case, measure_case(self.shelf, case, self.model, measured), self.settings)
+        measured = measure_case(self.shelf, case, self.model, self._seeds(case))
+        if self.wanted_seeds == AUTO:
+            return judge_in_sequence(case, measured, self.settings)
+        if isinstance(self.wanted_seeds, int):
+            return judge_in_sequence(case, measured, self.settings, self.wanted_seeds)
+        return judge(case, measured, self.settings)
+
+    def _seeds(self, case: Case) -> Sequence[int]:
+        """Return the seeds that were saved for a case; after a fixed number, those that may replace others."""
+        wanted = self.wanted_seeds
+        if not isinstance(wanted, int):
+            return measured_seeds(self.shelf, case, self.model, wanted if isinstance(wanted, list) else None)
+        seeds = measured_seeds(self.shelf, case, self.model, range(1, wanted + 1))
+        spare = range(wanted + 1, wanted + 1 + MOST_REPLACED) if seeds else ()
+        return [*seeds, *takewhile(lambda seed: is_measured(self.shelf, case, self.model, [seed]), spare)]
 
     def example_maps(self, subject: Subject) -> Measurement | None:
         """Return the saved maps of a subject, if any."""
@@ -327,6 +375,25 @@ class JudgedRun:
                     tell(skipped([str(case)], result.reason))
         except (UserError, KeyboardInterrupt) as error:  # the verdicts so far are shown and written
             self.ended = error
+
+    def save(self, folder: Path) -> Path:
+        """Write the measurements that the verdicts were judged from to a record in a folder, and return its path."""
+        inputs = [measurement for verdict in self.verdicts for measurement in verdict.inputs]
+        return write_record(folder, self._recorded(), inputs)
+
+    def _recorded(self) -> RecordedRun:
+        """Return what judging again needs to know about the run, besides its measurements."""
+        judged = [verdict for verdict in self.verdicts if verdict.outcome]
+        unmeasured = [verdict for verdict in judged if verdict.outcome == "not applicable" and not verdict.inputs]
+        return RecordedRun.model_validate(
+            {
+                "model": self.model,
+                "seeds": self.session.wanted_seeds,
+                "cases": [str(verdict.case) for verdict in judged],
+                "not_applicable": {str(each.case): _recorded_cause(each.cause) for each in unmeasured if each.cause},
+                "commits": self.session.commits,
+            }
+        )
 
     @property
     def verdicts(self) -> list[Verdict]:

@@ -19,7 +19,7 @@ from bertsecrets.arguments import checked
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
 from bertsecrets.claims.eligibility import Eligibility, ModelFacts, Skipped
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, until_replaced
 from bertsecrets.claims.loading import find_case, select_cases
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED
@@ -45,6 +45,7 @@ from bertsecrets.options import (
     seed_range,
 )
 from bertsecrets.progress import log
+from bertsecrets.provenance import suite_commit
 from bertsecrets.reading import expanded, seconds
 from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
@@ -191,10 +192,21 @@ class Session:
         """The seeds in the options or in `params.yaml`; for `auto`, the seeds of the last analysis."""
         if self.options.checkpoint is not None:
             return [1]
-        wanted = self.options.seeds or self.settings.seeds
+        wanted = self.wanted_seeds
         if isinstance(wanted, str):
             return seed_range(ANALYSES[-1])
         return seed_range(wanted) if isinstance(wanted, int) else wanted
+
+    @property
+    def commits(self) -> list[str]:
+        """The git commit of the suite; none if it is unknown."""
+        commit, _ = suite_commit()
+        return [commit] if commit else []
+
+    @property
+    def wanted_seeds(self) -> int | str | list[int]:
+        """The seeds in the options or in `params.yaml`, as they were given: their number, a list, or `auto`."""
+        return self.options.seeds or self.settings.seeds
 
     @property
     def interims(self) -> list[Sequence[int]]:
@@ -210,13 +222,13 @@ class Session:
     @property
     def _fixed_number(self) -> int | None:
         """The number of seeds to judge, if it is given without naming them."""
-        wanted = self.options.seeds or self.settings.seeds
+        wanted = self.wanted_seeds
         return wanted if isinstance(wanted, int) and self.options.checkpoint is None else None
 
     @property
     def adds_seeds(self) -> bool:
         """Whether seeds are added one by one while they can decide a claim (`--seeds auto`)."""
-        return self.options.checkpoint is None and (self.options.seeds or self.settings.seeds) == AUTO
+        return self.options.checkpoint is None and self.wanted_seeds == AUTO
 
     @property
     def budget(self) -> float | None:
@@ -413,10 +425,7 @@ class Session:
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
-        if (wanted := self._fixed_number) is None:
-            return verdict
-        missing = 0 < len(verdict.by_seed) < wanted and len(measured) < wanted + MOST_REPLACED
-        return replace(verdict, open=missing and not case.seedless)
+        return verdict if (wanted := self._fixed_number) is None else until_replaced(verdict, wanted, len(measured))
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what is missing for a measure on a task (data, frames, spaCy), or None."""

@@ -8,6 +8,7 @@ import argparse
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -219,10 +220,11 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
     from bertsecrets.jobs.plan import Plan
     from bertsecrets.jobs.prepare import PlannedRunner, run_jobs
     from bertsecrets.judging import JudgedRun
-    from bertsecrets.store.measurements import Shelf
+    from bertsecrets.store.records import SavedFolder
 
     if (folder := get_option(config, "measurements")) is not None:
-        config.stash[RUN] = run = JudgedRun(saved_measurements(Shelf.read(folder), config.stash[OPTIONS]), selected)
+        options = replace(config.stash[OPTIONS], model=judged_model(config))
+        config.stash[RUN] = run = JudgedRun(saved_measurements(SavedFolder.read(folder), options), selected)
         _begin(config, run)
         return
     session = session_of(config)

@@ -55,6 +55,7 @@ def judge(
         details: Whether to compute p-values and slow notes, which take most of the time and do not affect the outcome.
     """
     verdict = _judge(by_authors_labels(case, _measurements(by_seed)), by_seed, settings, checkpoint, details)
+    verdict = replace(verdict, inputs=tuple(each for needed in by_seed for each in all_of(needed, states=True)))
     return replace(verdict, interim="this checkpoint") if checkpoint and not case.claim.seedless else verdict
 
 
@@ -66,14 +67,37 @@ def refused(case: Case, error: NotApplicableError, **more: Any) -> Verdict:
 
 
 def judge_in_sequence(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, details: bool = True
+    case: Case,
+    by_seed: Sequence[Mapping[str, Needed]],
+    settings: JudgeParams,
+    fixed: int | None = None,
+    *,
+    details: bool = True,
 ) -> Verdict:
-    """Return the verdict of the first analysis after which a claim is not open, or that of the last one."""
-    for count in range(1, len(by_seed) + 1):
+    """Return the verdict of the first analysis after which a claim is not open, or that of the last one.
+
+    Args:
+        fixed: Number of seeds to judge at once. The others replace those that learned nothing. By default, the claim is
+            judged after each seed.
+    """
+    for count in range(min(fixed or 1, len(by_seed)), len(by_seed) + 1):
         verdict = judge(case, by_seed[:count], settings, details=details)
+        if fixed is not None:
+            verdict = until_replaced(verdict, fixed, count)
         if not verdict.open:
             break
     return verdict
+
+
+def until_replaced(verdict: Verdict, wanted: int, measured: int) -> Verdict:
+    """Return a verdict that is open as long as seeds that learned nothing can be replaced, unless all did.
+
+    Args:
+        wanted: Number of seeds to judge.
+        measured: Number of seeds that were measured.
+    """
+    missing = 0 < len(verdict.by_seed) < wanted and measured < wanted + MOST_REPLACED
+    return replace(verdict, open=missing and not verdict.case.seedless)
 
 
 def _judge(

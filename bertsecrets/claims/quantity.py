@@ -68,12 +68,16 @@ class Quantity:
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
 
-def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
-    """Return all measurements of one seed that its quantity reads, ordered by need and then by task."""
+def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measurement]:
+    """Return all measurements of one seed that its quantity reads, ordered by need and then by task.
+
+    Args:
+        states: Whether to include the scores that show whether its checkpoints collapsed.
+    """
     return [
         measurement
         for name, of_need in needed.items()
-        if name != STATE
+        if states or name != STATE
         for measurement in (of_need if isinstance(of_need, tuple) else (of_need,))
     ]
 

@@ -52,7 +52,9 @@ class Verdict:
         observed: Mean of the quantity over seeds.
         interval: Confidence interval of the quantity.
         band: Limits between which the quantity must lie.
-        measurements: Measurements of all seeds.
+        measurements: Measurements of the seeds that count.
+        inputs: All measurements that were read, including those of excluded seeds and those that only show whether a
+            seed collapsed.
         power: What would decide an inconclusive claim, as text.
         by_seed: Parts of the quantity for each seed. Most quantities have a single part.
         extreme: Whether the quantity is the smallest or the largest of several parts.
@@ -73,6 +75,7 @@ class Verdict:
     interval: tuple[float, float] | None = None
     band: tuple[float, float] | None = None
     measurements: tuple[Measurement, ...] = ()
+    inputs: tuple[Measurement, ...] = ()
     power: str = ""
     by_seed: tuple[tuple[float, ...], ...] = ()
     extreme: Extreme | None = None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import EXPECTED_OPTION, LIMIT_OPTIONS, ROW_OPTIONS, RunOptions, add_run_options, seed_range
+from bertsecrets.options import EXPECTED_OPTION, LIMIT_OPTIONS, ROW_OPTIONS, RunOptions, add_run_options
 from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 from bertsecrets.types import AUTO
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bertsecrets.jobs.prepare import Work
     from bertsecrets.judging import JudgedRun, SavedMeasurements
     from bertsecrets.session import Session
-    from bertsecrets.store.measurements import Shelf
+    from bertsecrets.store.records import SavedFolder
 
 # Options that have no effect on saved measurements.
 MEASURING_OPTIONS = ("glue", "store", "jobs", "device", *LIMIT_OPTIONS, "frames", "spacy", "budget")
@@ -68,15 +68,18 @@ def on_known_tasks(
     return cases
 
 
-def saved_measurements(shelf: "Shelf", options: RunOptions) -> "SavedMeasurements":
-    """Return saved measurements of the model and seeds in the options, to be judged as if they had just been made."""
+def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasurements":
+    """Return saved measurements of the model and seeds in the options, to be judged as if they had just been made.
+
+    By default, the model and the seeds are those of the recorded run or, if it is not recorded, of the settings.
+    """
     from bertsecrets.judging import SavedMeasurements
     from bertsecrets.settings import load_settings
 
-    settings = load_settings()
-    seeds = seed_range(options.seeds) if isinstance(options.seeds, int) else None
-    in_sequence = (options.seeds or settings.seeds) == AUTO
-    return SavedMeasurements(shelf, options.model or settings.model, settings.judge, seeds, in_sequence)
+    settings, run = load_settings(), saved.run_of(options.model)
+    model = options.model or (run.model if run else settings.model)
+    seeds = options.seeds or (run.seeds if run else AUTO if settings.seeds == AUTO else None)
+    return SavedMeasurements(saved.shelf, model, settings.judge, seeds, run)
 
 
 def open_run(

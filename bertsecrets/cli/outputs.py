@@ -28,7 +28,8 @@ OUTPUT_FILES = {
 }
 OUTPUT_SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts", "--update-baseline")
 # Options that select claims and outputs. They are dropped from a command that judges a single claim again.
-SELECTION_FLAGS = ("--task", "--claim", *map(flag, OUTPUT_FILES), "--examples", "--baseline", *OUTPUT_SWITCHES)
+OUTPUT_FLAGS = (*map(flag, OUTPUT_FILES), "--save", "--examples", "--baseline", *OUTPUT_SWITCHES)
+SELECTION_FLAGS = ("--task", "--claim", *OUTPUT_FLAGS)
 SEED_FLAGS = ("--seeds", "--budget")
 
 
@@ -57,6 +58,9 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--strict", "--strict-verdicts", action="store_true", help="also exit with 1 if undecided")
     for name, content in OUTPUT_FILES.items():
         group.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
+    group.add_argument(
+        "--save", type=path, metavar="DIR", help="save the judged measurements as a record, for `report --measurements`"
+    )
     group.add_argument("--examples", **EXAMPLES_OPTION)
     for name, parsing in BASELINE_OPTIONS.items():
         group.add_argument(flag(name), **parsing)
@@ -68,6 +72,7 @@ def check_outputs(options: argparse.Namespace) -> None:
         check_extra("report")
     updated = options.baseline if options.update_baseline else None
     check_output_files([updated, *(getattr(options, name) for name in OUTPUT_FILES)])
+    check_output_folder(options.save)
 
 
 def check_output_files(files: Iterable[Path | None]) -> None:
@@ -224,7 +229,9 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
 
     verdicts, params = run.verdicts, load_settings()
     checkpoint = _of_checkpoint(options)
-    written = as_file(verdicts, run.model, params, note=run.note)
+    written = as_file(verdicts, run.model, params, note=run.note, commits=run.session.commits)
+    if options.save:
+        run.save(options.save)
     if options.json:
         write_json(options.json, written.model_dump(mode="json"))
     if options.metrics:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.judge_run import (
@@ -16,6 +17,7 @@ from bertsecrets.cli.outputs import OUTPUT_FILES, add_outputs, check_outputs, co
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
 from bertsecrets.options import CHECKPOINT_OPTION, PARSING, RunOptions, add_command, path, whole_number
+from bertsecrets.progress import counted
 from bertsecrets.types import INITIALISATIONS
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def add_parsers(commands) -> None:
         "--measurements",
         type=path,
         metavar="DIR",
-        help="judge measurements saved in this folder by `measure --save`, without measuring anything",
+        help="judge what `measure`, `report` or `run --save` saved in this folder, without measuring anything",
     )
     only = "with --measurements: use only this {} and, if given, this --task; repeatable"
     saved.add_argument(
@@ -67,7 +69,10 @@ def report(options: argparse.Namespace) -> int:
     named = {full_name(name): name for name in options.models or ()}
     models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
-        refuse(options, [*sorted({*OUTPUT_FILES} - {"html"}), "checkpoint", "baseline"], "is for a single --model")
+        for_one = [*sorted({*OUTPUT_FILES} - {"html"}), "checkpoint", "baseline", "save"]
+        refuse(options, for_one, "is for a single --model")
+    if options.checkpoint is not None:
+        refuse(options, ["save"], "has no effect on --checkpoint")
     # Open all models before measuring anything.
     return conclude(options, [_opened(argparse.Namespace(**vars(options), model=model)) for model in models])
 
@@ -104,20 +109,27 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
 
 def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
     """Return a run of the chosen claims on measurements saved in a folder."""
+    from bertsecrets.claims.loading import cases, select_cases
     from bertsecrets.judging import JudgedRun
-    from bertsecrets.store.measurements import Shelf
+    from bertsecrets.store.records import SavedFolder
 
     refuse(options, (*MEASURING_OPTIONS, "checkpoint"), "has no effect on --measurements")
     given = RunOptions.from_namespace(options)
-    shelf = Shelf.read(options.measurements)
+    saved = SavedFolder.read(options.measurements)
     if options.init or options.seed:
-        shelf = shelf.part(tasks, options.init, options.seed)
-        if not shelf.seeds():
+        saved = replace(saved, shelf=saved.shelf.part(tasks, options.init, options.seed))
+        if not saved.shelf.seeds():
             raise UserError(f"{options.measurements} has no measurements with this --task, --init and --seed")
-    run = JudgedRun(saved_measurements(shelf, given), chosen)
+    session = saved_measurements(saved, given)
+    if session.run is not None and not options.claim:
+        known = {str(case) for case in cases()}
+        chosen = select_cases([name for name in session.run.cases if name in known], tasks)
+        if gone := [name for name in session.run.cases if name not in known]:
+            print(f"{counted(len(gone), 'claim')} of the record no longer in expected/: {', '.join(gone)}")
+    run = JudgedRun(session, chosen)
     run.asked = run.possible()
     if not run.asked:
-        kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in shelf.seeds().items())
+        kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in saved.shelf.seeds().items())
         raise UserError(
             f"nothing to judge for {run.model}: {options.measurements} has {kept}: "
             "choose among these with --model and --seeds, or choose other claims"

@@ -7,20 +7,23 @@ import numpy as np
 
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.formats import FORMAT, FORMAT_VERSION, VerdictsFile
+from bertsecrets.formats import FORMAT, FORMAT_VERSION, MeasuredData, VerdictsFile
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import run_facts
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
 
-def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: str = "") -> VerdictsFile:
+def as_file(
+    verdicts: Sequence[Verdict], model: str, settings: Params, *, note: str = "", commits: Sequence[str] = ()
+) -> VerdictsFile:
     """Return the verdicts of a run in the published format, with settings and software versions.
 
     Args:
         model: Model name, as given by the user.
         settings: Settings of the run. If any checkpoints were trained, their precision replaces that of the settings.
         note: What is missing if the run ended early.
+        commits: Git commits of the suite in the runs that first judged the measurements.
     """
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
@@ -34,9 +37,35 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
         model=model,
         settings=named,
         incomplete=note or None,
+        measured=_measured(unique([m for v in verdicts for m in v.inputs]), commits),
         over_tasks={result.claim: result for result in over_tasks(verdicts, confidence)},
         together=multiple_testing(verdicts, confidence),
         verdicts=[verdict.data for verdict in verdicts],
+    )
+
+
+def _measured(measurements: Sequence[Measurement], commits: Sequence[str]) -> MeasuredData | None:
+    """Return how measurements were made; None if there are none. Those of one pass have the same time."""
+    if not measurements:
+        return None
+    origins = [measurement.provenance for measurement in measurements]
+    made = sorted(origin.made for origin in origins)
+    makers = [maker for origin in origins for maker in (origin.made_by, origin.checkpoint_made_by) if maker]
+    versions = [(name, version) for maker in makers for name, version in (maker.get("software") or {}).items()]
+    versions += [("python", origin.python) for origin in origins] + [("bertsecrets", o.bertsecrets) for o in origins]
+    trainings = {origin.weights: (origin.training or {}).get("seconds", 0) for origin in origins}
+    passes = {(m.subject, m.provenance.made, m.provenance.seconds) for m in measurements}
+    return MeasuredData(
+        first=made[0],
+        last=made[-1],
+        devices=sorted({maker["device"] for maker in makers if maker.get("device")}),
+        software={
+            name: sorted({version for other, version in versions if other == name and version})
+            for name in sorted(dict(versions))
+        },
+        training_seconds=round(sum(trainings.values()), 2),
+        measuring_seconds=round(sum(seconds for _, _, seconds in passes), 2),
+        commits=[*commits],
     )
 
 

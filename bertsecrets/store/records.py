@@ -1,0 +1,257 @@
+"""Records: the measurements of a judged run in one small file, from which the run can be judged again.
+
+A record is a ZIP file: `record.json` describes the run and its measurements, and each distinct sample is a member.
+Samples are encoded without loss: those with few distinct values as codes, others as their first bytes, then their
+second bytes and so on, which compress better. Writing verifies that reading returns the same bits.
+"""
+
+import hashlib
+import json
+import lzma
+import math
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from bertsecrets.errors import UserError, first_line
+from bertsecrets.store.entries import finite
+from bertsecrets.store.files import digest, files_below, write_whole
+from bertsecrets.store.measurements import READ_ERRORS, VALUES_FILE, Shelf, measurement_of
+from bertsecrets.types import Measurement
+
+RECORD_FILE, RECORD_JSON = "record.zip", "record.json"
+CODES = 256  # distinct values that one byte can tell apart
+DECODED_BYTES = 2**31  # maximum size of a member
+ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the same for all, so that equal measurements make equal files
+NARROWER = {"f8": ("f4",), "i8": ("i1", "i2", "i4"), "i4": ("i1", "i2")}  # types that may hold the same values
+
+
+class RecordedCause(BaseModel):
+    """Why a case does not apply to a model: the name of the grounds (`claims.reasons.Grounds`), and their facts."""
+
+    grounds: str
+    facts: dict[str, int | float | str]
+
+
+class RecordedRun(BaseModel):
+    """What judging needs to know about a run in addition to its measurements.
+
+    Attributes:
+        model: The judged model, as the user named it.
+        seeds: How many seeds were judged, which ones, or `auto`; None if all that were saved.
+        cases: The names of the judged cases.
+        not_applicable: The judged cases that do not apply to the model and were not measured.
+        commits: Git commits of the suite that saved the measurements.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    format: Literal["bertsecrets-record-1"] = "bertsecrets-record-1"
+    model: str
+    seeds: Literal["auto"] | int | list[int] | None
+    cases: list[str]
+    not_applicable: dict[str, RecordedCause] = {}
+    commits: list[str] = []
+
+
+class Layout(BaseModel):
+    """How a sample is encoded: its type and shape, the type of the stored bytes, and the number of distinct values.
+
+    With `codes`, the stored bytes are the distinct values, then a code per value: a bit if there are at most two.
+    """
+
+    dtype: str = Field(pattern=r"^[biuf][1248]$")
+    shape: list[int]
+    stored: str = Field(pattern=r"^[biuf][1248]$")
+    codes: int = Field(ge=0, le=CODES)
+
+
+@dataclass(frozen=True)
+class SavedFolder:
+    """The measurements in a folder, saved one by one or as records, and the runs of the records."""
+
+    shelf: Shelf
+    runs: tuple[RecordedRun, ...] = ()
+
+    @classmethod
+    def read(cls, folder: Path) -> "SavedFolder":
+        """Read all measurements in a folder and its subfolders, except hidden ones.
+
+        Raises:
+            UserError: There are none, one is damaged, or two are of the same subject and differ.
+        """
+        records = [read_record(path) for path in _visible(folder, RECORD_FILE)]
+        if not records:
+            return cls(Shelf.read(folder))
+        single = Shelf.read(folder).measurements if any(_visible(folder, VALUES_FILE)) else ()
+        recorded = [measurement for _, measurements in records for measurement in measurements]
+        return cls(Shelf(tuple(distinct([*single, *recorded]))), tuple(run for run, _ in records))
+
+    def run_of(self, model: str | None) -> RecordedRun | None:
+        """Return the recorded runs of a model as one run; None if there are none.
+
+        Args:
+            model: Name of the model. None for the only one on record.
+
+        Raises:
+            UserError: The runs differ in the model or in the seeds.
+        """
+        runs = [run for run in self.runs if model in (None, run.model)]
+        if not runs:
+            return None
+        models, seeds = sorted({run.model for run in runs}), {json.dumps(run.seeds) for run in runs}
+        if len(models) > 1:
+            raise UserError(f"the records are of several models ({', '.join(models)}): name one of them")
+        return RecordedRun(
+            model=models[0],
+            seeds=runs[0].seeds if len(seeds) == 1 else None,
+            cases=list(dict.fromkeys(case for run in runs for case in run.cases)),
+            not_applicable={case: cause for run in runs for case, cause in run.not_applicable.items()},
+            commits=sorted({commit for run in runs for commit in run.commits}),
+        )
+
+
+def _visible(folder: Path, name: str) -> Iterator[Path]:
+    paths = files_below(folder, name)
+    return (path for path in paths if not any(part[0] == "." for part in path.relative_to(folder).parts))
+
+
+def distinct(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return measurements without repetitions, which the records of two runs may share.
+
+    Raises:
+        UserError: Two measurements of the same subject differ.
+    """
+    by_request: dict[str, Measurement] = {}
+    for measurement in measurements:
+        subject = measurement.as_json()["subject"]
+        first = by_request.setdefault(digest([measurement.measure, subject, measurement.options]), measurement)
+        if first is not measurement and not _same_numbers(first, measurement):
+            raise UserError(
+                f"{first.origin or 'a measurement'} and {measurement.origin or 'another'} differ, but are both "
+                f"{measurement.measure} of {measurement.subject}: judge them separately"
+            )
+    return list(by_request.values())
+
+
+def _same_numbers(first: Measurement, second: Measurement) -> bool:
+    values = [json.dumps(finite(each.as_json()["values"]), sort_keys=True) for each in (first, second)]
+    return values[0] == values[1] and _bits(first) == _bits(second)
+
+
+def _bits(measurement: Measurement) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in measurement.samples.items()}
+
+
+# ---------------------------------------------------------------------- files
+
+
+def write_record(folder: Path, run: RecordedRun, measurements: Sequence[Measurement]) -> Path:
+    """Write the measurements of a run to `record.zip` in a folder, replacing an earlier one, and return its path."""
+    path, layouts, members = folder / RECORD_FILE, {}, {}
+    described = []
+    for measurement in distinct(measurements):
+        names = {}
+        for name, array in measurement.samples.items():
+            layout, data = encode(array)
+            member = hashlib.sha256(f"{layout.model_dump_json()}\n".encode() + data).hexdigest()[:16]
+            names[name], layouts[member], members[member] = member, layout.model_dump(), data
+        described.append({**finite(measurement.as_json()), "samples": names})
+    content = {"run": run.model_dump(), "layouts": layouts, "measurements": described}
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
+        for member, data in {RECORD_JSON: json.dumps(content, ensure_ascii=False).encode(), **members}.items():
+            archive.writestr(zipfile.ZipInfo(member, ZIP_DATE), data, zipfile.ZIP_LZMA)
+    _, stored = _read(buffer, str(path))
+    assert all(_is_exact(*pair) for pair in zip(distinct(measurements), stored, strict=True))
+    write_whole(path, buffer.getvalue())
+    return path
+
+
+def _is_exact(measurement: Measurement, stored: Measurement) -> bool:
+    same = finite(measurement.as_json()) == finite(stored.as_json())
+    return same and _bits(measurement) == _bits(stored)
+
+
+def read_record(path: Path) -> tuple[RecordedRun, list[Measurement]]:
+    """Return the run of a record and its measurements.
+
+    Raises:
+        UserError: The record cannot be read, or is damaged.
+    """
+    try:
+        return _read(path, str(path))
+    except (*READ_ERRORS, lzma.LZMAError, NotImplementedError) as error:
+        raise UserError(f"{path} is damaged or from another version ({first_line(error)}): save it again") from error
+
+
+def _read(source: Path | BytesIO, origin: str) -> tuple[RecordedRun, list[Measurement]]:
+    with zipfile.ZipFile(source) as archive:
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+        if too_large := next((name for name, size in sizes.items() if size > DECODED_BYTES), None):
+            raise ValueError(f"{too_large} is too large")
+        content = json.loads(archive.read(RECORD_JSON))
+        layouts = {name: Layout.model_validate(layout) for name, layout in content["layouts"].items()}
+        samples = {name: decode(layout, archive.read(name)) for name, layout in layouts.items()}
+    run = RecordedRun.model_validate(content["run"])
+    return run, [_measurement(data, samples, origin) for data in content["measurements"]]
+
+
+def _measurement(data: dict[str, Any], samples: dict[str, np.ndarray], origin: str) -> Measurement:
+    own = {name: samples[member] for name, member in data["samples"].items()}
+    return replace(measurement_of(data, own), origin=origin, reused=True)
+
+
+# ---------------------------------------------------------------------- samples
+
+
+def encode(array: np.ndarray) -> tuple[Layout, bytes]:
+    """Return the layout of a sample of numbers, and its encoded bytes.
+
+    >>> encode(np.array([3, 4, 3, 3]))[1]
+    b'\\x03\\x04@'
+    """
+    stored = _narrowed(array.ravel())
+    values, codes = np.unique(stored.view(f"u{stored.itemsize}"), return_inverse=True)
+    few = 0 < len(values) <= min(CODES, len(stored) // 2)
+    layout = Layout(
+        dtype=array.dtype.str[1:], shape=[*array.shape], stored=stored.dtype.str[1:], codes=len(values) if few else 0
+    )
+    if not few:
+        return layout, stored.view(np.uint8).reshape(-1, stored.itemsize).T.tobytes()
+    codes = codes.astype(np.uint8)
+    return layout, values.tobytes() + (np.packbits(codes) if len(values) <= 2 else codes).tobytes()
+
+
+def decode(layout: Layout, data: bytes) -> np.ndarray:
+    """Return the sample that `encode` has encoded.
+
+    Raises:
+        ValueError: The bytes do not fit the layout.
+    """
+    stored, size = np.dtype(layout.stored), math.prod(layout.shape)
+    if layout.codes:
+        ends = layout.codes * stored.itemsize
+        codes = np.frombuffer(data[ends:], np.uint8)
+        codes = np.unpackbits(codes, count=size) if layout.codes <= 2 else codes
+        if codes.size and codes.max() >= layout.codes:
+            raise ValueError("a code has no value")
+        flat = np.frombuffer(data[:ends], stored)[codes]
+    else:
+        flat = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(stored.itemsize, size).T).view(stored)
+    return flat.reshape(layout.shape).astype(layout.dtype)
+
+
+def _narrowed(flat: np.ndarray) -> np.ndarray:
+    """Return numbers in the smallest type that has the same values, to the bit."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name in NARROWER.get(flat.dtype.str[1:], ()):
+            if flat.astype(name).astype(flat.dtype).tobytes() == flat.tobytes():
+                return flat.astype(name)
+    return flat
