@@ -12,7 +12,7 @@ SEEDS ?= 3
 NEWEST ?=
 LOWEST ?=
 
-.PHONY: install demo notebook pipeline-demo test test-all expected oracle attack gpu lint audit lock tables docs clean
+.PHONY: install demo notebook pipeline-demo test test-all record rejudge evidence expected oracle attack gpu lint audit lock tables docs clean
 
 # Write .pyc files even if PYTHONDONTWRITEBYTECODE is set: importing torch without them takes three times as long. pip need
 # not compile everything: that takes longer than downloading it.
@@ -97,8 +97,23 @@ test: $(DEV) $(VENV)/maps
 	$(PYTEST) -m "not slow"
 
 # Every test. CI runs this on every push.
-test-all: $(DEV) $(VENV)/maps
+test-all: $(DEV) $(VENV)/maps evidence
 	$(PYTEST)
+
+# Put the measurements in data/evidence/$(SET), saved by `run --save`, on record (docs/dvc.md).
+SET ?=
+record: $(DEV)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python .ci/record "$(SET)"
+	$(BIN)/python docs/tables.py
+
+# Judge the measurements on record again, after a change of claims or of the judge: read the differences.
+rejudge: $(DEV) evidence
+	PATH="$(abspath $(BIN)):$$PATH" dvc repro --force data/evidence/dvc.yaml
+	$(BIN)/python docs/tables.py
+
+# The measurements on record, out of the repository itself.
+evidence: $(DEV)
+	$(BIN)/dvc pull --quiet --remote evidence --recursive data/evidence
 
 # The expected outputs of the example run, after a change of the report: read the difference.
 expected: $(DEV)

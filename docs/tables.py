@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import yaml
+
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Figure
 from bertsecrets.claims.loading import cases, load_claims
@@ -220,12 +222,12 @@ def models(task: str) -> str:
     The column *as published* shows how often a model as published would pass.
     """
     known = _on_record()
+    shown = [case for case in cases() if case.task == task and any(str(case) in cells for cells in known.values())]
     rows = [
         (case.claim.name, _as_published(case), *(cells.get(str(case), "-") for cells in known.values()))
-        for case in cases()
-        if case.task == task and any(str(case) in cells for cells in known.values())
+        for case in shown
     ]
-    return _table(("claim", "as published", *known), rows)
+    return _table(("claim", "as published", *known), rows) + _caption(known, shown)
 
 
 def _as_published(case: Case) -> str:
@@ -249,13 +251,30 @@ def observed(model: str, family: str) -> str:
     for case in known:
         row = rows.setdefault(case.claim.name, [case.claim.name, case.unit, *("" for _ in columns)])
         row[2 + columns.index(case.task)] = cells[str(case)]
-    return _table(("claim", "unit", *(TASKS[name].title if name in TASKS else "" for name in columns)), rows.values())
+    header = ("claim", "unit", *(TASKS[name].title if name in TASKS else "" for name in columns))
+    return _table(header, rows.values()) + _caption([model], known)
+
+
+def _caption(models: Iterable[str], shown: Iterable[Case]) -> str:
+    """Return which sets of verdicts can be judged again from measurements on record, and why others cannot."""
+    newest = {(run.model, verdict.id): name for name, run in _runs().items() for verdict in run.verdicts}
+    names = dict.fromkeys(newest.get((model, str(case))) for case in shown for model in models)
+    sets = yaml.safe_load((DOCS.parent / "data" / "evidence" / "sets.yaml").read_text(encoding="utf-8"))
+    again, by_reason = [], {}
+    for name in sorted(filter(None, names)):
+        of_kind = again if name in sets["rejudged"] else by_reason.setdefault(sets["not_rejudged"][name], [])
+        of_kind.append(f"`{name}`")
+    others = "; ".join(f"{', '.join(own)} ({reason})" for reason, own in by_reason.items())
+    on_record = "[measurements on record](../dvc.md#measurements-on-record)"
+    lines = [f"Judged from {on_record}: {', '.join(again)}."] if again else []
+    lines += [f"Not re-judgeable: {others}."] if others else []
+    return f"\n\n*{' '.join(lines)}*"
 
 
 def _on_record() -> dict[str, dict[str, str]]:
     """Return the newest verdict in `expected/evidence` on each model and case as a table cell."""
     known: dict[str, dict[str, str]] = {}
-    for run in _runs():
+    for run in _runs().values():
         known.setdefault(run.model, {}).update({verdict.id: _verdict(verdict) for verdict in run.verdicts})
     return known
 
@@ -266,10 +285,11 @@ def _version(verdict: VerdictData) -> str:
     return f"version {made}, now {now}" if made < now else ""
 
 
-def _runs() -> Iterable[VerdictsFile]:
-    """Return the runs in `expected/evidence`, oldest first."""
+def _runs() -> dict[str, VerdictsFile]:
+    """Return the runs in `expected/evidence` by the names of their sets, those with the newest measurements last."""
     files = project_path("expected").glob("evidence/verdicts-*.json")
-    return sorted(map(read_verdicts_file, files), key=lambda run: run.made)
+    runs = {file.stem.removeprefix("verdicts-"): read_verdicts_file(file) for file in files}
+    return dict(sorted(runs.items(), key=lambda named: named[1].measured.last if named[1].measured else named[1].made))
 
 
 def _verdict(verdict: VerdictData) -> str:
@@ -289,7 +309,7 @@ def _value(verdict: VerdictData) -> str:
 
 def kinds(model: str, task: str) -> str:
     """Return a row for every claim on gains under all kinds of ablation (G9): the mean over seeds under each kind."""
-    known = {verdict.id: verdict for run in _runs() if run.model == model for verdict in run.verdicts}
+    known = {verdict.id: verdict for run in _runs().values() if run.model == model for verdict in run.verdicts}
     rows = [
         (case.claim.name, *(format_number(fmean(gains)) for gains in zip(*known[str(case)].by_seed, strict=True)))
         for case in cases()

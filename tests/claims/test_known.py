@@ -32,7 +32,7 @@ EVIDENCE = "as seen in five seeds"
 def on_record():
     """Return the newest verdict on record for each model and case."""
     runs = [read_verdicts_file(file) for file in project_path("expected").glob("evidence/verdicts-*.json")]
-    newest = sorted(runs, key=lambda run: run.made)
+    newest = sorted(runs, key=lambda run: run.measured.last if run.measured else run.made)
     return {(full_name(run.model), verdict.id): verdict for run in newest for verdict in run.verdicts}
 
 
