@@ -265,4 +265,5 @@ def test_the_page_lists_all_inputs_and_variables():
     assert dispatch["inputs"].keys() <= ACTION["inputs"].keys()
     variables = set(re.findall(r"vars\.(\w+)", text))
     assert [name for name in variables if f"`{name}`" not in page] == []
-    assert set(re.findall(r"`(BERTSECRETS_[A-Z]+)`", page)) - variables == {"BERTSECRETS_STORE", "BERTSECRETS_GLUE"}
+    named = set(re.findall(r"`(BERTSECRETS_[A-Z]+)`", page)) - variables
+    assert named == {"BERTSECRETS_STORE", "BERTSECRETS_GLUE", "BERTSECRETS_JOBS"}

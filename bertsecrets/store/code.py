@@ -23,6 +23,7 @@ PARTS_WITHOUT_RESULTS = {
     "progress": "messages",
     "hub": "downloads; the digests or commits of the files are in the keys",
     "settings": "the values of settings are in the keys",
+    "cores": "the number of threads is in the keys",
     "options": "what options select is in the keys",
     "provenance": "makes keys",
     "store": "makes keys, and writes files whose digests are verified",
