@@ -28,7 +28,7 @@ FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 JOBS_VARIABLE = "BERTSECRETS_JOBS"
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB_SOURCE = "hub"  # value of --glue that selects the hub instead of a folder
-# Options of every command that reads rows; some commands add those for frames and spaCy.
+# Options of every command that reads rows; some commands add the options for frames and spaCy.
 ROW_OPTIONS = (
     *("model", "glue", "task_file", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
     *("offline", "allow_unofficial_data"),
@@ -48,7 +48,7 @@ MAX_THREADS = 1024
 MAX_JOBS = 4096
 SEEDS_ALLOWED = 100  # every checkpoint is trained once per seed
 PATH_OPTIONS = ("model", "glue", "task_file", "store", "frames", "checkpoint")
-# What Python code may give; the command line parses its own.
+# Types that Python code may give; the command line parses text.
 OPTION_TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
     "a whole number": ((int,), (*LIMIT_OPTIONS, "jobs", "threads")),
     "an integer or auto": ((int, str), ("seeds",)),
@@ -115,7 +115,7 @@ EXPECTED_OPTION: dict[str, Any] = {
     "action": _ToEnvironment,
     "type": path,
     "metavar": "FILE",
-    "help": "add the claims and outcomes on record in this YAML file to those of the suite",
+    "help": "add the claims and recorded outcomes in this YAML file to those of the suite",
 }
 LISTED_OPTIONS = ("glue", "task_file", "tasks")  # options that may be collections
 TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect on a trained checkpoint
@@ -140,7 +140,7 @@ class RunOptions:
         **FOLDER_OPTION,
     )
     task_file: Sequence[Path | str] | Path | str | None = _option(
-        "YAML file of a task of your own, whose claims are judged unless other tasks are named; repeatable",
+        "YAML file of a task of your own; claims about own tasks are judged unless --task names others; repeatable",
         action="append",
         type=path,
         metavar="FILE",
@@ -154,8 +154,8 @@ class RunOptions:
         "(default: from params.yaml)"
     )
     jobs: int | None = _option(
-        "parallel jobs (default: BERTSECRETS_JOBS, otherwise one per core, at most 4, or 1 on a GPU); another number "
-        "changes that of --threads",
+        "parallel jobs (default: BERTSECRETS_JOBS, otherwise one per core, at most 4, or 1 on a GPU); their number "
+        "determines the default of --threads",
         **NUMBER_OPTION,
     )
     threads: int | None = _option(
@@ -295,7 +295,7 @@ class RunOptions:
 
     @property
     def wanted_jobs(self) -> int | None:
-        """The number of parallel jobs that was given here or in the environment, if any."""
+        """The number of parallel jobs, if it is set in these options or in the environment."""
         if self.jobs is not None or not (given := os.environ.get(JOBS_VARIABLE)):
             return self.jobs
         try:
@@ -313,7 +313,7 @@ class RunOptions:
 
     @property
     def scope(self) -> list[str]:
-        """The tasks whose claims are judged unless others are named: the checkpoint's or own ones; empty for GLUE's."""
+        """The tasks that are judged if none are named: the checkpoint's or own tasks; empty for all of GLUE."""
         if self.checkpoint_task is not None:
             return [task_named(self.checkpoint_task).name]
         return [own.name for own in self.tasks]

@@ -1,4 +1,4 @@
-"""The baseline of a run on the command line: reading, updating, and what is said about it."""
+"""The baseline of a run on the command line: reading it, updating it, and messages about it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ BASELINE_OPTIONS: dict[str, dict[str, Any]] = {
     "baseline": {
         "type": path,
         "metavar": "FILE",
-        "help": "fail only if a verdict is worse than the accepted one in this file of verdicts",
+        "help": "fail only if a verdict is worse than the one accepted in this file of verdicts",
     },
     "update_baseline": {
         "action": "store_true",
@@ -30,7 +30,7 @@ def read_baseline(file: Path | None, *, updating: bool) -> "Baseline | None":
     """Return the accepted verdicts, if any are given.
 
     Raises:
-        UserError: If the file does not exist and is not to be written either.
+        UserError: If there is no file to read, or none to update.
     """
     from bertsecrets.compare.baseline import Baseline
 
@@ -46,7 +46,7 @@ def read_baseline(file: Path | None, *, updating: bool) -> "Baseline | None":
 
 
 def accepted_cases(run: "JudgedRun") -> set[str]:
-    """Return the names of the cases whose failing verdict the baseline of a run accepts."""
+    """Return the names of the cases with a failing verdict that the run's baseline accepts."""
     if run.baseline is None:
         return set()
     failing = (verdict for verdict in run.verdicts if verdict.outcome in FAILURES)
@@ -54,10 +54,10 @@ def accepted_cases(run: "JudgedRun") -> set[str]:
 
 
 def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) -> list[str]:
-    """Return lines about the verdicts of a run and its baseline, which is written first if it is to be updated.
+    """Return lines that compare a run with its baseline, after updating the baseline if requested.
 
     Args:
-        note: Why the run is incomplete; the baseline is then not written. Empty if it is complete.
+        note: Why the run is incomplete, so that the baseline is not updated. Empty for a complete run.
     """
     if baseline is None:
         return []

@@ -54,9 +54,9 @@ def claims(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print everything about a claim, for all its variants and tasks or only for those named.
+    """Print everything about a claim, for all its variants and tasks or only for the named ones.
 
-    With own tasks that it covers, these are the tasks.
+    If own tasks are given and the claim covers any of them, only those are shown.
     """
     from bertsecrets.claims.loading import find_cases
     from bertsecrets.report.explanation import claim_lines

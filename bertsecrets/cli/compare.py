@@ -54,14 +54,14 @@ def add_parsers(commands) -> None:
         'pin --model minilm --seeds 5 --reason "first release" --glue ./glue_data',
         pin,
     )
-    pinning.add_argument("--reason", required=True, help="why it is pinned, or what has changed since the last pin")
+    pinning.add_argument("--reason", required=True, help="why the model is pinned, or what changed since the last pin")
     pinning.add_argument(
         "--checkpoint",
         type=path,
         metavar="DIR",
         help="pin this checkpoint, fine-tuned on --task; --model is then the pretrained model to compare it with",
     )
-    pinning.add_argument("--output", type=path, metavar="FILE", help="the pin (default: expected/variants/MODEL.yaml)")
+    pinning.add_argument("--output", type=path, metavar="FILE", help="pin file (default: expected/variants/MODEL.yaml)")
 
     for parser in (comparing, pinning):
         parser.add_argument("--task", action="append", default=[], help="GLUE task; repeatable (default: rte)")

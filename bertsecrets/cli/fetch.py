@@ -43,7 +43,7 @@ def add_parsers(commands) -> None:
     fetching = add_command(
         commands, "fetch", "download a model and GLUE tasks, and check them", "fetch --task rte", fetch
     )
-    fetching.add_argument("--task", action="append", help="repeatable (default: all seven tasks)")
+    fetching.add_argument("--task", action="append", help="GLUE task; repeatable (default: all seven)")
     fetching.add_argument(
         "--output", type=path, metavar="DIR", help="write the tasks as a GLUE folder, without fetching a model"
     )
@@ -154,7 +154,7 @@ def _fetch_digests(options: argparse.Namespace) -> None:
 
 
 def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
-    """Check that data are read from the watched path if it is a folder, and not from any folder otherwise."""
+    """Check that data are read from the watched path or, if it is not a folder, from no folder at all."""
     expected = [watched] if watched.is_dir() else []
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
         read = f"from {folders[0]}" if folders else "not from a folder"

@@ -1,4 +1,4 @@
-"""Shared code of `report`, `plan` and `run`: select claims, and open a run of those that can be judged."""
+"""Shared code of `report`, `plan` and `run`: select claims, and open a run of the claims that can be judged."""
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
@@ -27,7 +27,7 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
         "--task",
         action="append",
         help="judge claims on this task, including those about the bare encoder; repeatable. `all` selects only claims "
-        "about the bare encoder and claims across tasks (default: those of --task-file, or else all tasks with data)",
+        "about the bare encoder and claims across tasks (default: the tasks of --task-file, or else all with data)",
     )
     parser.add_argument(
         "--claim",
@@ -40,7 +40,7 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
-    """Return the cases selected by `--task` and `--claim`, and the named tasks: by default own ones, if given."""
+    """Return the cases selected by `--task` and `--claim`, and the tasks: the named ones, or else own tasks, if any."""
     from bertsecrets.claims.loading import select_cases
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or own_task_names()]
@@ -71,7 +71,7 @@ def on_known_tasks(
 def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasurements":
     """Return saved measurements of the model and seeds in the options, to be judged as if they had just been made.
 
-    By default, the model and the seeds are those of the recorded run or, if it is not recorded, of the settings.
+    By default, the model and the seeds are those of the recorded run or, if no run is recorded, those in the settings.
     """
     from bertsecrets.judging import SavedMeasurements
     from bertsecrets.settings import load_settings
@@ -85,11 +85,11 @@ def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasu
 def open_run(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], work: "Work | None" = None
 ) -> "JudgedRun":
-    """Return a run of the chosen cases whose tasks have data. Prints a line for each other missing input.
+    """Return a run of the chosen cases whose tasks have data. Prints a line for every other input that is missing.
 
     Args:
         tasks: Tasks that the user named.
-        work: Carries out the jobs of the run (`jobs.prepare.PlannedRunner`). By default, they run on this machine.
+        work: Context that carries out the jobs (`jobs.prepare.PlannedRunner`). By default, jobs run on this machine.
     """
     from bertsecrets.claims.requirements import reads_model, reads_rows
     from bertsecrets.jobs.prepare import PlannedRunner

@@ -48,7 +48,7 @@ def add_parsers(commands) -> None:
     )
     parser.add_argument("--json", type=path, metavar="FILE", help="write the measurement (default: print it)")
     parser.add_argument(
-        "--save", type=path, metavar="DIR", help="save it with its samples, for `report --measurements`"
+        "--save", type=path, metavar="DIR", help="save the measurement with its samples, for `report --measurements`"
     )
     parser.add_argument(
         "--heads",

@@ -55,7 +55,9 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-v", "--verbose", action="store_true", help="also print each claim's statement, band, reason and remarks"
     )
-    group.add_argument("--strict", "--strict-verdicts", action="store_true", help="also exit with 1 if undecided")
+    group.add_argument(
+        "--strict", "--strict-verdicts", action="store_true", help="also exit with 1 if a claim is undecided"
+    )
     for name, content in OUTPUT_FILES.items():
         group.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
     group.add_argument(
@@ -85,7 +87,7 @@ def check_output_files(files: Iterable[Path | None]) -> None:
             raise UserError(f"cannot write {file}: it is a folder, not a file: choose another file")
         check_writable(file)
         place = os.path.realpath(file)
-        if place in checked and (file.is_file() or not file.exists()):  # a device such as /dev/null takes any number
+        if place in checked and (file.is_file() or not file.exists()):  # devices such as /dev/null take several
             raise UserError(f"cannot write two outputs to {file}: name a file for each")
         checked.add(place)
 
@@ -132,8 +134,8 @@ def without(arguments: Sequence[str], names: Collection[str]) -> list[str]:
 def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
     """Judge the claims about each model, write the requested files, print the verdicts, and return the exit code.
 
-    The files are written before anything is printed, so that they do not depend on the terminal, and a signal meanwhile
-    waits, so that they are of one run.
+    The files are written before anything is printed, so that they do not depend on the terminal. Signals are deferred
+    until all files are written, so that all describe the same run.
     """
     runs, baseline = [], read_baseline(options.baseline, updating=options.update_baseline)
     saved = getattr(options, "measurements", None) is not None
@@ -206,7 +208,7 @@ def _of_checkpoint(options: argparse.Namespace) -> bool:
 
 
 def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool) -> str:
-    """Return a line with the command that would decide the claims that lack seeds, if any."""
+    """Return a line with the command that adds seeds for undecided claims; empty if seeds are not what they lack."""
     from bertsecrets.report.text import open_claims_line
 
     if _of_checkpoint(options):

@@ -125,7 +125,7 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
     for reason, names in facts["skipped"].items():
         print(skipped(names, reason))
     if facts["without_data"]:
-        print(f"not looked up in the store, since their data are not here: {', '.join(facts['without_data'])}")
+        print(f"not looked up in the store, because their data are missing here: {', '.join(facts['without_data'])}")
     rows: dict[tuple[str, ...], list[Request]] = {}
     for job in known:
         options = " ".join(f"{name}={value}" for name, value in job.options)

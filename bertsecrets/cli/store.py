@@ -31,12 +31,14 @@ def add_parsers(commands) -> None:
     check = add_command(
         actions,
         "verify",
-        "compare all files with their digests; exit with 2 if one is damaged",
+        "compare all files with their digests; exit with 2 if any is damaged",
         "store verify --store runs",
         verify,
     )
-    cleaning = add_command(actions, "gc", "list what is no longer needed; delete it with --yes", "store gc --yes", gc)
-    cleaning.add_argument("--yes", action="store_true", help="delete it")
+    cleaning = add_command(
+        actions, "gc", "list entries that are no longer needed; delete them with --yes", "store gc --yes", gc
+    )
+    cleaning.add_argument("--yes", action="store_true", help="delete the listed entries")
     cleaning.add_argument("--keep-older", action="store_true", help="keep entries made by other code or versions")
     add_run_options(listing, ("store",))
     add_run_options(check, ("store",))
@@ -45,11 +47,11 @@ def add_parsers(commands) -> None:
     explaining = add_command(
         actions,
         "explain",
-        "show the inputs of an entry's cache key, and why it does not match now",
+        "show the inputs of an entry's cache key, and why the key no longer matches",
         "store explain special-tokens --model minilm --glue ./glue_data",
         explain,
     )
-    explaining.add_argument("entry", metavar="ENTRY", help="its folder, or a unique part of its name")
+    explaining.add_argument("entry", metavar="ENTRY", help="the entry's folder, or a unique part of its name")
     add_run_options(explaining, (*ROW_OPTIONS, "frames", "spacy"))
 
 
@@ -127,7 +129,7 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:
-    """Return how an entry's code and libraries differ from the current ones, or None if they do not or are unknown.
+    """Return how the code and libraries that made an entry differ from today's; None if they do not, or are unknown.
 
     Devices are not compared, because a store may be shared by different devices.
     """

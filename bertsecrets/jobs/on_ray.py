@@ -61,7 +61,7 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
 
 
 def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[JobResult]:
-    """Yield the outcomes of Ray tasks as they complete. Closing the generator cancels the rest."""
+    """Yield the outcomes of Ray tasks as they complete. Closing the generator cancels the remaining tasks."""
     request_of = {ref: request for request, ref in refs.items()}
     waiting = list(request_of)
     try:
@@ -70,7 +70,7 @@ def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[JobResult]:
             for ref in ready:
                 try:
                     yield ray.get(ref)
-                except ray.exceptions.RayError as error:  # lost more often than it is retried
+                except ray.exceptions.RayError as error:  # lost again after the last retry
                     request = request_of[ref]
                     lost = UserError(f"{request}: lost on the Ray cluster: {first_line(error)}")
                     yield JobResult(request, error=lost)
@@ -122,7 +122,7 @@ def _connected(address: str | None) -> Iterator[Any]:
 
 
 def _check_answers(address: str) -> None:
-    """Check that something listens at an address; Ray itself has a long timeout."""
+    """Check that something listens at an address, because Ray itself has a long timeout."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         if address != "auto":

@@ -21,14 +21,14 @@ from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request, Subject
 
-# Jobs in order. The value of a measurement is its leader, if any: another planned measurement whose forward pass also
-# yields this one and which is therefore made first.
+# Jobs in order. A measurement may have a leader as its value: another planned measurement, which is made first because
+# its forward pass also yields this one.
 Plan = dict[Request, Request | None]
 State = Literal["stored", "to do"]
 
 
 class PlanningSession(Session):
-    """A session for planning jobs on other machines, which may have data that are missing here. It downloads none."""
+    """A session for planning jobs on other machines, which may have data that are missing here. Downloads no data."""
 
     def __init__(self, options: RunOptions | None = None, **given: Any):
         super().__init__(options, **given)
@@ -36,7 +36,7 @@ class PlanningSession(Session):
         self.checkpoints = self.measurements.checkpoints
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what is missing for a measure, ignoring data, or None."""
+        """Return what is missing for a measure besides data, or None if nothing is."""
         return self._missing(measure)
 
     @functools.cache  # noqa: B019  # lives as long as the command
@@ -122,7 +122,7 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
 def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
     """Return the cases that need new measurements only on the given tasks, and a line about the others, if any.
 
-    A case over several tasks is included in a run on some of them if its measurements on the others are stored.
+    A case over several tasks is included in a run on some of its tasks if its measurements on the others are stored.
     """
     cache = without_network(session)
     others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}
@@ -131,9 +131,9 @@ def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collec
 
 
 def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:
-    """Return whether all measurements of a case on some tasks are stored. Stops at the first that is not.
+    """Return whether all measurements of a case on some tasks are stored. Stops at the first one that is missing.
 
-    A case that does not apply to the model needs none.
+    A case that does not apply to the model needs no measurements.
     """
     try:
         if isinstance(session.eligibility(case), NotApplicable):

@@ -90,7 +90,7 @@ class _Pool:
                     yield from self._lost(worker, request)
 
     def _lost(self, worker: _Worker, request: Request) -> Iterator[JobResult]:
-        """Retry once a job whose worker was killed."""
+        """Retry a job whose worker was killed, or yield its error if that has happened too often."""
         worker.process.join()
         self.workers.remove(worker)
         worker.connection.close()

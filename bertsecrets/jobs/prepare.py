@@ -37,15 +37,15 @@ def run_jobs(session: Session, plan: Plan) -> None:
 
 
 def _concurrent_jobs(session: Session, plan: Plan) -> int:
-    """Return how many jobs of a plan run at once: as many as the user asked for, or else as many as fit in memory.
+    """Return how many jobs of a plan run at once: the number set by the user, or else as many as fit in memory.
 
-    Training needs the weights, their gradients and AdamW's two moments, and about 23 values per layer, token and hidden
-    unit. Fewer jobs do not get more threads, which would change the cache keys.
+    Training a checkpoint needs memory for the weights, their gradients and AdamW's two moments, and for about 23 values
+    per layer, token and hidden unit. Fewer jobs do not get more threads, which would change the cache keys.
     """
     if all(before in waits_for(plan, job) for before, job in itertools.pairwise(plan)):
         return 1
     jobs, config = min(session.jobs, len(plan)), None
-    with suppress(UserError):  # not needed by all jobs
+    with suppress(UserError):  # not all jobs need the model
         config = open_config(session.ref(session.model))
     if jobs == 1 or session.options.wanted_jobs is not None or config is None:
         return jobs
@@ -73,9 +73,9 @@ class PlannedRunner(Runner):
     def __init__(self, session: Session, work: Work | None = None):
         """
         Args:
-            work: Entered only if there is something to do, and before it is announced. By default, jobs run on this
-                machine. If only one may run at a time and the session keeps weights, measurements are made as claims
-                need them.
+            work: Context that carries out the jobs. It is entered before they are announced, and only if there are
+                any. By default, jobs run on this machine. If only one may run at a time and the session keeps weights,
+                measurements are made as claims need them.
         """
         self.session, self.running = session, ExitStack()
         self.carry_out: Callable[[Plan], None] | None = None
@@ -107,7 +107,7 @@ class PlannedRunner(Runner):
         return ordered if self.session.options.keep_checkpoints == "full" else by_subject(ordered)
 
     def _is_about_checkpoint(self, job: Request) -> bool:
-        """Return whether a job measures the judged checkpoint. The errors of others are raised when judging."""
+        """Return whether a job measures the judged checkpoint. Errors of other jobs are raised when judging."""
         try:
             return job.measure is not None and bool(self.session.measurements.key(job))
         except UserError:
@@ -145,7 +145,7 @@ class PlannedRunner(Runner):
         return line
 
     def tell(self, verdict: Verdict) -> None:
-        """Log a verdict, how many claims are done and, if it was measured, the time left. Silent if all are stored."""
+        """Log a verdict, the number of claims done and, after new measurements, the time left."""
         self.done += 1
         if verdict.outcome == "not applicable" or not self.tells:
             return

@@ -17,7 +17,7 @@ RUN_ONLY_OPTIONS = ("seeds", "budget", "keep_checkpoints")  # not options of a s
 
 
 def command(request: Request, options: RunOptions) -> str:
-    """Return the command that runs a job, with this Python. It does nothing if the result is stored.
+    """Return the command that runs a job with the current Python interpreter. It does nothing if the result is stored.
 
     Raises:
         UserError: If a name or path contains control characters, which would end the line.
@@ -71,7 +71,7 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
 def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
     """Return a script with one command per job. It stops if the store is not at its path.
 
-    Its exit code is that of the last job that failed.
+    It exits with the code of the last job that failed.
     """
     lines = [
         "#!/bin/sh",
@@ -90,6 +90,6 @@ def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
 
 
 def _check_line(argument: str) -> None:
-    """Check that an argument stays on its line of a script."""
+    """Check that an argument contains no control characters, which would end its line of the script."""
     if not argument.isprintable():
         raise UserError(f"{argument!r} contains a line break or another control character: rename it")

@@ -21,7 +21,7 @@ IGNORED_SIGNALS = ("SIGINT", "SIGHUP", "SIGQUIT")  # sent by terminals to all pr
 
 
 def serve(connection: Connection, options: "RunOptions") -> None:
-    """Run jobs received over a connection and send back their outcomes, until it is closed."""
+    """Run jobs received over a connection and send back their outcomes, until the connection is closed."""
     for name in IGNORED_SIGNALS:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -36,7 +36,7 @@ def serve(connection: Connection, options: "RunOptions") -> None:
 
 
 class JobRunner:
-    """Runs jobs in the given session or, in a worker process, in one that is opened for the first job."""
+    """Runs jobs in the given session or, in a worker process, in a session that is opened for the first job."""
 
     def __init__(self, options: "RunOptions", session: Any = None):
         if session is None and not hidden():  # the bars of parallel processes would overwrite each other
