@@ -1,4 +1,4 @@
-"""Arguments of public functions: a value of a wrong type is an error in one line, as on the command line."""
+"""Type checks for the arguments of public functions, with one-line errors as on the command line."""
 
 import functools
 import inspect
@@ -48,7 +48,7 @@ def check_argument(name: str, value: object, hint: Any) -> None:
     """Check the type of one argument.
 
     Raises:
-        UserError: The value is not of this type, where True is not a number.
+        UserError: If the value is not of this type. True and False are not numbers.
     """
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
     if not any(_fits(value, option) for option in options):

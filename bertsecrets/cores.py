@@ -1,7 +1,7 @@
 """How many jobs run at once, and how many CPU threads each has: one rule for the command line, pytest and Python.
 
-On a CPU, the number of threads is part of every cache key, so all of them find each other's results only if their
-default is the same.
+On a CPU, the number of threads is part of every cache key, so the three find each other's results only if they
+have the same default.
 """
 
 import os
@@ -15,8 +15,8 @@ THREADS_AT_START = torch.get_num_threads()  # one per core, or OMP_NUM_THREADS
 def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> tuple[int, int]:
     """Return the number of parallel jobs and of CPU threads per job.
 
-    By default, a CPU runs one job per core, at most 4, which share the cores, and a GPU runs one job. If the number of
-    threads is given, by OMP_NUM_THREADS or in this process, there are as many jobs as fit, at most 4.
+    By default, a GPU runs one job, and a CPU runs one job per core, at most 4, which share the cores. If the number of
+    threads is set by the caller, OMP_NUM_THREADS or torch, as many jobs run as have enough cores, at most 4.
 
     Args:
         jobs: The number of jobs, if given.

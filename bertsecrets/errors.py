@@ -16,8 +16,8 @@ OPTIONAL_PACKAGES = {
     "scikit-learn": ("sklearn", "dev", "training pattern classifiers"),
     "pillow": ("PIL", "dev", "drawing contact sheets and pictures of maps"),
     "matplotlib": ("matplotlib", "dev", "drawing maps in their colours"),
-    "altair": ("altair", "report", "drawing figures"),
-    "vl-convert-python": ("vl_convert", "report", "drawing figures"),
+    "altair": ("altair", "report", "drawing charts"),
+    "vl-convert-python": ("vl_convert", "report", "drawing charts"),
     "jinja2": ("jinja2", "report", "writing a report page"),
     "ray": ("ray", "ray", "running on a Ray cluster"),
 }
@@ -33,7 +33,7 @@ class UserError(Exception):
 
 
 class MissingError(UserError):
-    """Data or a tool is missing. A run of many measurements may skip those that need what is missing."""
+    """Data or a tool is missing. A run of many measurements may skip those that need it."""
 
 
 class NotApplicableError(UserError):
@@ -111,11 +111,11 @@ def of_the_machine(error: BaseException) -> str | None:
     """Return a one-line message for a system error (memory, files, packages), or None for any other error."""
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("bertsecrets"):
         name = error.name.partition(".")[0]
-        return f"the package {name} is not installed: install bertsecrets with all that it needs, or {name} by itself"
+        return f"the package {name} is not installed: reinstall bertsecrets with its dependencies, or install {name}"
     if ran_out(error):
         return (
             f"not enough memory ({first_line(error)[:200]}): close other programs, use a smaller model, "
-            "or use a machine with more"
+            "or use a machine with more memory"
         )
     if isinstance(error, OSError) and error.filename is not None and error.errno in MACHINE_ERRNOS:
         return f"cannot use {shortened(str(error.filename))}: {error.strerror}"
@@ -123,7 +123,7 @@ def of_the_machine(error: BaseException) -> str | None:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Return whether an error means out of memory, which torch raises as a class on GPUs, but as a message on CPUs."""
+    """Return whether an error means that memory ran out. On CPUs, only the message of torch's error says so."""
     torch = sys.modules.get("torch")  # if torch is not loaded, it cannot have raised the error
     said = str(error).lower()
     return (

@@ -58,9 +58,9 @@ def skipped(names: Sequence[str], reason: str) -> str:
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     """Return the verdict on a case, or `Skipped` if data or a tool is missing.
 
-    If the model does not have the quantity, the outcome is "not applicable"; if something else that it needs was not
-    given, "inconclusive". Any other error, including a bug, results in a verdict without an outcome (see
-    `Verdict.error`).
+    If the model does not have the quantity, the outcome is "not applicable". If a further input, such as a second
+    model, was not given, it is "inconclusive". Any other error, including a bug, results in a verdict without an
+    outcome (see `Verdict.error`).
     """
     try:
         return judge()
@@ -130,7 +130,7 @@ class Judgeable(Protocol):
         wanted_seeds: The seeds to judge, as given: their number, a list, or `auto`; None for all that were saved.
         interims: The seeds of each analysis.
         budget: The time limit for adding seeds, in seconds; None if unlimited.
-        commits: Git commits of the suite that measured, as far as they are known.
+        commits: Git commits of the suite's code that made the measurements; empty if unknown.
     """
 
     @property
@@ -161,11 +161,11 @@ class Accepting(Protocol):
     """The accepted verdicts of an earlier run (`compare.baseline.Baseline`)."""
 
     def check(self, verdict: VerdictData) -> None:
-        """Check that a verdict can be compared with the accepted one: same data, same limits."""
+        """Check that a verdict was reached on the same data and limits as the accepted one."""
         ...
 
     def accepts(self, verdict: VerdictData) -> bool | None:
-        """Return whether a verdict is no worse than the accepted one; None if no verdict was accepted."""
+        """Return whether a verdict is not worse than the accepted one; None if no verdict was accepted."""
         ...
 
 
@@ -174,7 +174,7 @@ class SavedMeasurements:
     """Measurements saved in a folder, which are judged as if they had just been made.
 
     Args:
-        run: What is recorded of the run that saved them; None if they were saved one by one.
+        run: The record of the run that saved the measurements; None if they were saved one by one.
     """
 
     shelf: Shelf
@@ -211,7 +211,7 @@ class SavedMeasurements:
         return judge(case, measured, self.settings)
 
     def _seeds(self, case: Case) -> Sequence[int]:
-        """Return the seeds that were saved for a case; after a fixed number, those that may replace others."""
+        """Return the saved seeds of a case. Seeds beyond a fixed number replace seeds that failed to learn."""
         wanted = self.wanted_seeds
         if not isinstance(wanted, int):
             return measured_seeds(self.shelf, case, self.model, wanted if isinstance(wanted, list) else None)
@@ -225,7 +225,7 @@ class SavedMeasurements:
 
 
 class Runner(AbstractContextManager["Runner", None]):
-    """How a run obtains its measurements. With this one, each case is measured silently when it is judged."""
+    """How a run obtains its measurements. With this base class, each case is measured silently when it is judged."""
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
         """Split cases into those whose measurements are stored, and the others in the order to judge them."""
@@ -285,7 +285,7 @@ class JudgedRun:
         return names
 
     def prepare(self) -> None:
-        """Make the measurements of the first analysis now. `results` would judge cases with stored ones first."""
+        """Make all measurements of the first analysis now. `results` would first judge the cases with stored ones."""
         self._began = time.monotonic()
         seeds = self.session.interims[0]
         self._divided = self.runner.split(self.eligible(), seeds)
@@ -349,7 +349,7 @@ class JudgedRun:
         return False
 
     def result(self, case: Case) -> Verdict | Skipped:
-        """Return the final result of a case, judging others first if `results` does so."""
+        """Return the final result of a case, after judging all cases that precede it in `results`."""
         if not isinstance(answer := self.answers[str(case)], Eligible):
             return answer if isinstance(answer, Skipped) else Verdict.because(case, "not applicable", answer.cause)
         while str(case) not in self._final:
@@ -367,7 +367,7 @@ class JudgedRun:
         """Judge all cases; `ended` is then the error that ended the run early, if any.
 
         Args:
-            tell: Function that is called with a line about each case for which something is missing after all.
+            tell: Function that is called with a line about each case that turns out to lack an input.
         """
         try:
             for case, result in self._judging:
@@ -416,7 +416,7 @@ class JudgedRun:
         return [name for name in map(str, self.asked) if outcomes.get(name, "inconclusive") == "inconclusive"]
 
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
-        """Return whether a verdict fails the run: it is worse than accepted or, if none was, an unexpected failure.
+        """Return whether a verdict fails the run: it is worse than the accepted one or, if none, fails unexpectedly.
 
         Args:
             strict: Whether claims beyond K19 can fail the run even if none of their verdicts was accepted.
@@ -437,7 +437,7 @@ class JudgedRun:
         depend on which other claims were requested.
 
         Args:
-            strict: Also return 1 if a requested claim is undecided, or one beyond K19 fails.
+            strict: Also return 1 if a requested claim is undecided, or a claim beyond K19 fails.
         """
         errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
         bugs = [verdict.error for verdict in errors if not isinstance(verdict.error, UserError)]

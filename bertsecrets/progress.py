@@ -104,7 +104,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def time_left(began: float, done: int, total: int) -> str:
-    """Return the end of a line with the remaining time at the rate so far, which is empty if everything is done.
+    """Return the remaining time at the rate so far as the end of a line, or an empty text if everything is done.
 
     Args:
         began: Time on the monotonic clock at which the work began.

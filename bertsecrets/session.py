@@ -56,13 +56,13 @@ from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, register_tasks
 from bertsecrets.texts.tasks import task as task_named
 from bertsecrets.types import AUTO, Measurement, Request, Subject
 
-COMPARED_ROWS = 64  # of which a model in memory is compared with its saved form on some of all lengths
+COMPARED_ROWS = 64  # examples of all lengths among them check that a model in memory equals its saved form
 
 show_in_notebooks()
 
 
 class _OfOneCheckpoint(MeasurementCache):
-    """The measurements of a session that judges a single checkpoint: its requests are about that folder."""
+    """The measurements of a session that judges a single checkpoint, whose folder answers all requests."""
 
     def __init__(self, session: "Session"):
         super().__init__(session.checkpoints)
@@ -105,8 +105,8 @@ class Session:
             given: Options as keyword arguments (`model`, `glue`, `limit`, ...), which override `options`. `model` and
                 `checkpoint` can also be models in memory.
             settings: Settings to use instead of those in `params.yaml`.
-            tokenizer: The tokenizer of a model in memory. By default, that of the model that a checkpoint was trained
-                from.
+            tokenizer: The tokenizer of a model in memory. By default, a checkpoint uses the tokenizer of its
+                pretrained model.
 
         Raises:
             UserError: If an option is invalid, or names something that does not exist.
@@ -199,7 +199,7 @@ class Session:
 
     @property
     def commits(self) -> list[str]:
-        """The git commit of the suite; none if it is unknown."""
+        """The git commit of the suite; empty if it is unknown."""
         commit, _ = suite_commit()
         return [commit] if commit else []
 
@@ -210,9 +210,9 @@ class Session:
 
     @property
     def interims(self) -> list[Sequence[int]]:
-        """The seeds of each analysis: one more each time if seeds are added one by one, otherwise all at once.
+        """The seeds of each analysis: one seed more each time if seeds are added one by one, otherwise all at once.
 
-        The last seeds replace seeds that failed to learn.
+        Analyses with more seeds than requested replace seeds that failed to learn.
         """
         if self.adds_seeds:
             return [seed_range(count) for count in range(1, ANALYSES[-1] + MOST_REPLACED + 1)]
@@ -221,7 +221,7 @@ class Session:
 
     @property
     def _fixed_number(self) -> int | None:
-        """The number of seeds to judge, if it is given without naming them."""
+        """The number of seeds to judge, if seeds are given as a number and not as a list."""
         wanted = self.wanted_seeds
         return wanted if isinstance(wanted, int) and self.options.checkpoint is None else None
 
@@ -232,7 +232,7 @@ class Session:
 
     @property
     def budget(self) -> float | None:
-        """The time limit for adding seeds, in seconds; None if unlimited, or if their number is fixed."""
+        """The time limit for adding seeds, in seconds; None if unlimited, or if the number of seeds is fixed."""
         if not self.adds_seeds:
             return None
         given = self.options.budget or self.settings.budget
@@ -373,7 +373,7 @@ class Session:
         seeds: int | None = None,
         checkpoint: "Path | nn.Module | None" = None,
     ) -> Verdicts:
-        """Return the verdicts on all claims that apply to the model and can be measured, and log which cannot.
+        """Return the verdicts on all claims that apply to the model and can be measured, and log the others.
 
         Args:
             task: Judge only claims on this task or on the bare encoder. By default, the tasks are those of the
@@ -421,7 +421,7 @@ class Session:
         """Return the verdict on a case after the analysis of these seeds, making measurements that are not stored.
 
         If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, the
-        case is open as long as seeds that learned nothing can be replaced, unless all did.
+        case is open as long as seeds that learned nothing can be replaced, unless no seed learned anything.
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
@@ -482,7 +482,7 @@ class Session:
         """Check that the model, if it is in memory, can be trained: copies would lose its hooks and its own code.
 
         Raises:
-            NotApplicableError: If it has any.
+            NotApplicableError: If the model has hooks or code of its own.
         """
         if "model" in self._objects and not self._objects["model"].storable:
             raise NotApplicableError(
@@ -520,11 +520,11 @@ class Session:
             self.close()
 
     def measured_folder(self, measure: Measure, subject: Subject) -> Path | None:
-        """Return the folder of the judged checkpoint, if there is one and a measure of a subject is about it.
+        """Return the folder of the judged checkpoint, or None if a measure of a subject is not about it.
 
         Raises:
-            UserError: If the measure needs something else than a single checkpoint: another training run, or the
-                pretrained model, which was not given.
+            UserError: If the measure needs more than the single checkpoint: another training run, or a pretrained model
+                that was not given.
         """
         if (checkpoint := self._judged_folder) is None:
             return None

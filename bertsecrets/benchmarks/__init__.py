@@ -18,12 +18,12 @@ FOLDERS = (PACKAGE / "benchmarks", PACKAGE.parent / "benchmarks")  # in the pack
 
 
 class NotStartedError(Exception):
-    """The benchmarks are collected by a run that was not told about them when it started."""
+    """The benchmarks were collected in a run that did not name them when it started."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Register the plugin if this run collects the benchmarks. All conftest files and other plugins are loaded."""
+    """Register the plugin if this run collects the benchmarks, once all conftest files and plugins are loaded."""
     named = [str(name) for name in early_config.known_args_namespace.file_or_dir]  # and values of unknown options
     if not any(map(os.path.exists, named)) and early_config.invocation_params.dir == early_config.rootpath:
         named += early_config.getini("testpaths")
@@ -32,7 +32,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def collects_benchmarks(arguments: Iterable[str]) -> bool:
-    """Return whether any of pytest's arguments is this package, or is a path in its folder of benchmarks.
+    """Return whether any of pytest's arguments names this package or a path in its folder of benchmarks.
 
     >>> collects_benchmarks(["tests", "bertsecrets.benchmarks"]), collects_benchmarks(["tests"])
     (True, False)
@@ -65,7 +65,7 @@ def check_started(metafunc: Any) -> None:
 
 
 def _parents(name: str) -> list[Path]:
-    """Return a path and its parents; none for text that cannot be a path, such as the value of another option."""
+    """Return a path and its parents, or an empty list for text that cannot be a path, such as an option's value."""
     try:
         path = Path(name).resolve()
     except (OSError, ValueError):

@@ -89,10 +89,10 @@ def _name(wanted: MeasureOnTask) -> str:
 
 
 def check_drift(measure: Compared) -> None:
-    """Check that a measure has not drifted. Otherwise the test fails with the drifted heads instead of a traceback."""
+    """Check that a measure has not drifted. If it has, the test fails with the drifted heads instead of a traceback."""
     if measure.outcome == "drift":
         drifted = sum(int(difference.drifted.sum()) for difference in measure.differences)
         compared = sum(len(difference.drifted) for difference in measure.differences)
-        # First in short, for the line of pytest's summary.
+        # A short form comes first, for pytest's summary line.
         short = measure.reason or f"{drifted} of {compared} numbers have drifted"
         pytest.fail(f"{short}\n{drift_message(measure)}", pytrace=False)

@@ -22,7 +22,7 @@ class ExitCode:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.kinds: dict[str, set[str]] = {}  # by test; of several executions, the last
+        self.kinds: dict[str, set[str]] = {}  # by test; a repeated test counts with its last execution
         self.signalled: KeyboardInterrupt | None = None
 
     @pytest.hookimpl(tryfirst=True)  # before the JUnit plugin, which does not overwrite attributes

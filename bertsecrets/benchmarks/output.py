@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from bertsecrets.session import Session
 
 # Stored in pytest's config.
-VERDICTS = pytest.StashKey[dict[str, Verdict]]()  # by case; of several executions of a benchmark, the last
+VERDICTS = pytest.StashKey[dict[str, Verdict]]()  # by case; a repeated benchmark counts with its last execution
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
 ACCEPTED: pytest.StashKey["Baseline | None"] = pytest.StashKey()
 ANSWERED = pytest.StashKey[set[str]]()  # cases that the fixture `judged` has judged, skipped or failed in this process
-UNJUDGED_LINE = pytest.StashKey[str]()  # why the run has no verdict of some benchmark that should have one
+UNJUDGED_LINE = pytest.StashKey[str]()  # why the verdict of some benchmark is missing
 BASELINE_LINES = pytest.StashKey[list[str]]()  # what has changed in the baseline, or why it is not updated
 REPORT_LINE = pytest.StashKey[
     tuple[str, bool]
@@ -104,7 +104,7 @@ def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
 
 
 def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
-    """Show a failed benchmark by its message, without a traceback. The line of pytest's summary has the reason."""
+    """Show only the message of a failed benchmark, without a traceback, and the reason in pytest's summary line."""
     verdict = item.config.stash[VERDICTS].get(str(case_of(item)))
     shown: Any = raised.getrepr(style="value")
     if shown.reprcrash is not None:
@@ -156,7 +156,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     screen = Screen(max(MIN_WIDTH, width), terminalreporter.hasmarkup)
     confidence = load_settings().judge.confidence
     text = run_text(verdicts, screen, confidence, verbose=config.get_verbosity() > 0)
-    for line in text.splitlines():  # pytest escapes what it writes at a time if it cannot be encoded
+    for line in text.splitlines():  # pytest escapes an entire text if a part cannot be encoded
         terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
     errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]
     if errors:
@@ -166,7 +166,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     saved = get_option(config, "measurements") is not None
     command = [] if saved else ["bertsecrets", "run", *words_of(options, RUN_ONLY_OPTIONS)]
     trains = options.checkpoint is None
-    whole = ["pytest", *map(str, config.invocation_params.args)]  # of options that are given again, the last counts
+    whole = ["pytest", *map(str, config.invocation_params.args)]  # if an option is repeated, the last value counts
     lines = [
         *([open_claims_line(verdicts, command, whole, in_sequence=len(run.session.interims) > 1)] * trains),
         *annotations(filter(run.fails, verdicts)),
@@ -202,7 +202,7 @@ def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
 
 
 def not_judged(session: pytest.Session) -> str | None:
-    """Return why a run that ended normally has judged nothing or not all that it reports; None if it has.
+    """Return why a run that ended normally has not judged what it reports; None if it has.
 
     A run must not pass because other code has skipped its benchmarks, or has executed them in another process.
     """

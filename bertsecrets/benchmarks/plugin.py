@@ -1,7 +1,7 @@
 """The options, fixtures and hooks of the benchmarks.
 
 A benchmark is a claim on a task. The fixture `judged` obtains the measurements that the claim needs, from the store if
-possible, and judges it. Known deviations, listed in `expected/`, are marked as strict xfail at collection.
+possible, and judges the claim. Known deviations, listed in `expected/`, are marked as strict xfail at collection.
 """
 
 import argparse
@@ -157,7 +157,7 @@ def _in_processes(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect claims, or drift from a pin with `--against`."""
+    """Collect the benchmarks of claims or, with `--against`, those of drift from a pin."""
     other = "test_drift.py" if get_option(config, "against") is None else "test_claims.py"
     return True if (collection_path.parent.name, collection_path.name) == ("benchmarks", other) else None
 
@@ -187,7 +187,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect claims over several tasks that are not covered by the selection."""
+    """Deselect claims over several tasks if the selection does not cover their tasks."""
     deselect_cases_on_other_tasks(config, items)
 
 

@@ -14,7 +14,7 @@ from bertsecrets.cli.outputs import EXAMPLES_OPTION
 from bertsecrets.errors import UserError
 from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, PARSING, flag, path
 
-PREFIX = "bertsecrets_"  # of destinations in pytest's namespace
+PREFIX = "bertsecrets_"  # of the names of the options in pytest's namespace
 OWN_OPTIONS: dict[str, dict[str, Any]] = {
     "checkpoint": CHECKPOINT_OPTION,
     "measurements": {
@@ -43,9 +43,9 @@ def variable(name: str) -> str:
 
 
 def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginManager) -> None:
-    """Add all options. One that another plugin has already added is left to the environment variable, if it is set.
+    """Add all options except those that another plugin has already added, which must be set by environment variables.
 
-    Ends the process with a line and exit code 2 if it is not, since its value would be taken for the other option's.
+    Without the variable, ends the process with a line and exit code 2, because the other plugin would get the value.
     """
     group, taken = parser.getgroup("bertsecrets"), {*_flags(parser)}
     for name, parsing in RUN_OPTIONS.items():
@@ -54,8 +54,8 @@ def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginMan
         elif variable(name) not in os.environ:
             owner = _owner(flag(name), plugins)
             line = (
-                f"bertsecrets: {flag(name)} is an option of the benchmarks and of {owner}: leave it to the other by "
-                f"setting the environment variable {variable(name)}, which the benchmarks read (empty: the default)"
+                f"bertsecrets: {flag(name)} is an option of the benchmarks and of {owner}: for the benchmarks, set "
+                f"the environment variable {variable(name)} instead (empty for the default)"
             )
             print(line, file=sys.stderr)
             raise SystemExit(USER_ERROR)

@@ -34,7 +34,7 @@ def names_claim(config: pytest.Config, claim: str) -> bool:
 def deselect_cases_on_other_tasks(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect claims over several tasks that need new measurements on tasks that are not selected.
 
-    Claims that are named explicitly, such as D2-mean, are kept. All are kept if no single-task claim is selected.
+    Claims that are named explicitly, such as D2-mean, are kept. If no single-task claim is selected, all are kept.
     """
     words = f"{config.option.keyword} {config.option.markexpr}"
     cases = [case for item in items if (case := case_of(item))]
