@@ -22,7 +22,7 @@ from bertsecrets.judging import JudgedRun
 from bertsecrets.models.locations import recorded_name
 from bertsecrets.settings import load_settings
 
-DECIDING_SETTINGS = {"scores", "attention", "judge"}  # the others say how a model is trained, which may change
+DECIDING_SETTINGS = {"scores", "attention", "judge"}  # other settings say how a model is trained, which may change
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Baseline:
 
     @classmethod
     def read(cls, path: Path, *, updating: bool = False) -> "Baseline":
-        """Read the accepted verdicts. Only a baseline that is updated may be new."""
+        """Read the accepted verdicts. The file may be missing only if it is to be updated."""
         new = updating and not path.exists()
         return cls(path, None if new else read_verdicts_file(path), updating)
 
     @cached_property
     def verdicts(self) -> dict[str, VerdictData]:
-        """The accepted verdicts by case. Errors accept nothing."""
+        """The accepted verdicts by case. A case that ended in an error has none."""
         verdicts = self.accepted.verdicts if self.accepted else []
         return {verdict.id: verdict for verdict in verdicts if verdict.verdict is not None}
 
@@ -83,7 +83,7 @@ class Baseline:
         return self.updating or name in self.verdicts
 
     def accepts(self, verdict: VerdictData) -> bool | None:
-        """Return whether a verdict is no worse than the accepted one; None if no verdict was accepted."""
+        """Return whether a verdict is not worse than the accepted one; None if no verdict was accepted."""
         if not self.covers(verdict.id):
             return None
         return self.updating or not is_worse(self.verdicts[verdict.id], verdict)
@@ -116,12 +116,12 @@ class Baseline:
 
 
 def _same_model(accepted: str, model: str) -> bool:
-    """Return whether two names are those of the same model on record or of the same folder."""
+    """Return whether two names refer to the same model on record or to the same folder."""
     return recorded_name(accepted) == recorded_name(model) or Path(accepted).resolve() == Path(model).resolve()
 
 
 def _changed_settings(accepted: Mapping[str, Any], given: Mapping[str, Any]) -> list[ChangedFact]:
-    """Return the settings that differ among those that decide verdicts on a given model."""
+    """Return the differences in settings that decide the verdicts on a given model."""
     deciding = (
         {name: part for name, part in settings.items() if name in DECIDING_SETTINGS} for settings in (accepted, given)
     )

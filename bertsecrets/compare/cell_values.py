@@ -55,7 +55,7 @@ def _special_tokens(measurement: Measurement) -> Iterator[CellValues]:
 
 def _patterns(measurement: Measurement) -> Iterator[CellValues]:
     names = [name for name in measurement.samples if name.endswith("_predicted")]
-    for sample in names or ["special_predicted"]:  # the second if the measurement was saved without samples: an error
+    for sample in names or ["special_predicted"]:  # the latter raises an error: no samples were saved
         reading = sample.removesuffix("_predicted")
         for number, name in enumerate(CLASSES):
             share = 100.0 * (measurement.sample(sample) == number)
@@ -113,4 +113,4 @@ CELL_READERS: dict[str, Callable[[Measurement], Iterator[CellValues]]] = {
     "layer-ablation": _gains,
     "head-ablation": _gains,
 }
-COMPARED_MEASURES = tuple(CELL_READERS)  # those that can be compared, cheapest first
+COMPARED_MEASURES = tuple(CELL_READERS)  # measures that can be compared, cheapest first

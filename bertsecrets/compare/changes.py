@@ -32,9 +32,9 @@ from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
 from bertsecrets.store.entries import finite
 
-VERDICTS_BYTES = 16 * 2**20  # maximum file size in bytes, several times that of a file with all claims
+VERDICTS_BYTES = 16 * 2**20  # maximum file size in bytes, several times the size of a file with all claims
 EQUAL_TOLERANCE = 1e-9  # relative tolerance for equal observed values
-MILD_DEVIATIONS = (Grounds.LESS_THAN_HALF.code, Grounds.NEGLIGIBLE.code)  # too small an effect, mildest first
+MILD_DEVIATIONS = (Grounds.LESS_THAN_HALF.code, Grounds.NEGLIGIBLE.code)  # the effect is too small; mildest first
 STANDINGS_FROM_BEST = (
     *PASSES, "not applicable", "inconclusive", ERROR, *MILD_DEVIATIONS, "deviates", "degenerate",
 )  # fmt: skip
@@ -120,9 +120,9 @@ def _harm(before: VerdictData, after: VerdictData) -> int:
 
 
 def is_worse(before: VerdictData, after: VerdictData) -> bool:
-    """Return whether a verdict fails more gravely than an earlier one, which accepts nothing if it is an error.
+    """Return whether a verdict fails and is worse than an earlier one, or is an error and the earlier one is not.
 
-    A verdict that does not fail is never worse, even if the claim was decided before.
+    An undecided verdict does not fail, so it is not worse than a decided one.
     """
     if after.verdict is None:
         return before.verdict is not None
@@ -179,7 +179,7 @@ class Changes:
     def by_definition(self) -> list[Change]:
         """The changes that only the suite can have caused: the same weights were measured on the same data.
 
-        Either the claim's definition or the suite's version differs, or all values are equal, so that a rule differs.
+        The claim's definition or the suite's version differs, or all values are equal, so that only rules can differ.
         """
         suites = [(run.software.get("bertsecrets"), run.commit) for run in (self.before, self.after)]
         return [
@@ -246,7 +246,7 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"{path} has no verdicts: give a file written by bertsecrets report --json")
     if finite(data) != data:
-        raise UserError(f"{path} holds NaN or an infinite number, which JSON does not have: write the file again")
+        raise UserError(f"{path} contains NaN or an infinite number, which JSON does not allow: write the file again")
     data = upgraded(data)
     version = data.get("format_version")
     if not isinstance(version, str) or version.partition(".")[0] != MAJOR_VERSION:

@@ -37,9 +37,9 @@ class CellDifferences:
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
         deviations: Differences in standard deviations over seeds, or in standard errors over examples.
         p_drift: p-values for the null hypothesis that the difference is at most the smallest effect of interest.
-        p_same: p-values for the null hypothesis that it is at least the smallest effect of interest.
+        p_same: p-values for the null hypothesis that the difference is at least the smallest effect of interest.
         drifted: Cells that differ, at a controlled false discovery rate.
-        shown_same: Cells that are equivalent, tested separately.
+        shown_same: Cells that are equivalent, each tested at the same rate.
     """
 
     name: str
@@ -168,7 +168,7 @@ def _tested_measure(part: Part, other: Part | None, after: Side, settings: Judge
     """Test the cells of a measure, without correction for multiple testing."""
     wanted = part.wanted
     if other is None:
-        return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} does not have it"))
+        return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} lacks this measure"))
     if part.collapsed and not part.quantities:
         return Compared(wanted, "not comparable", part.collapsed)
     if other.collapsed and not (part.collapsed and other.quantities):
@@ -217,8 +217,8 @@ def _mismatch(part: Part, other: Part) -> str:
 def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int]) -> CellDifferences:
     """Test the difference of a quantity relative to the seed variance, by Student's t.
 
-    A few seeds may agree closely by chance, so each head's variance is shrunk towards the pooled variance of all heads
-    (Smyth 2004), but never reduced. Its standard deviation is at least half the smallest change that a single example
+    A few seeds may agree closely by chance, so each head's variance is raised towards the pooled variance of all heads
+    (Smyth 2004), but never lowered. Its standard deviation is at least half the smallest change that a single example
     can cause. Heads share the same seeds, so pooling them adds no degrees of freedom.
     """
     degrees = sum(counts) - 2

@@ -38,7 +38,7 @@ class Pin(Section):
     Attributes:
         reasons: All reasons so far, latest first.
         weights: Identity of the pretrained model's weights.
-        tokenizer: Identity of its tokenizer files.
+        tokenizer: Identity of the model's tokenizer files.
     """
 
     format: Literal[1] = 1

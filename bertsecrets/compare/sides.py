@@ -71,7 +71,7 @@ class Values(Section):
         if self.mean.shape != self.std.shape:
             raise ValueError("mean and std have different shapes")
         if (self.std < 0).any():
-            raise ValueError("std has a negative number")
+            raise ValueError("std contains a negative number")
         return self
 
 
@@ -130,12 +130,12 @@ class Part(Section):
     def _sound_errors(self) -> "Part":
         for name, error in self.errors.items():
             if name not in self.quantities or error.shape != self.quantities[name].mean.shape or (error < 0).any():
-                raise ValueError(f"errors of {name} do not fit its mean, or have a negative number")
+                raise ValueError(f"errors of {name} do not have the shape of its mean, or contain a negative number")
         return self
 
     @property
     def trained_on(self) -> str | None:
-        """The rows that the model was trained on, or None if they are unknown: another program trained it."""
+        """The rows that the model was trained on; None if another program trained it, so that they are unknown."""
         made = [of.provenance.checkpoint is None or of.provenance.checkpoint_made_by for of in self.measurements]
         return rows_of(self.train_limit) if all(made) else None
 
@@ -165,7 +165,7 @@ def rows_of(limit: int | None) -> str:
 
 
 def training_difference(one: str | None, other: str | None) -> str:
-    """Return that two models were trained on different rows; "" if not, or if the rows of either are unknown."""
+    """Return a message if two models were trained on different rows; "" if not, or if either's rows are unknown."""
     if None in (one, other) or one == other:
         return ""
     return f"trained on different numbers of rows ({one} and {other}): use the same --train-limit"
