@@ -318,7 +318,7 @@ def test_figures_are_altair_charts(session, tiny_bert):
     measurement = session.measure("special-tokens", task="rte")
     assert measurement.plot().to_dict()["title"].endswith("RTE, seed 1: attention to [SEP]")  # not the paper's
     assert session.judge("E1", task="rte", seeds=1).plot().to_dict()["title"] == measurement.plot().to_dict()["title"]
-    with pytest.raises(bs.UserError, match="has no figure"):
+    with pytest.raises(bs.UserError, match="has no chart"):
         session.measure("scores", task="rte").plot()
 
 

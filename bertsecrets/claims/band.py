@@ -86,7 +86,7 @@ def format_number(number: float | None) -> str:
 
 
 def format_interval(interval: Ends | None) -> str:
-    """Format an interval as `[low, high]`, `> low` or `< high`; narrow ones with two significant digits of the width.
+    """Format an interval as `[low, high]`, `> low` or `< high`; narrow ones to two significant digits of their width.
 
     >>> format_interval((0, float("inf"))), format_interval((float("-inf"), 50)), format_interval((0.2085, 0.2095))
     ('> 0', '< 50.0', '[0.2085, 0.2095]')

@@ -44,7 +44,7 @@ def resample_counts(
     Args:
         drawn: Number of rows to draw in each resample. Defaults to `rows`.
         shares: Probability of each row; they sum to 1. Defaults to a uniform distribution.
-        clusters: Cluster index of each row, from 0. Clusters are then drawn instead of rows, as many as there are.
+        clusters: Cluster index of each row, from 0. Clusters are then drawn instead of rows, as many as the data have.
             Cannot be combined with `drawn` or `shares`.
 
     >>> counts = next(resample_counts(np.random.default_rng(1), rows=4, resamples=2))

@@ -51,7 +51,7 @@ def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
 class ModelFacts:
     """What claims may require of a model: its architecture, the identity of its weights, and its layers and heads.
 
-    A fact is None if it is unknown or not required. `measured` facts are all that is known.
+    A fact is None if it is unknown or not required. If `measured`, a model of unknown shape does not fit any claim.
     """
 
     architecture: str | None = None
@@ -61,7 +61,7 @@ class ModelFacts:
 
     @classmethod
     def of_measurement(cls, measurement: Measurement, measure: str = "") -> "ModelFacts":
-        """Return the facts that a measurement shows; `measure` is the claim's, by default the measurement's own."""
+        """Return the facts that a measurement shows; `measure` defaults to the measurement's own."""
         recorded = measurement.provenance
         shape = next((np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2), None)
         if (measure or measurement.measure) == "layer-ablation":  # one value per layer

@@ -46,11 +46,11 @@ class Estimand:
         of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
         average: How to compute the parts from the map averaged over seeds, if that is judged (`likeness.averaged`).
         nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes it; by
-            default, it belongs to a model that has learned nothing, such as the score of a constant answer.
+            default, it is the value of a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.
         refuted: Why no resample could support the claim; empty if one could. If set, a value outside the band deviates.
         unmet: Why the value says nothing about the claim, such as that fine-tuning changed nothing; otherwise empty.
-        selection: How its columns were selected, so that all seeds can select the same ones (`with_same_selection`).
+        selection: How columns were selected, so that all seeds can use the same ones (`with_same_selection`).
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -66,7 +66,7 @@ class Estimand:
     of_ceiling: float = 0.5
     average: "OfMap | None" = None
     nothing: float | None = None
-    nothing_is: str = "that of a model that has learned nothing"
+    nothing_is: str = "the value of a model that has learned nothing"
     constant: bool = False
     refuted: str = ""
     unmet: str = ""
@@ -105,7 +105,7 @@ class OfMap:
 
 @dataclass(frozen=True)
 class ColumnSelection:
-    """A selection of columns, such as heads, that are judged on other rows than those that selected them.
+    """A selection of columns, such as heads, that are judged on rows other than those that selected them.
 
     Args:
         means: For each column to select, the means of all candidates, of which the largest is selected.
@@ -122,7 +122,7 @@ class ColumnSelection:
 
     @classmethod
     def joined(cls, estimands: Sequence[Estimand], join: Callable[[list[Estimand]], Estimand]) -> Estimand:
-        """Return an estimand made of several that have a selection, or that have none."""
+        """Return an estimand that combines several. It has a selection if all of them have one."""
         parts = [estimand.selection for estimand in estimands]
         selections = [part for part in parts if part is not None]
         if len(selections) < len(parts):
@@ -190,7 +190,7 @@ def clusters_of(measurement: Measurement) -> Clusters:
 def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
     """Split rows in half for cross-fitting without splitting clusters, and return the mask of the first half.
 
-    Each cluster, in the order of first rows, goes to the smaller half, so independent rows alternate.
+    Each cluster, in the order of their first rows, goes to the smaller half, so independent rows alternate.
 
     >>> halves(4).tolist(), halves(5, np.array([0, 0, 1, 2, 3])).tolist()
     ([True, False, True, False], [True, True, False, False, True])
@@ -224,7 +224,7 @@ def cross_fitted(
 def half_means(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Return the column means of both halves; 0 for an empty one."""
+    """Return the column means of both halves; 0 for an empty half."""
     halved = (column_means(sample[half])[0] if half.any() else np.zeros(sample.shape[1]) for half in (first, ~first))
     return next(halved), next(halved)
 

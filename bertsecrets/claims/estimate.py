@@ -1,9 +1,9 @@
 """Estimates for a training procedure, from one estimand per seed.
 
 Seeds and examples are crossed: every seed is evaluated on the same examples, as in the multi-bootstrap (Sellam et al.
-2022). Resampling only a few seeds would give intervals that are far too narrow. The distance of an end of the interval
-from the mean over seeds is the root of a sum of squares, of the distance to the bootstrap's end and of Student's t over
-seeds.
+2022). Resampling only a few seeds would give intervals that are far too narrow. Each end of the
+interval therefore combines two distances from the mean over seeds, as the root of the sum of their squares: to the end
+of the bootstrap interval over examples, and to the end of Student's interval over seeds.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ from bertsecrets.claims.estimand import Clusters, Estimand, Extreme, decisive
 from bertsecrets.settings import JudgeParams
 
 FEWEST_SEEDS = 3  # fewer are not enough to estimate the seed variance
-FAR_SEED = 3.0  # standard deviations from the other seeds; a seed that is farther is named
-SELECTION_SHARE = 0.1  # of the error, to select the parts that may be largest (Romano, Shaikh and Wolf 2014)
+FAR_SEED = 3.0  # standard deviations from the other seeds; a note names a seed that is farther away
+SELECTION_SHARE = 0.1  # of the error rate, for selecting the parts that may be largest (Romano, Shaikh and Wolf 2014)
 SMALLEST_P_VALUE = 1e-6  # neither resampling nor a few seeds can support a smaller one
-MIN_TAIL_DRAWS = 5  # minimum number of draws in a tail; beyond, tails fall as those of a normal distribution
+MIN_TAIL_DRAWS = 5  # minimum number of draws in a tail; smaller tails are extrapolated as normal
 MANY_DEGREES = 1e6  # degrees of freedom with which Student's t is a normal distribution
-FAR = 1e6  # half-widths of an interval without any width
+FAR = 1e6  # distance in half-widths, if the interval has no width
 CACHED_DRAWS = 2_000_000  # maximum number of cached draws per block (16 MB), for estimates with as many examples
 
 Replicates = Float[np.ndarray, "resamples parts"]
@@ -45,7 +45,7 @@ class Estimate:
     """Mean of a quantity over seeds, with bootstrap replicates.
 
     Args:
-        value: Mean over seeds; if there are several parts, that of the extreme one.
+        value: Mean over seeds of the quantity or, if it has several parts, of the extreme part.
         parts: Mean over seeds of each part. Most quantities have one.
         replicates: Bootstrap replicates of each part over examples.
         extreme: Whether the quantity is the smallest or the largest of its parts.
@@ -93,7 +93,7 @@ class Estimate:
     def p_above(self, limit: float, confidence: float) -> float:
         """Return the one-sided p-value of the quantity lying above a limit.
 
-        It is that of Student's t for as many standard errors as the limit is away. The standard error is that of the
+        Student's t is applied to the distance from the limit in standard errors. The standard error is derived from the
         interval at a confidence level, so the p-value is below (1 - confidence) / 2 if and only if the interval lies
         above the limit.
         """
@@ -145,7 +145,7 @@ class Estimate:
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return the distance of each part from the bootstrap's lower percentile below it; 0 if that is above."""
+        """Return how far the bootstrap's lower percentile lies below each part; 0 if it lies above."""
         from scipy.special import ndtri
 
         edge = max(tail, min(0.25, MIN_TAIL_DRAWS / len(self.replicates)))
@@ -153,7 +153,7 @@ class Estimate:
         return np.asarray(off * float(ndtri(tail) / ndtri(edge)))
 
     def _students(self, tail: float) -> tuple[Parts, Parts]:
-        """Return the quantile and the degrees of freedom of each part's whole error (Welch-Satterthwaite)."""
+        """Return the quantile and the degrees of freedom of each part's total error (Welch-Satterthwaite)."""
         from scipy.special import ndtri, stdtrit
 
         of_examples = (self._of_examples(tail) / float(ndtri(tail))) ** 2

@@ -75,7 +75,7 @@ class Evidence:
 
     @cached_property
     def constants(self) -> list[float]:
-        """The scores of the seeds that give a constant answer; empty if the published figure is not that of one."""
+        """The scores of the seeds that give a constant answer; empty if the published figure is not such a score."""
         if not self.case.figure.constant_answer:
             return []
         return [estimand.value for estimand in self.estimands if estimand.constant]
@@ -99,7 +99,7 @@ class Evidence:
 
 
 class _Expectation(Section):
-    """What orders and equalities have in common: a value that is given, not published. They can be shown to hold."""
+    """An order or an equality. Its value is given and not a published figure, so it can be shown to hold."""
 
     passes: ClassVar[Outcome] = "reproduced"
     value: float = 0.0
@@ -133,7 +133,7 @@ class Order(_Expectation):
         return size if 0 <= limit <= size else limit
 
     def half_of_published(self, case: JudgedCase) -> float:
-        """Return the size below which an effect is too small, times `sign`; without a size, minus infinity."""
+        """Return the size below which an effect is too small, times `sign`; minus infinity if sizes do not matter."""
         published = case.figure.published
         effect = self.sign * published if self.comparable and self.value == 0 and published is not None else 0.0
         return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
@@ -225,7 +225,7 @@ class Figure(Section):
     """The quantity lies within a prediction interval around the published figure.
 
     `sampling` is `score` if the figure was measured on the same validation set, and `own` if it was measured on
-    different examples. `examples` limits their number, if the published figure did not use full validation sets.
+    different examples. `examples` limits the number of these examples, if they were not full validation sets.
     """
 
     passes: ClassVar[Outcome] = "compatible"
@@ -256,9 +256,9 @@ class Figure(Section):
         The published figure comes from one more run of the same procedure, or has the uncertainty on record (`doubt`).
         The seed variance is estimated from the observed seeds, or cited if there are fewer than three. Seeds may have
         similar scores by chance although their answers differ, so the spread of a score is at least what these
-        differences cause (`Estimate.interaction`). Thousands of answers show it, so it needs no Student's t. The spread
-        of the published run is at least the cited one. If both values were measured on the same examples, these add no
-        sampling error. A deviation must also be surely larger than the claim's tolerance.
+        differences cause (`Estimate.interaction`). Thousands of answers determine this minimum, so it needs no
+        Student's t. The spread of the published run is at least the cited one. If both values were measured on the same
+        examples, there is no sampling error. A deviation must also significantly exceed the claim's tolerance.
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
@@ -282,10 +282,10 @@ class Figure(Section):
         return bounds
 
     def decide(self, evidence: Evidence) -> Decision:
-        """Return outcome and reason. Early deviations need a wider band; between both bands, it is open.
+        """Return outcome and reason. Early deviations need a wider band; between the two bands, the claim is open.
 
-        The score of a constant answer is judged as one more run, too. Training may collapse to either class, so it is
-        also reproduced if a seed gives that constant answer, and seeds that all give another one leave it open. The
+        A published score of a constant answer is judged as one more run, too. Training may collapse to either class, so
+        the claim also holds if a seed gives that constant answer, and is open if all seeds give another one. The
         model must not have learned anything: the interval must not lie above the score of the most frequent class.
         """
         case, value, limits = evidence.case, evidence.observed.value, evidence.limits
@@ -318,7 +318,7 @@ class Figure(Section):
         return self.passes, Grounds.INSIDE(**facts)
 
     def _difference(self, case: JudgedCase, value: float, band: Ends) -> dict[str, Any]:
-        """Return a value's difference from the published one and its interval, half as wide as the band on each side.
+        """Return the difference of a value from the published one, with an interval that is as wide as the band.
 
         Differences up to half the width of the band are not noticed. One end of the band may be clipped.
         """
@@ -329,7 +329,7 @@ class Figure(Section):
         return {"published": published, "difference": difference, "half": half, **ends}
 
     def _learned(self, evidence: Evidence) -> Decision | None:
-        """Return why a constant answer says nothing about a model that has surely learned something; else None."""
+        """Return the decision on a published constant answer if the model has clearly learned something; else None."""
         case = evidence.case
         most = max((nothing + case.tolerance for nothing in self.doubtful(evidence)), default=np.inf)
         if not case.figure.constant_answer or evidence.interval[0] <= most:
@@ -337,9 +337,9 @@ class Figure(Section):
         return "inconclusive", Grounds.LEARNED_SOMETHING(interval=evidence.interval, nothing=most - case.tolerance)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-value against the claim: that of the distance from the figure, beyond its margins.
+        """Return the p-value against the claim: of the distance from the published figure, beyond its margins.
 
-        No p-value supports it, since lying inside a prediction interval does not contradict other values.
+        No p-value supports the claim, since lying inside a prediction interval does not contradict other values.
         """
         from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
@@ -360,7 +360,7 @@ class Figure(Section):
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the values that an interval must exclude: that of a model that learned nothing, if there is one."""
+        """Return the values that an interval must exclude: the value of a model that learned nothing, if any."""
         values = [estimand.nothing for estimand in evidence.estimands if estimand.nothing is not None]
         return (float(np.mean(values)),) if values else ()
 

@@ -50,7 +50,7 @@ SCORE_QUANTITIES = (
 
 
 class SmallestEffect(Section):
-    """A claim's smallest effect of interest, in its unit, with the reason; overrides that of the unit (`band`)."""
+    """A claim's smallest effect of interest, in its unit, with the reason; overrides the one of its unit (`band`)."""
 
     size: PositiveFloat
     reason: str = Field(min_length=10)
@@ -60,8 +60,8 @@ class Known(Section):
     """A known outcome for a model on a task, with the evidence for it.
 
     A deviation that was observed (`deviates`) is an expected failure, and the benchmark reports it if the claim does
-    not deviate. One that is only `expected`, such as from another study, may or may not appear. `version` is that of
-    the claim for which the outcome was observed; if it is not the current one, the outcome is only expected, too.
+    not deviate. A deviation that is only `expected`, for example from another study, may or may not appear. `version`
+    is the version of the claim that was judged. An outcome of an earlier version is also only expected.
     """
 
     model: Annotated[str, AfterValidator(full_name)]
@@ -141,7 +141,7 @@ def source_names(names: Sequence[str]) -> str:
 def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]] = FRAME_HEADS) -> float:
     """Return the gain in K19's figures 8 and 9 that a quantity corresponds to, in points.
 
-    If the task is `all`, it is averaged over the seven tasks.
+    For the task `all`, the gain is averaged over the seven tasks.
 
     Args:
         heads: Heads of `named-heads-gain`, as (layer, head) from 1; the smallest gain is returned.
@@ -266,9 +266,9 @@ class Cited:
     def spread(self, names: Sequence[str], task_name: str) -> tuple[float, float]:
         """Return the root of the sum of squares of some spreads, and its degrees of freedom.
 
-        If the task is `all`, it is the spread of the mean over tasks, with independent errors on each task; readers of
-        maps err in the same direction on every task. Combining spreads from the same source adds no degrees of freedom;
-        those of different sources are combined by Welch-Satterthwaite.
+        For the task `all`, it is the spread of the mean over tasks. Errors are independent between tasks, except that
+        readers of maps err in the same direction on every task. Combining spreads from the same source adds no degrees
+        of freedom; spreads from different sources are combined by Welch-Satterthwaite.
         """
         over_tasks = SEVEN_TASKS if task_name == ALL_TASKS and READERS not in names else (task_name,)
         by_source: dict[tuple[str, str], tuple[float, float]] = {}

@@ -60,7 +60,7 @@ def judge(
 
 
 def refused(case: Case, error: NotApplicableError, **more: Any) -> Verdict:
-    """Return the verdict on a case that was not judged because the model, or something else, lacks what it needs."""
+    """Return the verdict on a case that was not judged because the model lacks something, or an input was not given."""
     if isinstance(error, NotGivenError):
         return Verdict.because(case, "inconclusive", Grounds.NOT_GIVEN(needed=error), **more)
     return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error), **more)
@@ -74,11 +74,11 @@ def judge_in_sequence(
     *,
     details: bool = True,
 ) -> Verdict:
-    """Return the verdict of the first analysis after which a claim is not open, or that of the last one.
+    """Return the verdict of the first analysis after which a claim is not open, or else of the last analysis.
 
     Args:
-        fixed: Number of seeds to judge at once. The others replace those that learned nothing. By default, the claim is
-            judged after each seed.
+        fixed: Number of seeds to judge at once. Further seeds replace those that learned nothing. By default, the claim
+            is judged after each seed.
     """
     for count in range(min(fixed or 1, len(by_seed)), len(by_seed) + 1):
         verdict = judge(case, by_seed[:count], settings, details=details)
@@ -90,7 +90,7 @@ def judge_in_sequence(
 
 
 def until_replaced(verdict: Verdict, wanted: int, measured: int) -> Verdict:
-    """Return a verdict that is open as long as seeds that learned nothing can be replaced, unless all did.
+    """Return a verdict that is open as long as seeds that learned nothing can be replaced, unless none learned.
 
     Args:
         wanted: Number of seeds to judge.
@@ -170,7 +170,7 @@ def _evidence(
 
 
 def _level(evidence: Evidence) -> str:
-    """Return how many seeds a verdict is based on, with its level, or that it is of single checkpoints."""
+    """Return the number of seeds behind a verdict with its level, or a note that it is about single checkpoints."""
     observed = evidence.observed
     if observed.seedless:
         return ""
@@ -224,7 +224,7 @@ def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
 
 
 def _power(case: Case, evidence: Evidence) -> str:
-    """Return what would decide the claim; empty if unknown, or if it is not the interval that leaves it open."""
+    """Return what would decide the claim; empty if unknown, or if the interval is not why it is open."""
     expect, limits = case.claim.expect, evidence.limits
     if case.figure.constant_answer or evidence.observed.fewest < FEWEST_EXAMPLES:
         return ""
@@ -262,8 +262,8 @@ def _notes(estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
 def by_authors_labels(case: Case, measurements: Iterable[Measurement]) -> Case:
     """Return a case that is judged by the labels of K19's authors, if a classifier of maps was trained on them.
 
-    They are labels of BERT-base's maps, so they apply to no other model. Readers' disagreement then adds no uncertainty
-    to the published figures.
+    They are labels of BERT-base's maps, so they apply to no other model. With these labels, the disagreement
+    between readers adds no uncertainty to the published figures.
     """
     patterns = [measurement for measurement in measurements if measurement.measure == "patterns"]
     theirs = [f"{AUTHORS}_predicted" in each.samples and is_papers_model(each.subject.model) for each in patterns]

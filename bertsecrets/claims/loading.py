@@ -1,4 +1,4 @@
-"""The claims of `expected/` and of the user's own files: reading them, and finding those that a name refers to."""
+"""The claims of `expected/` and of the user's own files: reading them, and finding claims by name."""
 
 import functools
 import os
@@ -38,7 +38,7 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     """Return all claims, in the order of file names and entries. They are read again if a file changes.
 
     Args:
-        folder: Defaults to `claims_folder()`, plus the file in `BERTSECRETS_EXPECTED`, if it is one.
+        folder: Defaults to `claims_folder()`, plus the file that `BERTSECRETS_EXPECTED` names, if any.
 
     Raises:
         UserError: A file is malformed (with its line), an id is duplicated, or a reference does not exist.
@@ -124,7 +124,7 @@ def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int:
     for step in path:
         if isinstance(node, yaml.MappingNode):
             pair = next(((k, v) for k, v in node.value if k.value == str(step)), None)
-            if pair is None:  # not in the file, as the kind of an expectation, or missing
+            if pair is None:  # not in the file, like the kind of an expectation, or missing
                 continue
             line, node = pair[0].start_mark.line + 1, pair[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
@@ -189,7 +189,7 @@ def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] 
     Args:
         wanted: Id of a claim (`C1`), with its variant if it has one (`D1-untrained`), or of a case (`C1-rte`).
         task_name: One of the claim's tasks. Can be omitted if there is only one.
-        scope: The tasks that are meant if `task_name` is omitted; all if the claim is about none of these.
+        scope: The tasks to consider if `task_name` is omitted. Ignored if the claim is about none of them.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     known = find_cases(wanted)

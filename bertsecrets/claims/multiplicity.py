@@ -17,7 +17,7 @@ from bertsecrets.texts.tasks import TASKS
 
 
 def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> TogetherData:
-    """Control the false discovery rate of a run's deviations of a model (Benjamini and Hochberg 1995).
+    """Control the false discovery rate among a model's deviations in a run (Benjamini and Hochberg 1995).
 
     The procedure is valid under independence or positive dependence. The claims of a run share model, seeds and
     examples, so their errors tend to be positively dependent. A correction for arbitrary dependence (Benjamini and
@@ -79,10 +79,10 @@ def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) ->
 
 
 def at_least(p_values: Sequence[float], tasks: int) -> float:
-    """Return the p-value of "on at least so many tasks" from those of each task; 1 if fewer were judged.
+    """Return the p-value of an effect on at least `tasks` tasks from the p-value on each; 1 if fewer were judged.
 
     Uses partial conjunction tests (Benjamini and Heller 2008) with the rule of Simes, which is valid if the tasks'
-    p-values are independent or positively dependent. On all tasks, it is the largest p-value.
+    p-values are independent or positively dependent. For all tasks, it is the largest p-value.
 
     >>> [at_least([0.01, 0.001, 0.5], tasks) for tasks in (1, 2, 3, 4)]
     [0.003, 0.02, 0.5, 1.0]

@@ -33,9 +33,9 @@ class Prospect(Section):
     `truth` is the true value of the quantity in these worlds, and `contradicted` is True if it contradicts the claim.
     `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `3` and `5` seeds), and
     `seeds` the mean number of seeds of `auto`. For an order, `examples_interval` is the mean interval due to examples
-    alone, with `examples` rows of the task. A `duplicate_of` another case has its value and verdict in every world.
-    `made` and `code` are the date and a digest of the code of the simulation, `definition` that of the case
-    (`Case.definition`).
+    alone, with `examples` rows of the task. A `duplicate_of` another case has the same value and verdict
+    in every world. `made` and `code` are the date of the simulation and a digest of its code. `definition` is
+    `Case.definition`.
     """
 
     worlds: int
@@ -105,12 +105,12 @@ def advice(case: Case) -> str:
         return ""
     rows, task = float(f"{examples:.2g}"), TASKS[case.task]
     if examples <= task.dev_rows:
-        return f"as published, more than {ANALYSES[-1]} seeds would decide it; {task.title} has enough examples"
-    return f"as published, about {rows:,.0f} examples would decide it; {task.title} has {task.dev_rows:,}"
+        return f"as published, more than {ANALYSES[-1]} seeds would decide the claim; {task.title} has enough examples"
+    return f"as published, about {rows:,.0f} examples would decide the claim; {task.title} has {task.dev_rows:,}"
 
 
 def examples_needed(case: Case, recorded: Prospect) -> float | None:
-    """Return the number of examples that would decide an order if seeds did not differ; None if not known or needed.
+    """Return the number of examples that would decide an order if seeds did not differ; None if unknown or not needed.
 
     With more examples, the interval due to examples alone shrinks towards the true value.
     """
@@ -134,8 +134,8 @@ def prospect_text(case: Case) -> str:
     if recorded.contradicted:
         papers = "the assumptions of the simulation" if case.figure.published is None else "the paper's own figures"
         whose = f"{P20}'s figures" if case.claim.published == P20 else papers
-        return f"{whose} contradict this: as published, it deviates in {_of_runs(recorded, ['deviates'])}"
-    return f"if the model is as published, this is {case.claim.expect.passes} in {_of_runs(recorded, PASSES)}"
+        return f"{whose} contradict this claim: as published, it deviates in {_of_runs(recorded, ['deviates'])}"
+    return f"if the model is as published, the claim is {case.claim.expect.passes} in {_of_runs(recorded, PASSES)}"
 
 
 def _of_runs(recorded: Prospect, outcomes: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ Ends = tuple[float, float]
 ANY_VALUE: Ends = (float("-inf"), float("inf"))
 
 REGISTERED_QUANTITIES: dict[str, "Quantity"] = {}
-STATE = "state of the checkpoint"  # name of its scores among a seed's measurements, if the quantity inherits a collapse
+STATE = "state of the checkpoint"  # name of a checkpoint's scores in `Needed`, if a collapse is inherited
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measur
     """Return all measurements of one seed that its quantity reads, ordered by need and then by task.
 
     Args:
-        states: Whether to include the scores that show whether its checkpoints collapsed.
+        states: Whether to include the scores that show whether the seed's checkpoints collapsed.
     """
     return [
         measurement
@@ -107,7 +107,7 @@ def quantity(
         about: `published` if the function uses published figures of the task, which own tasks do not have.
         within: Range of possible values, or a function that returns it for the name of a task. Intervals and bands are
             clipped to it.
-        inherits: Whether it says nothing about a collapsed checkpoint (see `Quantity`).
+        inherits: Whether the quantity is meaningless for a collapsed checkpoint (see `Quantity`).
         **needs: Measurements to pass, by parameter name.
 
     Raises:

@@ -17,9 +17,9 @@ class Grounds(Enum):
     """The text of each reason, and a few words for tables: for deviations, how the claim deviates."""
 
     BEYOND_LIMIT = "{interval} lies {side} {limit}, as claimed", ""
-    INCLUDES_LIMIT = "{interval} includes {limit}, the limit", "includes {limit}"
+    INCLUDES_LIMIT = "{interval} includes the limit {limit}", "includes {limit}"
     INCLUDES_NEGLIGIBLE = (
-        "{interval} also includes effects below the smallest of interest, {size} ({why})",
+        "{interval} also includes effects below the smallest effect of interest, {size} ({why})",
         "may be too small",
     )
     OTHER_SIDE = "{interval} lies {side} {limit}, opposite to the claim", OPPOSITE
@@ -29,7 +29,7 @@ class Grounds(Enum):
     LIMITED_ROWS = "{now}, but only some of the rows were used", "limited rows"
     EXISTENCE = "{now}, but another head or layer may still have the effect", "another head may"
     UNMET = "{unmet}", "{unmet:clause}"
-    REFUTED = "{refuted}, for any examples, so the interval is not used", OPPOSITE
+    REFUTED = "{refuted}, whatever the examples, so the interval is not used", OPPOSITE
     EQUAL = "{interval} lies inside {limits}: {why}", ""
     UNEQUAL = "{interval} lies outside {limits}: {why}", DIFFERS
     PARTLY_EQUAL = "{interval} lies partly outside {limits}: {why}", "partly outside"
@@ -38,7 +38,7 @@ class Grounds(Enum):
         "{difference:+} within ±{half:.2}",
     )
     OUTSIDE_TOLERANCE = (
-        _DIFFERENCE + ", more than the tolerance of {tolerance}, but not significantly",
+        _DIFFERENCE + ", not significantly more than the tolerance of {tolerance}",
         "outside the tolerance",
     )
     OUTSIDE = _DIFFERENCE, DIFFERS
@@ -62,21 +62,24 @@ class Grounds(Enum):
         "{difference:+} within ±{half:.2}",
     )
     LEARNED_SOMETHING = (
-        "the published figure is that of a constant answer, but {interval} lies above {nothing}, the score of the most "
-        "frequent class",
+        "the published figure is the score of a constant answer, but {interval} lies above {nothing}, the score of the "
+        "most frequent class",
         "above a constant answer",
     )
     CONSTANT_ON_SAMPLE = "constant answers can be compared on the whole validation set only", "limited rows"
     NOT_COMPUTABLE = "the quantity cannot be computed on some of the resamples", "not computable"
     FEW_SEEDS = "{seeds} of the {needed} seeds needed to judge the claim", "{seeds} of {needed} seeds"
-    FEW_EXAMPLES = "fewer than {needed} examples are not enough", "under {needed} examples"
+    FEW_EXAMPLES = "fewer than the {needed} examples needed to judge the claim", "under {needed} examples"
     UNKNOWN_SPREAD = "the variation between runs is unknown: judge several seeds", "seed spread unknown"
     SEED_FAILED = "{problems}", "collapsed"
     SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds failed"
     OTHER_EXAMPLES = "{first} and {second} have {examples} and {others} examples", "different examples"
     COPIES = "{first} and {second} give the same numbers: the seed has no effect", "identical seeds"
     OTHER_ARCHITECTURE = "is about {wanted}; the model is {architecture}", "about {wanted}"
-    OTHER_WEIGHTS = "is about the published weights of {wanted}; this model has others{instead}", "other weights"
+    OTHER_WEIGHTS = (
+        "is about the published weights of {wanted}; this model has different weights{instead}",
+        "other weights",
+    )
     OTHER_SHAPE = "needs {layers} layers x {heads} heads; {has}{instead}", "needs {layers} x {heads} heads"
     NOT_APPLICABLE = "{message}", "{message:clause}"
     NOT_GIVEN = "{needed}", "{needed:clause}"

@@ -59,7 +59,7 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
 
 
 def checkpoint_states(bench: Bench, case: Case) -> list[RequiredMeasurement]:
-    """Return the scores that show whether the checkpoints of a case collapsed, if its quantity inherits that."""
+    """Return the scores that show whether the checkpoints of a case collapsed, if its quantity inherits a collapse."""
     if QUANTITIES[case.claim.quantity].inherits is False:
         return []
     tuned = (each for each in required_measurements(bench, case) if each.initialisation == "pretrained")
@@ -146,7 +146,7 @@ def needed(
 def _subjects(
     required: Sequence[RequiredMeasurement], model: str, seeds: Sequence[int]
 ) -> Iterator[list[tuple[RequiredMeasurement, Subject]]]:
-    """Yield the measurements of each seed with their subjects; only one seed if no measure depends on it."""
+    """Yield the measurements of each seed with their subjects; only one seed if no measure depends on the seed."""
     for seed in [1] if all(get_measure(each.measure).seedless for each in required) else seeds:
         yield [(requirement, requirement.subject(model, seed)) for requirement in required]
 
@@ -155,7 +155,7 @@ def _subjects(
 
 
 def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
-    """Return the seeds on which a case can be judged from a shelf: those given, or all complete ones; none if empty."""
+    """Return the seeds on which a case can be judged from a shelf: given `seeds`, all or none of them."""
     if seeds is not None:
         return seeds if is_measured(shelf, case, model, seeds) else ()
     return [seed for seed in shelf.seeds().get(model, []) if is_measured(shelf, case, model, [seed])]

@@ -38,8 +38,8 @@ class Claim(References):
 
     `options` are passed to the measure and `arguments` to the quantity. `band` shows the limit of an order or equality
     with its smallest effect of interest, as written by `python -m instruments bands`.
-    `over_tasks` is set if the claim is about several tasks together: all of them, or most. Tasks for which it says the
-    opposite belong to a separate claim, whose variant ends in `not`.
+    `over_tasks` is set if the claim is about several tasks together: all of them, or most. If the source says the
+    opposite of some tasks, they belong to a separate claim, whose variant ends in `not`.
     `needs_shape` gives the required numbers of layers and heads for claims about numbered heads or a map of all heads.
     `relative` names the equivalent claim for models of any shape, if there is one.
     `needs_weights` names the pinned hub model if the claim is about numbers specific to its weights. `needs_shape` is
@@ -160,7 +160,7 @@ class Claim(References):
 
     @property
     def beyond_k19(self) -> bool:
-        """Whether the claim is not part of the replication: it is of later work, or a hypothesis of this suite.
+        """Whether the claim is not part of the replication: it comes from later work, or is a hypothesis of this suite.
 
         Such a claim is judged only if it is named, and fails a run only with `--strict`.
         """
@@ -173,7 +173,7 @@ class Claim(References):
 
     @property
     def first_source(self) -> str:
-        """The first of its sources, such as `K19 section 4.3`; others follow a semicolon or a comma."""
+        """The first of the claim's sources, such as `K19 section 4.3`; others follow a semicolon or a comma."""
         return self.source.partition(";")[0].partition(",")[0]
 
     @property
@@ -182,10 +182,9 @@ class Claim(References):
         return [Case(self, name) for name in (*self.tasks, *filter(self.covers, own_task_names()))]
 
     def covers(self, name: str) -> bool:
-        """Return whether the claim is made about tasks in general: on all of K19's or all but one.
+        """Return whether the claim is about tasks in general, including this one: all of K19's, or all but one.
 
-        The exception may be of the kind of the given task: STS-B is the only one with scores, and SST-2 the only one
-        with single texts.
+        The one left out must not be the only task of the same kind: STS-B for scores, SST-2 for single texts.
         """
         own, known = TASKS[name], [each for each in GLUE_TASKS if each.name in self.tasks]
         kinds: tuple[Callable[[Task], bool], ...] = (lambda each: each.regression, lambda each: each.sentence2 is None)
@@ -237,14 +236,14 @@ class Case:
 
     @property
     def definition(self) -> str:
-        """A digest of the fields that decide its verdict on given measurements."""
+        """A digest of the fields that decide the verdict on given measurements."""
         fields = self.claim.model_dump(mode="json", include=DEFINING_FIELDS)
         figure = self.figure.model_dump(mode="json", exclude={"note", "band"})
         return digest([fields, figure, self.unit, self.smallest_effect, self.tolerance])[:12]
 
     @property
     def stated_tolerance(self) -> float | None:
-        """The claim's own tolerance; None if it has that of its unit."""
+        """The claim's own tolerance; None if the tolerance of its unit applies."""
         return self.claim.tolerance.size if self.claim.tolerance else None
 
     @property
@@ -252,7 +251,7 @@ class Case:
         """How much a procedure may differ from the published figure without deviating.
 
         It is the claim's own, otherwise the smallest effect of interest of its unit. It is 0 if nothing is trained or
-        sampled, so that the figure should come back exactly.
+        sampled, so that the published figure should be reproduced exactly.
         """
         if self.claim.tolerance:
             return self.claim.tolerance.size
@@ -264,7 +263,7 @@ class Case:
 
     @property
     def on_tasks(self) -> tuple[str, ...]:
-        """The tasks on which it is measured; empty if it is about the bare encoder or the suite itself."""
+        """The tasks on which the case is measured; empty if it is about the bare encoder or the suite itself."""
         needs = QUANTITIES[self.claim.quantity].needs
         names = (name for need in needs.values() for name in need.tasks or (need.task or self.task,))
         return tuple(dict.fromkeys(name for name in names if name != ALL_TASKS))

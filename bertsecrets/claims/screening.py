@@ -155,7 +155,7 @@ def is_copy(measurement: Measurement, other: Measurement) -> bool:
     """Return whether two trained subjects are too similar to come from independent training runs.
 
     Predicted classes are compared only if they are varied and have enough errors, because two seeds may both collapse
-    to the same constant answer, and good ones may agree. Runs on a frozen encoder can be very similar, so only
+    to the same constant answer, and good models may agree. Runs on a frozen encoder can be very similar, so only
     identical numbers are rejected. On modified inputs, such as cased text for an uncased vocabulary, independent runs
     may agree as well.
     """

@@ -34,7 +34,7 @@ def one_sided(confidence: float) -> float:
 
 
 def overall_p_value(p_value: float) -> float:
-    """Return the one-sided p-value over all analyses, given that of one of them.
+    """Return the one-sided p-value over all analyses, given the p-value of one of them.
 
     >>> round(overall_p_value((1 - interim_confidence(0.9)) / 2), 4), overall_p_value(1.0)
     (0.05, 1.0)

@@ -61,9 +61,9 @@ class Verdict:
         p_against: Smallest error rate at which the claim would still deviate; None if it was not judged.
         p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
             it can only be compatible, since lying inside its prediction interval does not contradict other values.
-        open: Whether more seeds could change the outcome, and the schedule of analyses has some.
-        interim: The number of seeds of the analysis with its level (`sequential`), or a note that it is about single
-            checkpoints.
+        open: Whether more seeds could change the outcome, and the schedule of analyses allows them.
+        interim: The number of seeds of the analysis with its level (`sequential`), or a note that the verdict is about
+            single checkpoints.
         cause: The reason as data; None if the claim was not judged.
         error: Exception, if the claim could not be measured. Anything but a `UserError` is a bug.
     """
@@ -145,7 +145,7 @@ class Verdict:
 
     @property
     def counted(self) -> bool:
-        """Whether the verdict counts among those on the model: it measures one, and its claim is K19's."""
+        """Whether the verdict counts among those on the model: a model is measured, and the claim is K19's."""
         return self.about_model and not self.case.claim.beyond_k19
 
     @property
@@ -196,13 +196,13 @@ class Verdict:
         """Return the main figure of the verdict's first measurement as an Altair chart.
 
         Raises:
-            UserError: The measurement has no figure.
+            UserError: The measurement has no chart.
             MissingError: The extra `report` is not installed.
         """
         return as_chart(self)
 
     def _repr_html_(self) -> str | None:
-        """Return the HTML for notebooks: the verdict, its reason, and the figures of its measurements."""
+        """Return the HTML for notebooks: the verdict, its reason, and charts of its measurements."""
         return as_html(self)
 
     @property

@@ -1,4 +1,4 @@
-"""Reports of verdicts: tables for a terminal, Markdown, JSON, an HTML page with figures, and notebooks."""
+"""Reports of verdicts: tables for a terminal, Markdown, JSON, an HTML page with charts, and notebooks."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def show_in_notebooks() -> None:
 
         chart = main_figure(shown, load_settings().judge)
         if chart is None:
-            raise UserError(f"the measure {shown.measure} has no figure of these values")
+            raise UserError(f"the measure {shown.measure} has no chart of these values")
         return as_altair(chart)
 
     @as_chart.register(Verdict)

@@ -120,7 +120,7 @@ class Row:
 
 
 def columns(rows: Iterable[Row]) -> list[Column]:
-    """Return the columns of the matrix in which a claim applies: tasks in their usual order, each with its models."""
+    """Return the matrix columns in which any claim applies: tasks in their usual order, each with its models."""
     filled = (column for row in rows for column, card in row.cells.items() if card.verdict.outcome != FOLDED_OUTCOME)
     return sorted(dict.fromkeys(filled), key=lambda column: [*TASKS, ALL_TASKS].index(column.task))
 
@@ -136,7 +136,7 @@ def cards_of(
 
     Args:
         runs: Verdicts by model name, as given by the user.
-        rerun: Words of a command to which `--claim` is added to judge a claim again. Without `--model` if there are
+        rerun: Words of a command to which `--claim` is added to judge a claim again. They lack `--model` if there are
             several models.
         checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
         accepted: Names of the cases whose failing verdict a baseline accepts.

@@ -1,4 +1,4 @@
-"""Vega-Lite charts of figures, each with a table of the plotted numbers.
+"""Vega-Lite charts of measurements, each with a table of the plotted numbers.
 
 Layers and heads are numbered from 1. The palette is safe for colour-blind readers. Text and lines inherit the page's
 text colour.
@@ -50,16 +50,16 @@ CHART_CONFIG = {
     "text": {"color": INK},
     "rule": {"color": INK},
 }
-TILE_PIXELS, TILE_COLUMNS = 12, 4  # of a layer's attention maps: pixels of a cell, maps in a row
+TILE_PIXELS, TILE_COLUMNS = 12, 4  # for a layer's attention maps: pixels per cell, maps per row
 NUMBERED_IDS = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # Vega numbers these across all charts
-CELL_PIXELS, BAR_PIXELS = 20, 26  # pixels: of a heat map's cells, of a layer in the other charts
+CELL_PIXELS, BAR_PIXELS = 20, 26  # pixels per cell of a heat map, and per layer in other charts
 
 Number = float | int | str | None
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure: its caption, its Vega-Lite specification and its data table."""
+    """A drawn figure: its caption, its Vega-Lite specification and its data table."""
 
     caption: str
     spec: dict[str, Any]
@@ -331,7 +331,7 @@ def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
 def strip_spec() -> dict[str, Any]:
     """Return the specification of a one-axis chart for any claim. `cards.strip_rows` makes its data.
 
-    The band is shaded across all rows. The published figure is a diamond, observed values are dots with their
+    The band is shaded across all rows. The published value is a diamond, observed values are dots with their
     intervals, and seeds are rings.
     """
     y = alt.Y("row:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=160, labelPadding=8))
@@ -405,7 +405,7 @@ def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 def svg(spec: dict[str, Any]) -> str:
     """Render a Vega-Lite specification as SVG, reproducibly, in the colour of the surrounding text.
 
-    Its own configuration takes precedence. Ids are unique to the chart, so a page can have several.
+    The specification's own configuration takes precedence. Ids are unique to the chart, so a page can have several.
     """
     with from_extra("vl-convert-python"):
         import vl_convert

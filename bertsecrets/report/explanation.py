@@ -1,4 +1,4 @@
-"""Everything about one claim as text: what its source says, how it is judged, figures, bands and known outcomes."""
+"""Everything about one claim as text: its source's statement, how it is judged, published figures, known outcomes."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ STATEMENTS_FILE = "expected/statements.csv"
 
 
 def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
-    """Yield all lines about one claim: its statement, source, figures, bands and known outcomes.
+    """Yield all lines about one claim: its statement, source, published figures, bands and known outcomes.
 
     Args:
         cases: Cases of one claim, on the tasks to report.
@@ -56,7 +56,7 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
 
 
 def _case_parts(case: Case, confidence: float) -> list[str]:
-    """Return what is published about one task, the band, and what can be decided."""
+    """Return a case's published figure, band and smallest effect of interest, and what would decide it."""
     figure = case.figure
     parts = [f"published {figure.published + 0}" if figure.published is not None else "no published figure"]
     if figure.constant_answer:

@@ -29,7 +29,7 @@ REPLICATIONS = {"seeds": ("sd", "standard deviations over seeds"), "examples": (
 
 @dataclass(frozen=True)
 class Table:
-    """A plain-text table. In a terminal, `widths` limits the width of the columns it names; 0 leaves them out."""
+    """A plain-text table. In a terminal, `widths` limits the width of some columns; a width of 0 omits the column."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -50,7 +50,7 @@ class Findings:
     """The results of a comparison as text.
 
     Attributes:
-        lines: Statements. Those of several lines are a heading and its items.
+        lines: Statements. A statement of several lines is a heading with items.
     """
 
     title: str
@@ -65,7 +65,7 @@ class Findings:
         return "\n".join([self.title, self.about, *tables, "", *self.lines]).rstrip()
 
     def markdown(self) -> str:
-        """Return the findings as Markdown that fits into a comment. Names and values are escaped."""
+        """Return the findings as Markdown that fits into a comment on GitHub. Names and values are escaped."""
         room = TABLE_BYTES // max(1, len(self.tables))
         tables = [
             bounded(table.header, [[code(cell, 240) for cell in row] for row in table.rows], room)

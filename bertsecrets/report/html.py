@@ -1,4 +1,4 @@
-"""The report as a self-contained HTML page with verdicts, figures and provenance, and its parts for notebooks."""
+"""The report as a self-contained HTML page with verdicts, charts and provenance, and its parts for notebooks."""
 
 import functools
 import shlex
@@ -57,14 +57,14 @@ def page(
     checkpoint: bool = False,
     accepted: Collection[str] = (),
 ) -> str:
-    """Return a page with verdicts, and with the paper's figures next to ours.
+    """Return a page with verdicts, and with the paper's figures next to charts of our measurements.
 
     Args:
         runs: Verdicts by model name, as given by the user.
-        settings: Settings for the intervals in the figures and the statistics of the run.
+        settings: Settings for the intervals in charts and the statistics of the run.
         note: What is missing if the page is incomplete.
         command: Words of the command that made the page.
-        rerun: Words of a command to which `--claim` is added to judge a claim again. Without `--model` if there are
+        rerun: Words of a command to which `--claim` is added to judge a claim again. They lack `--model` if there are
             several models.
         checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
         accepted: Names of the cases whose failing verdict a baseline accepts.
@@ -117,7 +117,7 @@ def _with_maps(render: Callable[..., str], maps: Sequence[dict[str, Any]], probl
     charts: dict[str, Any] = {"strip": strip_spec(), **(viewer_specs() if maps else {})}
 
     def place(chart: Any) -> str:
-        """Add a chart to those of the page, and return the name of its placeholder."""
+        """Add a chart to the page's data, and return the name of its placeholder."""
         name = f"c{len(charts)}"
         charts[name] = chart
         return name
@@ -186,7 +186,7 @@ def _scalars(measurement: Measurement) -> list[tuple[str, str]]:
 
 
 def measurement_part(measurement: Measurement) -> str:
-    """Return a measurement as an HTML fragment with its values, figures and provenance."""
+    """Return a measurement as an HTML fragment with its values, charts and provenance."""
     facts = measurement.provenance
     device = facts.made_by.get("device") or ""
     return _render(
@@ -201,7 +201,7 @@ def measurement_part(measurement: Measurement) -> str:
 
 
 def verdict_part(verdict: Verdict) -> str:
-    """Return a verdict as an HTML fragment with its row, its reason, and the figures of its measurements."""
+    """Return a verdict as an HTML fragment with its row, its reason, and charts of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
     return _render(
         "notebook.html",

@@ -21,7 +21,7 @@ def as_file(
 
     Args:
         model: Model name, as given by the user.
-        settings: Settings of the run. If any checkpoints were trained, their precision replaces that of the settings.
+        settings: Settings of the run. If any checkpoints were trained, their precision replaces that setting.
         note: What is missing if the run ended early.
         commits: Git commits of the suite in the runs that first judged the measurements.
     """
@@ -45,7 +45,7 @@ def as_file(
 
 
 def _measured(measurements: Sequence[Measurement], commits: Sequence[str]) -> MeasuredData | None:
-    """Return how measurements were made; None if there are none. Those of one pass have the same time."""
+    """Return how measurements were made; None if there are none. Measurements of one pass share their time."""
     if not measurements:
         return None
     origins = [measurement.provenance for measurement in measurements]

@@ -27,13 +27,13 @@ class Look:
     plural: str = ""
 
 
-OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim that has no outcome
+OUTCOMES: dict[str, Look] = {  # in report order; the last is for claims that could not be measured
     "reproduced": Look(
         "✓",
         "green",
         ("#d9eeea", "#123f39"),
         ("#0a574d", "#93ddcf"),
-        "The order or equality that is claimed holds for this model and its training procedure, not just for one run.",
+        "The claimed order or equality holds for this model and its training procedure, not just for one run.",
     ),
     "compatible": Look(
         "≈",
@@ -49,7 +49,7 @@ OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim t
         ("#fbe1d1", "#55280f"),
         ("#8a3005", "#ffb48c"),
         "The data contradict the claim: the opposite holds, the effect is too small (negligible, or less than half of "
-        "the published one), or the value differs from the figure or equality.",
+        "the published one), or the value differs from the published or expected one.",
         plural="deviate",
     ),
     "inconclusive": Look(
@@ -57,7 +57,8 @@ OUTCOMES: dict[str, Look] = {  # in report order; last is the error of a claim t
         "cyan",
         ("#eceef1", "#292e35"),
         ("#4b535d", "#bac1ca"),
-        "Not enough evidence either way, such as too few examples or seeds. This neither passes nor fails.",
+        "Not enough evidence either way, for example because of too few examples or seeds. The claim neither passes "
+        "nor fails.",
     ),
     "degenerate": Look(
         "⊘",
@@ -94,7 +95,7 @@ def outcome_label(outcome: str) -> str:
 
 
 def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
-    """Return the number of claims per outcome, ordered as in `OUTCOMES`. Only those in `always` may be zero."""
+    """Return the number of claims per outcome, ordered as in `OUTCOMES`. Only outcomes in `always` may be zero."""
     counts: dict[str, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 

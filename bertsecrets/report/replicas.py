@@ -1,4 +1,4 @@
-"""The figures of a report: the paper's next to ours, further measurements, and table 1."""
+"""The charts of a report: the paper's figures next to ours, charts of other measurements, and table 1."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -43,16 +43,16 @@ class Replica:
 
 
 def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return all figures of measurements, starting with those that replicate the paper's, averaged over seeds.
+    """Return all charts of measurements, starting with those that replicate the paper's figures, averaged over seeds.
 
-    The paper's own figure is shown once.
+    Each of the paper's own figures is included once.
     """
     charts = [chart for group in _groups(measurements) for chart in [*_beside(group, settings), *_own(group, settings)]]
     return list({chart.caption: chart for chart in charts}.values())
 
 
 def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None:
-    """Return the first of a measurement's own figures, which for most measures replicates one of the paper's."""
+    """Return the first chart of a measurement's own values. For most measures, it replicates a figure of the paper."""
     measure = get_measure(measurement.measure)
     figures = [*measure.beside_paper(Repeats([measurement])), *measure.figures(measurement)]
     own = (figure for figure in figures if "{who}" in figure.caption)  # the others are the paper's
@@ -78,21 +78,21 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
 
 
 def other_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return the first seed's figures of measures that do not replicate a figure of the paper."""
+    """Return charts of the first seed for measures that do not replicate a figure of the paper."""
     measures = dict.fromkeys(measurement.measure for measurement in measurements)
     others = [name for name in measures if get_measure(name).paper is None]
     return [chart for name in others for repeats in _repeats(measurements, name) for chart in _own(repeats, settings)]
 
 
 def _repeats(measurements: Sequence[Measurement], measure: str) -> list[Repeats]:
-    """Return the measurements of fine-tuned models with a measure, by all but the seed."""
+    """Return a measure's measurements of fine-tuned models, grouped by everything but the seed."""
     return _groups(
         [each for each in measurements if each.measure == measure and each.subject.initialisation == "pretrained"]
     )
 
 
 def _groups(measurements: Sequence[Measurement]) -> list[Repeats]:
-    """Return measurements by all but the seed; those padded as in the paper come first."""
+    """Group measurements by everything but the seed. Those padded as in the paper come first."""
     groups: dict[tuple, list[Measurement]] = {}
     for measurement in measurements:
         key = (measurement.measure, replace(measurement.subject, seed=1), str(sorted(measurement.options.items())))

@@ -95,14 +95,14 @@ def show_published(case: Case, unit: str) -> str:
 def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band with the formula of its width and the source of each term."""
     text = _band_text(case, confidence)
-    return f"{text}; or a seed with the same constant answer" if case.figure.constant_answer else text
+    return f"{text}; a seed with the same constant answer also agrees" if case.figure.constant_answer else text
 
 
 def _band_text(case: Case, confidence: float) -> str:
     expect, figure = case.claim.expect, case.figure
     limits = case.band(confidence)
     if limits is None:
-        return "a prediction interval from the spread of the measured seeds, since none is published"
+        return "a prediction interval from the spread of the measured seeds, since no spread is published"
     if isinstance(expect, Equality):
         return f"{format_interval(limits)}, an equality: the {one_sided(confidence):.0%} interval must lie inside"
     if isinstance(expect, Order):
@@ -111,7 +111,7 @@ def _band_text(case: Case, confidence: float) -> str:
         return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread
     if expect.sampling == "own":
-        parts.append("the sampling error of other examples")
+        parts.append("the sampling error of different examples")
     if spread is not None:
         parts.append(f"a standard deviation of {format_number(spread.std)} ({spread.source})")
     if figure.doubt is not None:
@@ -151,7 +151,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def outcome_mark(verdict: Verdict, accepted: Collection[str] = ()) -> str:
-    """Return why a failing verdict does not fail the run: "accepted", "known", "expected", or "" if it does.
+    """Return why a failing verdict does not fail the run ("accepted", "known" or "expected"), or "" if it fails it.
 
     Args:
         accepted: Names of the cases whose failing verdict a baseline accepts.
@@ -203,13 +203,13 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def section_title(claim: Claim) -> str:
-    """Return the number and title of the paper's section that a claim belongs to, or what it goes beyond K19 with."""
+    """Return the number and title of a claim's section in the paper, or the title of its section beyond K19."""
     of_this_suite = claim.beyond_k19 and claim.family not in LATER_FAMILIES
     return OWN_SECTION if of_this_suite else SECTIONS.get(claim.family, claim.family)
 
 
 def in_sections(claim: Claim) -> tuple[bool, bool, str]:
-    """Return the place of a claim's section: K19's own come first, then this suite's, then those of later work."""
+    """Return the sort key of a claim: K19's claims come first, then this suite's own, then those of later work."""
     return claim.beyond_k19, claim.family in LATER_FAMILIES, claim.family
 
 
@@ -257,7 +257,7 @@ def count_line(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> s
 def counts_text(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> str:
     """Return the number of claims per outcome, with the numbers of known and accepted deviations.
 
-    Those that measure no model or are not K19's are counted separately.
+    Claims that measure no model or are not K19's are counted separately.
     """
     own = [verdict for verdict in verdicts if verdict.counted]
     groups = {
@@ -299,7 +299,7 @@ def open_claims_line(
     """Return a line with the command that adds the seeds that undecided claims lack; "" if no claim lacks seeds.
 
     Args:
-        command: Words of a command that judges claims, without claims, seeds and budget; none if nothing is measured.
+        command: Words of a command that judges claims, without claims, seeds and budget; empty if none can be added.
         whole: Words of the command of this run, which is proposed instead of naming many claims.
         in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
     """

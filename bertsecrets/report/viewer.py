@@ -48,7 +48,7 @@ def find_examples(maps_of: Callable[[Subject], Measurement | None], verdicts: It
     """Return the data of the viewer, with a line for each checkpoint that has none.
 
     Args:
-        maps_of: Returns the measurement of `example-maps` of a subject, or None to leave it out.
+        maps_of: Function that returns a subject's `example-maps`, or None to leave the subject out.
         rows: Number of examples per task.
     """
     measurements, problems = [], []

@@ -120,7 +120,7 @@ def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_s
     outcome, reason = order((0.004, 0.006), least=0.005)
     assert (outcome, reason.partition(" also ")[2]) == (
         "inconclusive",
-        "includes effects below the smallest of interest, 0.005 (for a reason)",
+        "includes effects below the smallest effect of interest, 0.005 (for a reason)",
     )
     assert order((0.0051, 0.006), least=0.005)[0] == "reproduced"
     assert order((50.0, 50.001), value=50.0, least=0.005)[0] == "inconclusive"  # the limit is not 0
@@ -479,7 +479,7 @@ def test_whether_a_claim_applies_is_known_before_measuring():
     model = ModelFacts(weights="0" * 64, shape=(6, 12))
     grid, small = (made_up("heads-little-changed", needs_shape=shape) for shape in ((12, 12), (6, 12)))
     named = made_up("heads-little-changed", needs_weights="bert-base-uncased", needs_shape=(6, 12))
-    others = "is about the published weights of bert-base-uncased; this model has others"
+    others = "is about the published weights of bert-base-uncased; this model has different weights"
     assert applicability(named, model).reason == others
     assert applicability(grid, model).reason == "needs 12 layers x 12 heads; the model has 6 x 12"
     assert applicability(small, model) == applicability(named, ModelFacts()) == Eligible()

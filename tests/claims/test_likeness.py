@@ -168,7 +168,10 @@ def test_maps_are_averaged_over_seeds_before_they_are_correlated():
     (lowered, *_), notes = with_ceiling(seeds)
     ceiling = between_seeds(np.stack(maps))
     assert lowered.parts[0] == pytest.approx(values[0] - ceiling / 2)
-    assert notes == [f"correlation between seeds {ceiling:.3f}", f"of their mean map with the panel {r(mean):.3f}"]
+    assert notes == [
+        f"correlation between seeds {ceiling:.3f}",
+        f"mean map's correlation with the panel {r(mean):.3f}",
+    ]
     assert seeds[0].published == 0
 
 

@@ -8,7 +8,7 @@ from bertsecrets.claims.loading import find_case, find_cases
 from bertsecrets.claims.prospects import Prospect, Prospects, advice
 from bertsecrets.formats import PASSES
 
-LINE = "as published, about 1,300 examples would decide it; RTE has 277"
+LINE = "as published, about 1,300 examples would decide the claim; RTE has 277"
 
 
 def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), contradicted=False):
@@ -41,7 +41,7 @@ def of_case(name, recorded):
 
 
 def needs(examples):
-    return f"as published, about {examples} examples would decide it; RTE has 277"
+    return f"as published, about {examples} examples would decide the claim; RTE has 277"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def needs(examples):
         (
             "G1-rte",
             prospect(0.1, interval=(0.1, 1.3)),
-            "as published, more than 5 seeds would decide it; RTE has enough examples",
+            "as published, more than 5 seeds would decide the claim; RTE has enough examples",
         ),
         ("G1-rte", prospect(0.1, interval=(-1.4, 0.0)), needs("2,900")),
         ("G1-rte", prospect(0.1, truth=0.05), ""),  # no number of examples decides it
@@ -63,7 +63,11 @@ def needs(examples):
             needs("380"),
         ),  # but this one can
         ("B4-rte-by-task", prospect(0.1, truth=0.0, interval=(-1.0, 1.0)), needs("1,100")),  # the limit is -.5
-        ("G1-mnli", prospect(0.1), "as published, more than 5 seeds would decide it; MNLI-m has enough examples"),
+        (
+            "G1-mnli",
+            prospect(0.1),
+            "as published, more than 5 seeds would decide the claim; MNLI-m has enough examples",
+        ),
     ],
 )
 def test_advice_names_the_examples_or_the_seeds_that_would_decide_it(simulated, case, of, line):
@@ -84,7 +88,7 @@ def test_rates_of_another_definition_are_not_quoted(simulated, capsys):
 
 def test_explain_quotes_it(capsys):
     out = run(capsys, "explain", "G1-rte")
-    assert "this is reproduced in 10 % [2, 40] of 10 simulated runs (auto, 5.0 seeds on average, 277 rows; " in out
+    assert "the claim is reproduced in 10 % [2, 40] of 10 simulated runs (auto, 5.0 seeds on average, 277 rows; " in out
     assert "as-published.json)" in out
     assert LINE in out
 

@@ -357,7 +357,7 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     prospects.prospects.cache_clear()
     shown = run(capsys, "explain", "C1-rte")
     prospects.prospects.cache_clear()
-    assert "if the model is as published, this is reproduced in 100 % [61, 100] of 6 simulated runs (auto, " in shown
+    assert "as published, the claim is reproduced in 100 % [61, 100] of 6 simulated runs (auto, " in shown
     assert "277 rows; as-published.json)" in shown
 
 

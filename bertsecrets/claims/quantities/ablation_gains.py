@@ -36,7 +36,7 @@ def _cross_fitted(ablation: Measurement, sign: int, *notes: str) -> Estimand:
     """Return the cross-fitted gain of a set of heads that is selected by the gains of all sets.
 
     The set selected on each half of the examples, of all seeds, is evaluated on the other half. The result is the mean
-    of both, weighted by size.
+    of the two gains, weighted by size.
 
     Args:
         sign: 1 to select the largest gain, -1 for the smallest.
@@ -88,7 +88,7 @@ def _luck_note(ablation: Measurement) -> str:
 def best_head_in_sample(ablation: Measurement) -> Estimand:
     """Return the gain of the best head as K19 computes it: selected on the examples that test it.
 
-    It includes luck. The notes give its 95 % quantile under the null hypothesis, as those of `best-head-gain`.
+    The gain includes luck. The notes give its 95 % quantile under the null hypothesis, as for `best-head-gain`.
     """
     return _in_sample(ablation, 1, slow_note=lambda: _luck_note(ablation))
 
@@ -169,8 +169,8 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
 def without_effect(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score by a tenth of a point.
 
-    It depends on the number of examples: if one changed answer changes the score by more, only heads whose changes
-    cancel out count.
+    The percentage depends on the number of examples: if one changed answer changes the score by more than that, only
+    heads whose changes cancel out count.
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < EFFECT_POINTS).mean(-1)  # noqa: E731
@@ -182,13 +182,13 @@ def without_effect(ablation: Measurement) -> Estimand:
 def without_changed_answers(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing a single answer of the validation set.
 
-    The examples are not resampled, since the claim is about these; with fewer, more heads would change none.
+    The examples are not resampled, since the claim is about these. With fewer examples, more heads would change none.
     """
     if TASKS[ablation.subject.task].regression:
         raise NotApplicableError("the answers are numbers, which every head changes a little")
     changed = (ablation.sample("predicted") != ablation.sample("baseline_predicted")).astype(np.float64).T
     note = f"a head changes {changed.sum(0).mean():.1f} of {len(changed)} answers on average"
-    limited = "answers that no head changes can be counted on the whole validation set only"
+    limited = "heads that change no answer can be counted on the whole validation set only"
     unmet = limited if ablation.provenance.limits.get("limit") else ""
     return Estimand.from_block(changed, lambda mean: 100 * (mean == 0).mean(-1), note, sampled=False, unmet=unmet)
 

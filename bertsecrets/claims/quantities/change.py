@@ -9,7 +9,7 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.types import Measurement
 
 ATTENTION_CHANGE = Need("attention-change")
-LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # heads above the first changed little, below the second they changed
+LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # above the first: little changed; below the second: changed
 
 
 @quantity("last-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
@@ -47,7 +47,7 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
 def little_changed(change: Measurement) -> Estimand:
     """Return the percentage of heads whose mean similarity is above 0.7; NaN if any similarity is NaN.
 
-    It says nothing unless some head is below 0.95, because fine-tuning did not change the model otherwise.
+    If no head is below 0.95, fine-tuning did not change the model, and the percentage says nothing.
     """
     block = flat(change, "cosine")
     least = float(np.nanmin(block.mean(0)))

@@ -106,7 +106,7 @@ def figure_3(frames: Measurement, ranks: bool = False) -> Estimand:
     Model and sentences are the same as for the figure, so nothing is resampled. On other sentences, or on noisier
     resamples of these, the correlation would be lower by chance.
     """
-    others = f"by chance alone, a map of {frames.examples} others is less like figure 3"
+    others = f"by chance alone, a map of {frames.examples} other sentences is less like figure 3"
     unmet = f"the sentences are not the paper's {FRAME_SENTENCES}: {others}"
     figure = np.array(published_figures()["fig3_frame_notebook"]).ravel()
     block = flat(frames, PAIRING_SAMPLES["zip"])

@@ -176,7 +176,7 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Return estimands that require a fraction of the correlation between the maps of seeds, and a note of it.
+    """Return estimands that require a fraction of the correlation between the maps of seeds, with a note that gives it.
 
     The published panel is one more run, so similar seeds should correlate with it about as much as with each other.
     Maps are averaged over seeds first if the estimands say so. Other estimands, and that of a single seed, are returned
@@ -189,7 +189,7 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
     notes = [f"correlation between seeds {ceiling:.3f}"]
     if all(estimand.average for estimand in estimands):
         estimands = averaged(estimands, np.stack(maps))
-        notes.append(f"of their mean map with the panel {np.mean([each.parts[0] for each in estimands]):.3f}")
+        notes.append(f"mean map's correlation with the panel {np.mean([each.parts[0] for each in estimands]):.3f}")
 
     def lowered(estimand: Estimand) -> Estimand:
         return replace(

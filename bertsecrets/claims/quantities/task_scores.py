@@ -44,7 +44,7 @@ def score(scores: Measurement) -> Estimand:
 
 
 def _of_metric(scores: Measurement, metric: str, nothing: float) -> Estimand:
-    """Return a metric in points; `nothing` is that of the constant answer of a model that has learned nothing."""
+    """Return a metric in points; `nothing` is the score of the constant answer of a model that learned nothing."""
     constant, clusters = bool(scores.values.get("constant")), clusters_of(scores)
     points = in_points(metric)
     return Estimand.from_block(_moments(scores), points, clusters=clusters, nothing=nothing, constant=constant)
@@ -61,7 +61,7 @@ def f1_score(scores: Measurement) -> Estimand:
     """Return the F1 of class 1."""
     target = scores.sample("target").astype(int)
     share = float((target == 1).mean())
-    return _of_metric(scores, "f1", 100 * 2 * share / (1 + share))  # the last is that of always predicting 1
+    return _of_metric(scores, "f1", 100 * 2 * share / (1 + share))  # the last is the F1 of always predicting 1
 
 
 @quantity("score-difference", unit="points", inherits=False, own=SCORES, other=Need("scores", "against"))
@@ -125,7 +125,7 @@ def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = 
     """Return a checkpoint's score minus its score with the tokenizer's lower-casing disabled.
 
     Args:
-        nothing: Loss if tokenization makes no difference, which the interval must exclude to reproduce a published one.
+        nothing: Loss if tokenization does not matter, which the interval must exclude to reproduce a published loss.
     """
     if not cased.value("lower_cases"):
         raise NotApplicableError("the model's tokenizer does not lower-case")

@@ -51,7 +51,7 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     cls, sep = _by_layer(special, "cls"), _by_layer(special, kind)
     layers = cls.shape[1]
     if layers < 2:
-        raise NotApplicableError("the model has only one layer, so no earlier and later ones")
+        raise NotApplicableError("the model has only one layer, so no earlier and later layers")
     depth = np.linspace(0, 1, layers)
 
     def gap(mean: np.ndarray) -> Number:
@@ -177,7 +177,7 @@ def _striped(patterns: Measurement) -> Bool[np.ndarray, "examples heads"]:
 
 
 def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
-    """Return the first number in percent of the second; NaN if it is 0."""
+    """Return the first number in percent of the second; NaN if the second is 0."""
     part, whole = mean[..., 0], mean[..., 1]
     return 100 * np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 

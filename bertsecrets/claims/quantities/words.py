@@ -74,8 +74,8 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
     The increase is relative to the pretrained model. There are three parts for each kind of word: the increase; the
     increase minus that for other kinds in the same head, since a head may attend more to all words; and the increase
     minus the largest decrease over heads, since random changes go both ways. The claim is about the smallest part.
-    The largest increase of many heads would be positive by chance, so the head for each half of the inputs with the
-    kind is selected on the other half, of all seeds.
+    The largest increase of many heads would be positive by chance, so for each half of the inputs with the kind, the
+    head is selected on the other half, over all seeds.
     """
     clusters = clusters_of(after)
     others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC_FEATURES if kind not in kinds]
@@ -128,7 +128,8 @@ def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[
 def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return attention to kinds of words in the upper half of the layers minus that in the lower half.
 
-    It is averaged over heads, and the smallest over the kinds. Kinds that occur in too few inputs are excluded.
+    The difference is averaged over heads, and the smallest one over the kinds is returned. Kinds that occur in too few
+    inputs are excluded.
     """
     frequent, notes = _frequent({kind: flat(features, kind) for kind in kinds})
     layers = [by_layer(features, kind) for kind in frequent]
@@ -142,7 +143,7 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
 
 @quantity("feature-ratio", unit="ratio", inherits=True, features=FEATURE_WEIGHTS)
 def best_against_special(features: Measurement) -> Estimand:
-    """Return attention to the most attended linguistic feature divided by that to the less attended of [CLS] and [SEP].
+    """Return attention to the most attended linguistic feature divided by the smaller attention to [CLS] or [SEP].
 
     Each is measured in the head that attends to it most, which is selected on the other half of the examples. Kinds
     that occur in too few inputs are excluded.
@@ -265,7 +266,7 @@ def relation_heads(
 ) -> Estimand:
     """Return the percentage of diagonal maps in the best head for a relation: the smallest over the relations.
 
-    Diagonal maps belong to the classes diagonal and vertical-diagonal, under a reading of vertical.
+    Diagonal maps belong to the classes diagonal and vertical-diagonal, under the given reading of "vertical".
     """
     weights = np.hstack([flat(attention, name) for name in relations])
     predicted = flat(patterns, f"{reading}_predicted")
