@@ -69,7 +69,7 @@ class Grounds(Enum):
     CONSTANT_ON_SAMPLE = "constant answers can be compared on the whole validation set only", "limited rows"
     NOT_COMPUTABLE = "the quantity cannot be computed on some of the resamples", "not computable"
     FEW_SEEDS = "{seeds} of the {needed} seeds needed to judge the claim", "{seeds} of {needed} seeds"
-    FEW_EXAMPLES = "fewer than the {needed} examples needed to judge the claim", "under {needed} examples"
+    FEW_EXAMPLES = "fewer than {needed} examples, which are too few to judge the claim", "under {needed} examples"
     UNKNOWN_SPREAD = "the variation between runs is unknown: judge several seeds", "seed spread unknown"
     SEED_FAILED = "{problems}", "collapsed"
     SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds failed"
