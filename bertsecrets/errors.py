@@ -28,12 +28,12 @@ MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to
 class UserError(Exception):
     """An error that the user can fix. The one-line message says what is wrong, the value, and what to do.
 
-    The command line prints the message and exits with code 2. In a run of several claims, all others are judged first.
+    The command line prints the message and exits with code 2. A run of several claims judges all other claims first.
     """
 
 
 class MissingError(UserError):
-    """Data or a tool is missing. A run of many measurements may skip those that need it."""
+    """Data or a tool is missing. A run of many measurements may skip those that need the missing input."""
 
 
 class NotApplicableError(UserError):

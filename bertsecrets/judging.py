@@ -59,8 +59,8 @@ def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     """Return the verdict on a case, or `Skipped` if data or a tool is missing.
 
     If the model does not have the quantity, the outcome is "not applicable". If a further input, such as a second
-    model, was not given, it is "inconclusive". Any other error, including a bug, results in a verdict without an
-    outcome (see `Verdict.error`).
+    model, was not given, the outcome is "inconclusive". Any other error, including a bug, results in a verdict without
+    an outcome (see `Verdict.error`).
     """
     try:
         return judge()
@@ -187,7 +187,7 @@ class SavedMeasurements:
 
     @property
     def commits(self) -> Sequence[str]:
-        """Git commits of the suite that saved the measurements; none if they were saved one by one."""
+        """Git commits of the suite that saved the measurements; empty if these were saved one by one."""
         return self.run.commits if self.run else []
 
     def eligibility(self, case: Case) -> Eligibility:

@@ -313,7 +313,7 @@ class RunOptions:
 
     @property
     def scope(self) -> list[str]:
-        """The tasks that are judged if none are named: the checkpoint's or own tasks; empty for all of GLUE."""
+        """The tasks to judge if none are named: the checkpoint's task or own tasks. Empty for all of GLUE."""
         if self.checkpoint_task is not None:
             return [task_named(self.checkpoint_task).name]
         return [own.name for own in self.tasks]

@@ -253,7 +253,7 @@ class Session:
         configuration.open_config(self.ref(model or self.model))
 
     def eligibility(self, case: Case) -> Eligibility:
-        """Return whether a case can be judged: whether its inputs are here, and whether it applies to the model.
+        """Return whether a case can be judged: whether its inputs are available, and whether it applies to the model.
 
         Raises:
             UserError: If the case is about particular architectures, and the model is not available.
@@ -348,7 +348,7 @@ class Session:
             claim: Claim id (`C1`), including the variant if there are several (`D1-untrained`).
             task: One of the claim's tasks. Optional if there is only one, or if the session is about one task.
             seeds: If given, judge on seeds 1 to `seeds` instead of the session's. With `auto`, seeds are added as long
-                as the budget allows another one, assuming that it takes as long as the last.
+                as the budget allows, assuming that each seed takes as long as the last.
             checkpoint: Folder, or model in memory, to judge instead of checkpoints that the suite trains.
 
         Raises:
@@ -509,7 +509,7 @@ class Session:
             self.checkpoints.delete(subjects)
 
     def close(self) -> None:
-        """If `keep_checkpoints` is `none`, delete all measured checkpoints. A `with` block calls this."""
+        """If `keep_checkpoints` is `none`, delete all measured checkpoints. A `with` block calls `close` at its end."""
         self.delete_checkpoints(list(self.checkpoints.used))
 
     def __enter__(self) -> "Session":

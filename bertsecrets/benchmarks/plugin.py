@@ -267,7 +267,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture
 def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
-    """Measure and judge a case, time it, and add it to the table.
+    """Measure, judge and time a case, and add its verdict to the table.
 
     Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
     function returns the verdict, or skips or fails the test if nothing can be checked.

@@ -1,6 +1,6 @@
 """The bootstrap: means of rows drawn with replacement, and confidence intervals from them.
 
-Used for all intervals: those of verdicts, figures, classifiers and annotators.
+All confidence intervals use it: for verdicts, charts, classifiers and annotators.
 """
 
 from collections.abc import Iterator

@@ -122,8 +122,8 @@ class Estimate:
     def _lower_end(self, tail: float) -> float:
         """Return the lower end of the interval, for an error rate on this side.
 
-        The smallest part is above the lowest of the parts' ends. The largest part is above the highest end of all parts
-        that may be the largest, if the error rate is divided among them.
+        The smallest part is above the lowest of all parts' lower ends. The largest part is above the highest lower end
+        of the parts that may be the largest, if these parts share the error rate.
         """
         tested, own = self._tested(tail)
         ends = (self.parts - self._below(own))[tested]

@@ -258,7 +258,7 @@ class Figure(Section):
         similar scores by chance although their answers differ, so the spread of a score is at least what these
         differences cause (`Estimate.interaction`). Thousands of answers determine this minimum, so it needs no
         Student's t. The spread of the published run is at least the cited one. If both values were measured on the same
-        examples, there is no sampling error. A deviation must also significantly exceed the claim's tolerance.
+        examples, sampling adds no error. A deviation must also significantly exceed the claim's tolerance.
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt

@@ -92,7 +92,7 @@ def at_least(p_values: Sequence[float], tasks: int) -> float:
 
 
 def _count(p_values: Sequence[float], rate: float) -> int:
-    """Return a lower bound for the number of tasks with an effect: it and every smaller number are significant."""
+    """Return a lower bound for the number of tasks with an effect: the largest n such that 1 to n are significant."""
     counts = range(1, len(p_values) + 1)
     return next((tasks - 1 for tasks in counts if at_least(p_values, tasks) > rate), len(p_values))
 

@@ -30,12 +30,11 @@ DECIDED_SHARE = 0.5  # minimum fraction of decided worlds of a case that `auto` 
 class Prospect(Section):
     """Verdicts on a case over simulated worlds in which the model is as published.
 
-    `truth` is the true value of the quantity in these worlds, and `contradicted` is True if it contradicts the claim.
-    `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `3` and `5` seeds), and
+    `truth` is the true value of the quantity in these worlds, and `contradicted` is True if that value contradicts the
+    claim. `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `3` and `5` seeds), and
     `seeds` the mean number of seeds of `auto`. For an order, `examples_interval` is the mean interval due to examples
-    alone, with `examples` rows of the task. A `duplicate_of` another case has the same value and verdict
-    in every world. `made` and `code` are the date of the simulation and a digest of its code. `definition` is
-    `Case.definition`.
+    alone, with `examples` rows of the task. A `duplicate_of` another case has the same value and verdict in every
+    world. `made` and `code` are the date of the simulation and a digest of its code. `definition` is `Case.definition`.
     """
 
     worlds: int
@@ -51,11 +50,11 @@ class Prospect(Section):
     definition: str = ""
 
     def share(self, *outcomes: str, procedure: str = "auto") -> float:
-        """Return the proportion of worlds with one of some outcomes."""
+        """Return the proportion of worlds with one of the given outcomes."""
         return sum(self.outcomes[procedure].get(outcome, 0.0) for outcome in outcomes)
 
     def interval(self, outcomes: Iterable[str]) -> tuple[float, float]:
-        """Return the 95 % interval of the proportion of worlds in which `auto` has one of some outcomes."""
+        """Return the 95 % interval of the proportion of worlds in which `auto` has one of the given outcomes."""
         return wilson(round(self.worlds * self.share(*outcomes)), self.worlds)
 
     @property
@@ -139,7 +138,7 @@ def prospect_text(case: Case) -> str:
 
 
 def _of_runs(recorded: Prospect, outcomes: Iterable[str]) -> str:
-    """Return the proportion of worlds with some outcomes as text, with its interval and what was simulated."""
+    """Return the proportion of worlds with the given outcomes as text, with its interval and what was simulated."""
     low, high = recorded.interval(outcomes)
     seeds = f"{recorded.seeds:.1f} seeds on average" if recorded.seeds > 1 else "one seed"
     rows = f", {recorded.examples:,} rows" if recorded.examples else ""

@@ -26,10 +26,10 @@ class Need:
     """A measurement that a quantity needs, on one or more tasks.
 
     Args:
-        whose: Initialisation of the subject: that of the claim (`own`), the one it is compared with (`against`), or a
+        whose: Initialisation of the subject: the claim's (`own`), the one that it is compared with (`against`), or a
             fixed one.
         options: Options for the measure, in addition to those of the claim.
-        task: Task to measure. Defaults to that of the case.
+        task: Task to measure. Defaults to the case's task.
         tasks: Tasks to measure instead of `task`; all are required unless `least` is set.
         least: Minimum number of `tasks` that must have data. Tasks without data are then skipped.
     """
@@ -50,8 +50,8 @@ class Quantity:
         arguments: Signature of the other parameters, whose values the claim gives.
         within: Function from the name of a task to the range of possible values.
         inherits: Whether a collapse of the checkpoint, which its scores show, makes the quantity meaningless. False for
-            quantities whose own measurements show it, and if nothing is fine-tuned. Undeclared means True.
-        published: Whether it uses published figures of the task.
+            quantities whose own measurements show it, and if nothing is fine-tuned. If undeclared, it counts as True.
+        published: Whether the function uses published figures of the task.
     """
 
     name: str

@@ -98,7 +98,7 @@ def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
 
 
 def reads_model(case: Case) -> bool:
-    """Return whether a case is about a model; others are only about published numbers or the suite itself."""
+    """Return whether a case is about a model, and not only about published numbers or the suite itself."""
     return any(get_measure(need.measure).reads_model for need in _needs(case).values())
 
 

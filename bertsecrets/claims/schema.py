@@ -178,7 +178,7 @@ class Claim(References):
 
     @property
     def cases(self) -> list["Case"]:
-        """One case for each of its tasks, and for each own task that it covers."""
+        """One case for each of the claim's tasks, and for each own task that it covers."""
         return [Case(self, name) for name in (*self.tasks, *filter(self.covers, own_task_names()))]
 
     def covers(self, name: str) -> bool:
@@ -215,7 +215,7 @@ class Case:
 
     @property
     def unit(self) -> str:
-        """The unit of the claim, or that of its quantity."""
+        """The unit of the claim or, by default, of its quantity."""
         return self.claim.unit or QUANTITIES[self.claim.quantity].unit
 
     @property

@@ -1,7 +1,7 @@
 """Levels of confidence by the number of seeds, for analyses after 3, 4 and 5 seeds at a controlled error rate.
 
-An order or an equality has two possible errors, each of which has the run's error rate over all analyses: every
-analysis has the same nominal level (Pocock 1977). A figure can deviate early at a tenth of the error rate. The level
+An order or an equality has two possible errors. Each has the run's error rate over all analyses, and all analyses have
+the same nominal level (Pocock 1977). A figure can deviate early at a tenth of the error rate. The level
 belongs to the number of seeds, not to the command, and the schedule is fixed in advance. So stopping early, because of
 a decision or a budget, cannot increase error rates.
 """

@@ -207,7 +207,7 @@ class Verdict:
 
     @property
     def unit(self) -> str:
-        """The unit of the claim, or that of its quantity."""
+        """The unit of the claim or, by default, of its quantity."""
         return self.case.unit
 
     @property
@@ -288,7 +288,7 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     observed value, and which of the models are not in the paper.
 
     Args:
-        band: Band of the claim. A second source agrees if it is within half its width.
+        band: Band of the claim. A second source agrees if its value is within half the band's width.
     """
     published, second, expect = case.figure.published, case.figure.second_value, case.claim.expect
     whose = SOURCE_TITLES.get(case.claim.first_source.split()[0], case.claim.first_source)

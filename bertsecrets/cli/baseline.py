@@ -30,7 +30,7 @@ def read_baseline(file: Path | None, *, updating: bool) -> "Baseline | None":
     """Return the accepted verdicts, if any are given.
 
     Raises:
-        UserError: If there is no file to read, or none to update.
+        UserError: If the file to read or the name of the file to update is missing.
     """
     from bertsecrets.compare.baseline import Baseline
 

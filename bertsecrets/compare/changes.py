@@ -134,7 +134,7 @@ def is_worse(before: VerdictData, after: VerdictData) -> bool:
 
 @dataclass(frozen=True)
 class Change:
-    """The verdicts of two runs on a case; None if a run has none."""
+    """The verdicts of two runs on a case; None for a run that did not judge it."""
 
     before: VerdictData | None
     after: VerdictData | None

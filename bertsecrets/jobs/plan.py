@@ -162,7 +162,7 @@ def left_out_line(cases: Sequence[Case]) -> str:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The result of a job: whether it made a new result, the error if it failed, and the elapsed seconds."""
+    """The result of a job: whether the job made a new result, its error if it failed, and the elapsed seconds."""
 
     request: Request
     made: bool = False

@@ -69,7 +69,7 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
 
 
 def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
-    """Return a script with one command per job. It stops if the store is not at its path.
+    """Return a script with one command per job. The script stops if the store is not at its path.
 
     It exits with the code of the last job that failed.
     """

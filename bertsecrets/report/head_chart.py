@@ -26,7 +26,7 @@ class _OneLayer:
         self.maps: Float[np.ndarray, "heads tokens tokens"] = np.zeros((0, 0, 0))
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Keep the maps if this is the layer."""
+        """Keep the maps of the layer, and ignore those of other layers."""
         if layer == self.layer:
             self.maps = maps[0].float().cpu().numpy()
 

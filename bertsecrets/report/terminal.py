@@ -161,7 +161,7 @@ def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 
 def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen) -> str:
-    """Return the table of verdicts. If it is too wide, the last two columns are wrapped."""
+    """Return the table of verdicts. If the table is too wide, the last two columns are wrapped."""
     cells = [_cells(verdict, notes) for verdict in verdicts]
     *first, observed, verdict = (
         max(len(line) for row in (VERDICT_COLUMNS, *cells) for line in row[place].split("\n"))

@@ -10,7 +10,7 @@ from bertsecrets.types import Measurement
 
 
 def place(measurement: Measurement, layer: int, head: int, name: str) -> int:
-    """Return the place of a head in the measurement's value of this name, [layer, head]."""
+    """Return the place of a head in the measurement's value with this name, [layer, head]."""
     return int(np.ravel_multi_index((layer - 1, head - 1), np.shape(measurement.value(name))))
 
 
@@ -21,14 +21,14 @@ def name_of(measurement: Measurement, place: int, name: str) -> str:
 
 
 def top(measurement: Measurement, count: int, name: str) -> list[tuple[int, int]]:
-    """Return (layer, head) of the largest values of this name."""
+    """Return (layer, head) of the largest entries of the value with this name."""
     grid = np.asarray(measurement.value(name))
     layers, heads = np.unravel_index(np.argsort(-grid, axis=None, kind="stable")[:count], grid.shape)
     return list(zip((layers + 1).tolist(), (heads + 1).tolist(), strict=True))
 
 
 def best_heads(measurement: Measurement, name: str) -> str:
-    """Return the three heads with the largest values of this name as text, for a note."""
+    """Return the three heads with the largest entries of the value with this name as text, for a note."""
     grid = np.asarray(measurement.value(name))
     best = top(measurement, 3, name)
     return ", ".join(f"layer {layer} head {head} {grid[layer - 1, head - 1]:.3f}" for layer, head in best)

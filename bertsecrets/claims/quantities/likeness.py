@@ -87,7 +87,7 @@ def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "r
     """Return the upper quantile of the correlations of shuffled maps, in standard deviations above their mean.
 
     It is the `SHUFFLE_QUANTILE` over random permutations of heads within rows. If rows have few heads, as in figure 7,
-    it is larger than the 1.645 of a normal distribution.
+    the quantile is larger than the 1.645 of a normal distribution.
     """
     rng, shape = np.random.default_rng(SHUFFLE_SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)

@@ -45,7 +45,7 @@ VECTOR_CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
 def geometry(after: Measurement, before: Measurement) -> Estimand:
     """Return the correlation of cosines before and after fine-tuning, over pairs of rows, in the upper half of layers.
 
-    It is computed layer by layer, without the mean vector, and averaged.
+    The correlation is computed layer by layer, without the mean vector, and averaged.
     """
     block, _ = _pairs(after, before)
     layers = block.shape[1] // 2

@@ -145,8 +145,8 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
 def best_against_special(features: Measurement) -> Estimand:
     """Return attention to the most attended linguistic feature divided by the smaller attention to [CLS] or [SEP].
 
-    Each is measured in the head that attends to it most, which is selected on the other half of the examples. Kinds
-    that occur in too few inputs are excluded.
+    Each kind of token is measured in the head that attends to it most, which is selected on the other half of the
+    examples. Kinds that occur in too few inputs are excluded.
     """
     special = ("cls", "sep")
     for kind in special:
@@ -197,7 +197,8 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
 def final_punctuation(words: Measurement) -> Estimand:
     """Return the percentage of heads in the last two layers that attend more to final punctuation than to any word.
 
-    Final punctuation is compared with the most attended word of each input. Inputs without it are excluded.
+    Final punctuation is compared with the most attended word of each input. Inputs without final punctuation are
+    excluded.
     """
     final, word = (words.sample(kind)[:, -2:] for kind in ("final", "word"))
     lead = (final - word).reshape(len(final), -1).astype(np.float64)
