@@ -223,7 +223,7 @@ def not_judged(session: pytest.Session) -> str | None:
     ]
     if elsewhere:
         names = f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]})"
-        return f"{names} judged in another process: disable the plugin that starts it"
+        return f"{names} judged in another process: disable the plugin that starts that process"
     cases = {*selected.values()}
     skipped = len(cases - answered)
     others = f"{skipped} of {len(cases)} benchmarks were skipped by another plugin or mark" if skipped else ""

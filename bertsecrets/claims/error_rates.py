@@ -52,5 +52,5 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
     text = f"{max(enough[0], FEWEST_SEEDS)} seeds would decide this with {TARGET_POWER:.0%} probability"
     value = format_number(observed.value)
     if enough[0] > PRACTICAL_SEEDS:
-        return f"{text}: {value} is too close to the limit for a practical number"
+        return f"{text}: {value} is too close to the limit for a practical number of seeds"
     return f"{text} if {value} is the true value"

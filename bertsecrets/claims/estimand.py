@@ -170,7 +170,7 @@ def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
     half = layers.shape[1] // 2
     if not half:
         raise NotApplicableError("a model of one layer has no halves")
-    note = "layers 1 on: " + ", ".join(f"{value:.2f}" for value in layers.mean(0))
+    note = "from layer 1: " + ", ".join(f"{value:.2f}" for value in layers.mean(0))
     return Estimand.from_block(
         layers,
         lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),

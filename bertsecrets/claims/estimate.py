@@ -246,7 +246,7 @@ def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
 def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
     """Return the variance of the mean over seeds due to example effects shared by all seeds.
 
-    The rest is the interaction of seeds and examples, which is part of the seed variance.
+    The remaining variance is the interaction of seeds and examples, which is part of the seed variance.
     """
     count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
     return np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)

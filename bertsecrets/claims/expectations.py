@@ -251,7 +251,7 @@ class Figure(Section):
         return float(low), float(high)
 
     def _bounds(self, case: JudgedCase, observed: Estimate | None, published_error: float) -> list[Bound]:
-        """Return the margins of which the widest is the band; none if the seed variance is unknown.
+        """Return margins, the widest of which is the band; empty if the seed variance is unknown.
 
         The published figure comes from one more run of the same procedure, or has the uncertainty on record (`doubt`).
         The seed variance is estimated from the observed seeds, or cited if there are fewer than three. Seeds may have

@@ -106,7 +106,7 @@ def quantity(
     Args:
         about: `published` if the function uses published figures of the task, which own tasks do not have.
         within: Range of possible values, or a function that returns it for the name of a task. Intervals and bands are
-            clipped to it.
+            clipped to this range.
         inherits: Whether the quantity is meaningless for a collapsed checkpoint (see `Quantity`).
         **needs: Measurements to pass, by parameter name.
 

@@ -19,7 +19,7 @@ MAX_FAST_PASSES = 5  # forward passes over the rows; a measure with more is slow
 
 @runtime_checkable
 class Bench(Protocol):
-    """A source of measurements: a session that runs them, or a shelf of stored ones."""
+    """A source of measurements: a session that makes them, or a shelf of stored ones."""
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
         """Return a subject's measurement."""

@@ -210,7 +210,7 @@ class Case:
 
     @property
     def figure(self) -> TaskFigure:
-        """The published figure; empty on an own task."""
+        """The published figure; empty for an own task."""
         return self.claim.tasks.get(self.task) or TaskFigure()
 
     @property

@@ -76,7 +76,7 @@ class Baseline:
 
     def _refuse(self, difference: str) -> None:
         what = f"{self.path} is the baseline of another run ({excerpt(difference, 200)})"
-        raise UserError(f"{what}: run as before, or update the baseline")
+        raise UserError(f"{what}: use the same model, rows and settings, or update the baseline")
 
     def covers(self, name: str) -> bool:
         """Return whether the baseline says what is accepted for a case."""

@@ -149,7 +149,7 @@ def _rounded(values: np.ndarray, digits: int = 3) -> list[Any]:
 
 
 def viewer_specs() -> dict[str, Any]:
-    """Return the specifications of the viewer's charts, by name. Each reads its data from `data`."""
+    """Return the specifications of the viewer's charts, by name. Each chart reads its data from `data`."""
     return {"heads": as_spec(_heads()), "map": as_spec(_map()), "targets": as_spec(_targets())}
 
 

@@ -129,7 +129,7 @@ def test_the_first_layer_is_held_to_the_published_cost():
 def test_the_best_layer_gains_on_other_examples_or_leaves_the_claim_open():
     gaining = verdict("G5b-mrpc", heads([40, 62, 50], (3,), rows=4000, task_name="mrpc"))
     assert "chosen layer 2" in gaining.reason
-    assert "layers 1 on: " in gaining.reason
+    assert "from layer 1: " in gaining.reason
     assert gaining.outcome == "reproduced"
     assert verdict("G5b-mrpc", heads([40, 50, 55], (3,), rows=4000, task_name="mrpc")).outcome == "inconclusive"
 

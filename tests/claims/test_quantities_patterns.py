@@ -81,7 +81,7 @@ def test_heads_on_special_tokens_need_no_classifier():
     special = gridded("special-tokens", cls=cls, sep=sep_sum / 2, sep_sum=sep_sum)
     assert read("heads-on-special-tokens", special) == pytest.approx(50)  # .5 is not more than half
     assert read("special-token-attention", special) == pytest.approx(0.55)
-    assert estimand("special-token-attention", special).notes == ("layers 1 on: 0.55, 0.55",)
+    assert estimand("special-token-attention", special).notes == ("from layer 1: 0.55, 0.55",)
     without = gridded("special-tokens", cls=cls, sep=np.full((40, 2, 2), np.nan), sep_sum=np.full((40, 2, 2), np.nan))
     assert read("special-token-attention", without) == pytest.approx(0.1)
     nothing = gridded("special-tokens", **{kind: np.full((40, 2, 2), np.nan) for kind in ("cls", "sep", "sep_sum")})

@@ -204,7 +204,7 @@ def first_layer(ablation: Measurement) -> Estimand:
 def best_layer(ablation: Measurement) -> Estimand:
     """Return the gain of the best layer (K19 figure 9), selected on one half of the examples, tested on the other."""
     by_layer = ", ".join(f"{gain:+.1f}" for gain in all_gains(ablation))
-    return _cross_fitted(ablation, 1, f"layers 1 on: {by_layer}")
+    return _cross_fitted(ablation, 1, f"from layer 1: {by_layer}")
 
 
 @quantity("named-heads-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)

@@ -24,7 +24,7 @@ def layer_likeness(statistics: Measurement) -> Estimand:
     block = np.stack([statistics.sample(name).astype(np.float64) for name in ("between", "within")], axis=1)
     there, clusters = np.asarray(~np.isnan(block).any(1)), clusters_of(statistics)
     if not there.any():
-        raise NotApplicableError("the model has no two heads in one layer, or only one layer")
+        raise NotApplicableError("the model has only one layer, or one head per layer")
     if clusters is not None:
         clusters = np.unique(clusters[there], return_inverse=True)[1]
     between, within = column_means(block)[0]
@@ -44,5 +44,5 @@ def sep_gradient_ratio(slopes: Measurement) -> Estimand:
     first = round(sep.shape[1] / 3)
     block: Float[np.ndarray, "examples 2"] = np.stack([value[:, first:].mean(1) for value in (sep, other)], axis=1)
     by_depth = ", ".join(f"{value:.2f}" for value in column_means(sep)[0] / column_means(other)[0])
-    note = f"from layer {first + 1} on; layers 1 on: {by_depth}"
+    note = f"judged from layer {first + 1} on; values from layer 1: {by_depth}"
     return Estimand.from_block(block, lambda mean: mean[..., 0] / mean[..., 1], note, clusters=clusters_of(slopes))

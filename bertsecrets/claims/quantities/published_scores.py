@@ -39,7 +39,7 @@ def luck(figures: Measurement) -> Estimand:
     scores = _figure_8(figures)
     gains = scores - np.median(scores)
     scale = np.asarray(_scale(gains)).item()
-    note = f"the best gain is {gains.max():.2f} points, and the scale of chance {scale:.2f}"
+    note = f"the best gain is {gains.max():.2f} points; gains by chance have a scale of {scale:.2f}"
 
     def chance(mean: np.ndarray) -> Number:
         from scipy.special import ndtr  # scipy.stats would take five times as long to import
@@ -66,7 +66,7 @@ def gain_over_seeds(figures: Measurement) -> Estimand:
     difference = float(np.sqrt(2) * stdtrit(P20_SEEDS - 1, 0.975)) * published[1]
     scores = _figure_8(figures)
     gain = lambda mean: mean.max(-1) - np.median(mean, axis=-1)  # noqa: E731
-    note = f"the best gain is {gain(scores[0]):.2f} points, two seeds differ by up to {difference:.2f}"
+    note = f"the best gain is {gain(scores[0]):.2f} points; two seeds differ by up to {difference:.2f}"
     return Estimand.from_block(scores, lambda mean: gain(mean) / difference, note, sampled=False)
 
 

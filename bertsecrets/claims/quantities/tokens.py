@@ -79,7 +79,7 @@ def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number])
     if not kinds:
         raise NotApplicableError("the model has no [CLS] and no [SEP]")
     layers = np.sum(kinds, axis=0).reshape(len(kinds[0]), *np.shape(special.value("cls"))).mean(2)
-    note = "layers 1 on: " + ", ".join(f"{weight:.2f}" for weight in layers.mean(0))
+    note = "from layer 1: " + ", ".join(f"{weight:.2f}" for weight in layers.mean(0))
     return Estimand.from_block(np.sum(kinds, axis=0), statistic, note, clusters=clusters_of(special))
 
 
@@ -92,7 +92,7 @@ def crossing(special: Measurement) -> Estimand:
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
     leads = (cls - sep)[:, 1:10]
-    note = f"[CLS] minus [SEP], layers 2 on: {', '.join(f'{lead:+.3f}' for lead in leads.mean(0))}"
+    note = f"[CLS] minus [SEP], from layer 2: {', '.join(f'{lead:+.3f}' for lead in leads.mean(0))}"
     sign = np.where(np.arange(leads.shape[1]) < 2, 1.0, -1.0)
     return Estimand.from_block(leads * sign, lambda mean: mean, note, clusters=clusters_of(special), extreme="least")
 
@@ -164,7 +164,7 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
 def stripes_from_pretraining(after: Measurement, before: Measurement) -> Estimand:
     """Return the percentage of striped maps that the pretrained model has striped, too (K19 section 4.4).
 
-    Striped is as in `stripes-on-special-tokens`; both models are measured on the same examples.
+    "Striped" is defined as in `stripes-on-special-tokens`. Both models are measured on the same examples.
     """
     tuned, plain = (_striped(patterns) for patterns in (after, before))
     block = np.stack([(tuned & plain).mean(1), tuned.mean(1)], axis=1)

@@ -18,7 +18,7 @@ def _layers(vectors: Measurement) -> tuple[Float[np.ndarray, "pairs layers"], st
     block = block[~np.isnan(block).any(1), 1:]
     centred = column_means(vectors.sample("centred").astype(np.float64))[0][1:]
     curve = ", ".join(f"{value:.2f}" for value in block.mean(0))
-    return block, f"layers 1 on: {curve}; without the mean vector at most {np.abs(centred).max():.3f}"
+    return block, f"from layer 1: {curve}; without the mean vector at most {np.abs(centred).max():.3f}"
 
 
 @quantity("anisotropy", unit="cosine", inherits=True, within=(-1, 1), vectors=VECTORS)
@@ -61,7 +61,7 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
         return np.divide(xy - x * y, spread, out=np.full(np.shape(xy), np.nan), where=spread > 0)
 
     note = ", ".join(f"{value:.2f}" for value in correlations(products.mean(0)))
-    return Estimand.from_block(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"layers 1 on: {note}")
+    return Estimand.from_block(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"from layer 1: {note}")
 
 
 @quantity("class-separation-growth", unit="cosine", inherits=True, within=(-4, 4), **VECTOR_CHANGE)

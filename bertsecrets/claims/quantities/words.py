@@ -118,7 +118,7 @@ def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> B
 
 
 def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[np.ndarray, "examples heads"]:
-    """Return the mean over the kinds that occur in an input; NaN for inputs with none."""
+    """Return the mean over the kinds that occur in an input; NaN for inputs without any."""
     there = ~np.isnan(stack)
     count = there.sum(0)
     return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
