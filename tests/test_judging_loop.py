@@ -35,7 +35,7 @@ def raising(error):
         (UserError("damaged\nfile"), None, "damaged file"),
         (MemoryError(), None, "not enough memory (MemoryError): close other programs"),
         (PermissionError(13, "Permission denied", "/data"), None, "cannot use /data: Permission denied"),
-        (PackageNotFoundError("torch"), None, "the package torch is not installed: install bertsecrets with"),
+        (PackageNotFoundError("torch"), None, "the package torch is not installed: reinstall bertsecrets with"),
         (TypeError("no number"), None, "a bug in bertsecrets or a damaged file (TypeError: no number)"),
     ],
 )
