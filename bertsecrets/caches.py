@@ -188,7 +188,7 @@ class MeasurementCache:
             self.made.add(request)
 
     def stored(self, request: Request) -> Path | None:
-        """Return the entry of a measurement, or None if there is none, without verifying its files."""
+        """Return the entry of a measurement, or None if it is missing, without verifying its files."""
         return self.store.find(MEASUREMENTS, self.key(request), verify=False)
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:

@@ -69,8 +69,8 @@ def one_line(text: object) -> str:
     >>> one_line("not valid:\n  at byte\x1b[2J 3")
     'not valid: at byte\\x1b[2J 3'
     """
-    words = " ".join(str(text).split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in words)
+    line = " ".join(str(text).split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)
 
 
 def shortened(text: str, most: int = 300) -> str:

@@ -154,7 +154,7 @@ def read_npy(data: bytes) -> np.ndarray:
 
 
 def expanded(name: str | os.PathLike[str]) -> Path:
-    """Return a path after expanding a leading `~` or `~user` like a shell, or unchanged if there is no such user.
+    """Return a path after expanding a leading `~` or `~user` like a shell, or unchanged if the user does not exist.
 
     Shells do not expand `~` in workflow files, in environment variables or in `--name=~/folder`.
     """

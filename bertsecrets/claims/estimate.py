@@ -145,7 +145,7 @@ class Estimate:
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return how far the bootstrap's lower percentile lies below each part; 0 if it lies above."""
+        """Return the distance of the bootstrap's lower percentile below each part, or 0 if it lies above."""
         from scipy.special import ndtri
 
         edge = max(tail, min(0.25, MIN_TAIL_DRAWS / len(self.replicates)))

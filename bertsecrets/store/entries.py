@@ -192,7 +192,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
 
 
 def checked_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint after verifying all files, or an empty one if there is none."""
+    """Return the manifest of an exported checkpoint after verifying all files, or an empty one if it is missing."""
     manifest = read_own_manifest(folder)
     if manifest and (problem := damage(folder)):
         raise _refused(folder, problem)
@@ -200,7 +200,7 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_own_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint, or an empty one if there is none."""
+    """Return the manifest of an exported checkpoint, or an empty one if it is missing."""
     try:
         manifest = read_json(folder / MANIFEST, missing={})
     except UserError as error:

@@ -26,7 +26,7 @@ from bertsecrets.store.measurements import READ_ERRORS, VALUES_FILE, Shelf, meas
 from bertsecrets.types import Measurement
 
 RECORD_FILE, RECORD_JSON = "record.zip", "record.json"
-CODES = 256  # distinct values that one byte can tell apart
+CODES = 256  # distinct values that one byte can encode
 DECODED_BYTES = 2**31  # maximum size of a member
 ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the same for all, so that equal measurements make equal files
 NARROWER = {"f8": ("f4",), "i8": ("i1", "i2", "i4"), "i4": ("i1", "i2")}  # types that may hold the same values

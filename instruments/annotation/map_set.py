@@ -39,8 +39,8 @@ HOW_TO_GET = f"run `dvc pull data/patterns.dvc`, or set {VARIABLE} to their fold
 TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # reading by the text that readers were given
 # Readers whose labels are held out from training, to measure agreement among readers and with new readers.
 HELD_OUT_READERS = ("5", "6", "7")
-# Readers of maps that were chosen because classifiers were unsure of them. Such maps are no random sample: their labels
-# train classifiers, and evaluate nothing.
+# Readers of maps that were chosen because classifiers were unsure of them. Such maps are not a random sample, so their
+# labels train classifiers and evaluate nothing.
 READERS_OF_UNSURE_MAPS = ("8", "9")
 LARGEST = float(np.finfo(np.float16).max)  # largest value that can be stored
 SHARD_LIMIT = 512 * 2**20  # maximum size of a file's values in bytes, enough for 26 000 maps of 100 tokens

@@ -38,7 +38,7 @@ class Assumption:
 
     Args:
         check: The check of the assumption against evidence on record, or `none`.
-        why_none: Why no evidence concerns the assumption, if there is no check.
+        why_none: Why no evidence concerns the assumption, if nothing checks it.
     """
 
     text: str

@@ -27,7 +27,7 @@ class ReadMaps:
         pictures: The maps as a set, with the labels used for training.
         by_reader: Labels of all readers, including held-out readers, by map.
         unsure: Maps that were chosen because classifiers were unsure of them. They are trained on, and evaluate
-            nothing, since they are no random sample.
+            nothing, since they are not a random sample.
     """
 
     maps: LabelledMaps

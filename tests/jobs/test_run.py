@@ -87,8 +87,8 @@ def test_benchmarks_run_parallel_jobs_and_report_finds_all_results(capsys, share
 
 def test_jobs_that_wait_for_each_other_need_no_worker(capsys, shared, tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "serve", lambda *_: pytest.fail("a worker was started"))
-    words = ("run", "--task", "rte", "--claim", "D1-pretrained", *shared, "--store", tmp_path / "runs", "--jobs", 2)
-    main([str(word) for word in words])
+    arguments = ("run", "--task", "rte", "--claim", "D1-pretrained", *shared, "--store", tmp_path / "runs", "--jobs", 2)
+    main([str(argument) for argument in arguments])
     said = capsys.readouterr().err
     assert "2 jobs to run, including 1 checkpoint to train" in said
     assert "2 of 2: measure scores " in said
@@ -99,12 +99,12 @@ def test_fewer_jobs_with_as_many_threads_run_by_default_if_memory_is_small(capsy
     monkeypatch.setattr(cores, "_core_count", lambda: 2)
     monkeypatch.setattr(prepare, "available_bytes", lambda: 10**9)
     monkeypatch.setattr(pool, "serve", lambda *_: pytest.fail("a worker was started"))
-    words = ("--task", "rte", "--claim", "D1-untrained", *shared, "--store", tmp_path / "runs", "--seeds", 2)
-    main([str(word) for word in ("run", *words)])
+    arguments = ("--task", "rte", "--claim", "D1-untrained", *shared, "--store", tmp_path / "runs", "--seeds", 2)
+    main([str(argument) for argument in ("run", *arguments)])
     said = capsys.readouterr().err
     assert "4 jobs to run" in said
     assert " of 4: " in said
-    run(capsys, "report", *words, "--json", tmp_path / "verdicts.json")
+    run(capsys, "report", *arguments, "--json", tmp_path / "verdicts.json")
     assert all(verdict["reused"] for verdict in json.loads((tmp_path / "verdicts.json").read_text())["verdicts"])
 
 
@@ -113,8 +113,8 @@ def test_workers_do_not_execute_the_script_that_starts_them(shared, tmp_path):
     script = tmp_path / "script.py"
     lines = ["import sys", "from bertsecrets.cli.main import main", "print('started')", "sys.exit(main(sys.argv[1:]))"]
     script.write_text("\n".join(lines))
-    words = ("run", "--task", "rte", "--claim", "D1-untrained", *shared, "--store", tmp_path / "runs", "--seeds", 2)
-    command = [sys.executable, script, *map(str, words), "--jobs", "2"]
+    arguments = ("run", "--task", "rte", "--claim", "D1-untrained", *shared, "--store", tmp_path / "runs", "--seeds", 2)
+    command = [sys.executable, script, *map(str, arguments), "--jobs", "2"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)})
     assert done.returncode in (0, 1), done.stderr
     assert "2 at a time" in done.stderr
