@@ -161,7 +161,7 @@ class Accepting(Protocol):
     """The accepted verdicts of an earlier run (`compare.baseline.Baseline`)."""
 
     def check(self, verdict: VerdictData) -> None:
-        """Check that a verdict was reached on the same data and limits as the accepted one."""
+        """Check that a verdict was reached with the same data and limits as the accepted one."""
         ...
 
     def accepts(self, verdict: VerdictData) -> bool | None:
@@ -416,7 +416,7 @@ class JudgedRun:
         return [name for name in map(str, self.asked) if outcomes.get(name, "inconclusive") == "inconclusive"]
 
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
-        """Return whether a verdict fails the run: it is worse than the accepted one or, if none, fails unexpectedly.
+        """Return whether a verdict fails the run: it is worse than the accepted one or, without one, unexpected.
 
         Args:
             strict: Whether claims beyond K19 can fail the run even if none of their verdicts was accepted.

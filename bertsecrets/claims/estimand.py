@@ -44,7 +44,7 @@ class Estimand:
         map: Mean map that is correlated with a published one across heads. The first part is then this correlation
             (see `likeness.with_ceiling`).
         of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
-        average: How to compute the parts from the map averaged over seeds, if that is judged (`likeness.averaged`).
+        average: How to compute the parts from the map averaged over seeds, if that map is judged (`likeness.averaged`).
         nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes it; by
             default, it is the value of a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.

@@ -355,7 +355,7 @@ class Figure(Section):
         return min(1.0, p_value / evidence.early), None
 
     def decidable(self, limits: Ends, unit: str) -> bool:
-        """Return whether a band can decide a claim; it must not include most values."""
+        """Return whether a band can decide a claim, which it cannot if it includes most values."""
         low, high = limits
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 

@@ -50,7 +50,7 @@ SCORE_QUANTITIES = (
 
 
 class SmallestEffect(Section):
-    """A claim's smallest effect of interest, in its unit, with the reason; overrides the one of its unit (`band`)."""
+    """A claim's smallest effect of interest, in its unit, with the reason; overrides that for its unit (`band`)."""
 
     size: PositiveFloat
     reason: str = Field(min_length=10)

@@ -59,8 +59,8 @@ class Verdict:
         by_seed: Parts of the quantity for each seed. Most quantities have a single part.
         extreme: Whether the quantity is the smallest or the largest of several parts.
         p_against: Smallest error rate at which the claim would still deviate; None if it was not judged.
-        p_for: Smallest error rate at which the claim would still be reproduced. None also for a published figure:
-            it can only be compatible, since lying inside its prediction interval does not contradict other values.
+        p_for: Smallest error rate at which the claim would still be reproduced. Always None for a published
+            figure, because a value inside its prediction interval does not rule out other values.
         open: Whether more seeds could change the outcome, and the schedule of analyses allows them.
         interim: The number of seeds of the analysis with its level (`sequential`), or a note that the verdict is about
             single checkpoints.

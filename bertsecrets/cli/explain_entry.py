@@ -86,7 +86,7 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
         options = key.inputs.get("options") or {}
         find_key = partial(session.measurements.key, request(measure.name, subject, options))
         if measure.on_task and _of_checkpoint(key) is None:
-            find_key = partial(_unknown, "it was measured on a folder, which is not recorded")
+            find_key = partial(_unknown, "the path of the measured folder is not recorded")
     try:
         inputs = find_key().inputs
     except UserError as error:

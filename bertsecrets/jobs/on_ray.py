@@ -164,7 +164,7 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
         if its_device != device:
             raise UserError(
                 f"machine {name} of the Ray cluster computes on {its_device}, this one on {device}, so its results "
-                "would not be found here: use machines of one kind"
+                "would not be found here: use machines of the same kind"
             )
     return len(large)
 

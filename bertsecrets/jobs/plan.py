@@ -203,7 +203,7 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -
 
 
 def blocking_error(job: Request, outcomes: Mapping[Request, JobResult]) -> Exception | None:
-    """Return the error that blocks a job, if any: one that ends the run, or the error of its training job."""
+    """Return the error that blocks a job, if any: an error that ends the run, or an error of its training job."""
     fatal = (outcome.error for outcome in outcomes.values() if isinstance(outcome.error, RunError))
     trained = outcomes.get(job.training) if job.training is not None else None
     return next(fatal, None) or (trained.error if trained is not None else None)

@@ -75,8 +75,8 @@ def annotated(model: str, models: Sequence[str]) -> bool:
 def prediction_factor(count: int) -> float:
     """Return the ratio of Student's 95 % prediction interval for one more encoder to the normal interval.
 
-    Student's accounts for a mean and a variance estimated from `count` encoders. The ratio is used at all confidence
-    levels, although Student's intervals widen faster than normal ones.
+    Student's interval accounts for a mean and a variance estimated from `count` encoders. The ratio is used at all
+    confidence levels, although Student's intervals widen faster than normal ones.
 
     >>> round(prediction_factor(7), 2)
     1.44
@@ -202,7 +202,7 @@ PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 def figure_2_order(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return Spearman's correlation of a share with K19's figure 2 over tasks, minus what shuffled tasks reach.
+    """Return Spearman's correlation of a share with K19's figure 2 over tasks, minus a reference from shuffled tasks.
 
     The reference is the largest correlation that more than 5 % of all orders of the tasks reach.
     """
