@@ -82,7 +82,7 @@ class Evidence:
 
     @property
     def same_constant(self) -> int:
-        """How many seeds give the published constant answer."""
+        """The number of seeds that give every example the same answer as the published run."""
         published = self.case.figure.published or 0.0
         tolerance = self.case.figure.rounding + SCORE_TOLERANCE
         return sum(abs(value - published) <= tolerance for value in self.constants)

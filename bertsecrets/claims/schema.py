@@ -271,7 +271,7 @@ class Case:
     def belongs_to(self, tasks: Collection[str]) -> bool:
         """Return whether the case is part of the replication on these tasks.
 
-        This includes cases on the tasks, on the bare encoder, and over several tasks that include one of them.
+        This includes cases on these tasks, on the bare encoder, and on groups of tasks that contain one of these.
         """
         if self.task in tasks:
             return True

@@ -78,7 +78,7 @@ def check_outputs(options: argparse.Namespace) -> None:
 
 
 def check_output_files(files: Iterable[Path | None]) -> None:
-    """Check, before anything is measured, that files can be written to existing folders. None is skipped."""
+    """Check that the folder of each file exists and is writable, before anything is measured. `None` is skipped."""
     checked: set[str] = set()
     for file in filter(None, files):
         if not file.parent.exists():

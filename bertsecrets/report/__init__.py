@@ -7,7 +7,7 @@ from bertsecrets.types import Measurement, as_chart, as_html
 
 
 def show_in_notebooks() -> None:
-    """Register how notebooks show measurements and verdicts."""
+    """Register the functions that show measurements and verdicts in notebooks."""
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.judging import Verdicts
 

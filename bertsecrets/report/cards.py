@@ -138,7 +138,7 @@ def cards_of(
         runs: Verdicts by model name, as given by the user.
         rerun: Words of a command to which `--claim` is added to judge a claim again. They lack `--model` if there are
             several models.
-        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
+        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
         accepted: Names of the cases whose failing verdict a baseline accepts.
     """
     several = len(runs) > 1
@@ -221,7 +221,7 @@ def evidence_lines(verdict: Verdict, *, checkpoint: bool = False) -> list[str]:
     """Return the measurements behind a verdict. Measurements that differ only in their seeds share a line.
 
     Args:
-        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
+        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
     """
     groups: dict[str, list[Measurement]] = {}
     for measurement in verdict.measurements:

@@ -144,7 +144,7 @@ def test_heads_are_compared_on_the_examples_that_have_them():
     statistics = measured("head-statistics", {}, {"within": within, "between": within + 0.1, "cluster": np.arange(100)})
     assert read("layer-likeness", statistics) == pytest.approx(0.1)
     assert verdict("I6-rte", statistics).outcome == "reproduced"
-    with pytest.raises(NotApplicableError, match="no two heads"):
+    with pytest.raises(NotApplicableError, match="only one layer"):
         read("layer-likeness", measured("head-statistics", {}, {"within": within * np.nan, "between": within}))
 
 

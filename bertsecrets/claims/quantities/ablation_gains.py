@@ -227,7 +227,7 @@ def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence =
     "own-frame-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK, frames=FRAMES
 )
 def own_frame_heads_over_tasks(ablations: tuple[Measurement, ...], frames: Measurement) -> Estimand:
-    """Return the smallest gain over the model's two best frame heads, each averaged over the tasks with data."""
+    """Average the gain of each of the model's two best frame heads over the tasks with data; return the smaller."""
     return named_heads_over_tasks(ablations, top(frames, 2, "max_weight"))
 
 

@@ -151,7 +151,7 @@ def heads_of_rarest_class(patterns: Measurement, reading: Reading = "special") -
 def _of_head_counts(
     patterns: Measurement, reading: str, statistic: Callable[[np.ndarray], np.ndarray], extreme: Extreme | None = None
 ) -> Estimand:
-    """Return a statistic of the number of heads [..., class] by most frequent class.
+    """Count the heads by their most frequent class, and return a statistic of the counts [..., class].
 
     The counts are not corrected for the classifier's errors, so claims allow one head in error.
     """

@@ -17,7 +17,7 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
-    """Return a block of moments, and a function from its means to scores in points, starting with the full model."""
+    """Return a block of moments, and a function that converts its means to scores in points, the full model's first."""
     metric = metric_name(pruning)
     target = pruning.sample("target")
     answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
