@@ -303,16 +303,20 @@ def open_claims_line(
         whole: Words of the command of this run, which is proposed instead of naming many claims.
         in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
     """
-    lacking = [verdict for verdict in verdicts if verdict.open and len(verdict.seeds) < ENOUGH_SEEDS]
+    lacking = [verdict for verdict in verdicts if _lacks_seeds(verdict)]
     if not lacking:
         return ""
-    others = sum(verdict.outcome == "inconclusive" for verdict in verdicts) - len(lacking)
+    others = sum(verdict.outcome == "inconclusive" and not _lacks_seeds(verdict) for verdict in verdicts)
     rest = f" (undecided for other reasons, see -v: {others})" if others else ""
     line = f"{counted(len(lacking), 'claim')} may be decided by more seeds{rest}"
     more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(ENOUGH_SEEDS)]
     claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
     words = [*command, *claims] if len(lacking) <= NAMED_CLAIMS else whole
     return f"{line}: {shlex.join([*words, *more])}" if command else line
+
+
+def _lacks_seeds(verdict: Verdict) -> bool:
+    return verdict.open and len(verdict.seeds) < ENOUGH_SEEDS
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:

@@ -65,6 +65,9 @@ def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
         "2 claims may be decided by more seeds (undecided for other reasons, see -v: 1): "
         "bertsecrets report --model 'my bert' --claim E1-rte --claim E1-mrpc --seeds 5"
     )
+    open_figure = replace(verdict("D1-rte-pretrained", "compatible"), open=True)
+    said = open_claims_line([lacking[0], open_figure], [], [], in_sequence=False)
+    assert said == "2 claims may be decided by more seeds"  # no negative number of others
     assert open_claims_line(lacking[:1], command, [], in_sequence=True).endswith(" --claim E1-rte --budget 24h")
     assert open_claims_line(lacking[:1], [], [], in_sequence=False) == "1 claim may be decided by more seeds"
     many = open_claims_line(lacking * 4, command, ["pytest", "-k", "rte"], in_sequence=False)
