@@ -1,5 +1,6 @@
 """The verdicts on record follow from the measurements on record, which any clone can judge again with DVC."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,12 @@ def test_both_pipelines_depend_on_all_claims_and_figures():
     assert [dependency for dependency in rejudge["deps"] if not dependency.startswith("expected")] == [
         "data/evidence/${item}"
     ]
+
+
+@pytest.mark.parametrize("name", SETS["rejudged"])
+def test_a_reason_names_seeds_by_their_number_even_if_others_were_replaced(name):
+    for verdict in read_verdicts_file(verdicts_files()[name]).verdicts:
+        assert {*map(int, re.findall(r"seed (\d+): ", verdict.reason))} <= {*verdict.seeds}, verdict.id
 
 
 @pytest.mark.slow

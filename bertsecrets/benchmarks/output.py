@@ -37,9 +37,8 @@ ACCEPTED: pytest.StashKey["Baseline | None"] = pytest.StashKey()
 ANSWERED = pytest.StashKey[set[str]]()  # cases that the fixture `judged` has judged, skipped or failed in this process
 UNJUDGED_LINE = pytest.StashKey[str]()  # why the verdict of some benchmark is missing
 BASELINE_LINES = pytest.StashKey[list[str]]()  # what has changed in the baseline, or why it is not updated
-REPORT_LINE = pytest.StashKey[
-    tuple[str, bool]
-]()  # the report's path, or the reason for not writing it; and whether it was written
+# The report's path, or the reason for not writing it; and whether it was written.
+REPORT_LINE = pytest.StashKey[tuple[str, bool]]()
 
 
 def verdicts_of(config: pytest.Config) -> list[Verdict]:

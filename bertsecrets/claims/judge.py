@@ -123,7 +123,12 @@ def _judge(
     decision: Decision = ("inconclusive", shortage) if shortage else _decide(case, evidence)
     outcome, cause = decision
     against, in_favour = _p_values(case, evidence, outcome) if details and not shortage else (None, None)
-    notes = [*_notes(estimands, slow=details), *ceiling, *counted.notes, *_far_seed(counted.by_seed, estimands)]
+    notes = [
+        *_notes(counted.by_seed, estimands, slow=details),
+        *ceiling,
+        *counted.notes,
+        *_far_seed(counted.by_seed, estimands),
+    ]
     if claim.existence:
         against = None  # the claim cannot deviate, so it cannot be a false alarm
         if outcome == "deviates":
@@ -240,23 +245,26 @@ def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estim
     if (far := far_seed([estimand.value for estimand in estimands])) is None:
         return []
     place, distance = far
-    seed = all_of(by_seed[place])[0].subject.seed
-    return [f"seed {seed} is {distance:.1f} standard deviations from the other seeds"]
+    return [f"seed {_seed(by_seed[place])} is {distance:.1f} standard deviations from the other seeds"]
 
 
-def _notes(estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
+def _seed(needed: Mapping[str, Needed]) -> int:
+    return all_of(needed)[0].subject.seed
+
+
+def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
     """Return the notes of the estimands, listed by seed if they differ.
 
     Args:
         slow: Whether to include notes that take long to compute.
     """
-    by_seed = []
+    notes = []
     for estimand in estimands:
         more = [estimand.slow_note()] if slow and estimand.slow_note else []
-        by_seed.append(", ".join([*estimand.notes, *more]))
-    if len(set(by_seed)) == 1:
-        return [note for note in by_seed[:1] if note]
-    return [f"seed {place}: {note}" for place, note in enumerate(by_seed, start=1) if note]
+        notes.append(", ".join([*estimand.notes, *more]))
+    if len(set(notes)) == 1:
+        return [note for note in notes[:1] if note]
+    return [f"seed {_seed(needed)}: {note}" for needed, note in zip(by_seed, notes, strict=True) if note]
 
 
 def by_authors_labels(case: Case, measurements: Iterable[Measurement]) -> Case:

@@ -76,7 +76,7 @@ def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasu
     from bertsecrets.judging import SavedMeasurements
     from bertsecrets.settings import load_settings
 
-    settings, run = load_settings(), saved.run_of(options.model)
+    settings, run = load_settings(), saved.run_of(options.model, options.seeds)
     model = options.model or (run.model if run else settings.model)
     seeds = options.seeds or (run.seeds if run else AUTO if settings.seeds == AUTO else None)
     return SavedMeasurements(saved.shelf, model, settings.judge, seeds, run)

@@ -93,11 +93,12 @@ class SavedFolder:
         recorded = [measurement for _, measurements in records for measurement in measurements]
         return cls(Shelf(tuple(distinct([*single, *recorded]))), tuple(run for run, _ in records))
 
-    def run_of(self, model: str | None) -> RecordedRun | None:
+    def run_of(self, model: str | None, seeds: object = None) -> RecordedRun | None:
         """Return the recorded runs of a model as one run; None if there are none.
 
         Args:
             model: Name of the model. None for the only one on record.
+            seeds: The seeds to judge, if the user has named them. Otherwise, the runs must agree on theirs.
 
         Raises:
             UserError: The runs differ in the model or in the seeds.
@@ -105,12 +106,16 @@ class SavedFolder:
         runs = [run for run in self.runs if model in (None, run.model)]
         if not runs:
             return None
-        models, seeds = sorted({run.model for run in runs}), {json.dumps(run.seeds) for run in runs}
+        models, recorded = sorted({run.model for run in runs}), sorted({json.dumps(run.seeds) for run in runs})
         if len(models) > 1:
             raise UserError(f"the records are of several models ({', '.join(models)}): name one of them")
+        if len(recorded) > 1 and not seeds:
+            raise UserError(
+                f"the records were judged on different seeds ({', '.join(recorded)}): name the seeds to judge"
+            )
         return RecordedRun(
             model=models[0],
-            seeds=runs[0].seeds if len(seeds) == 1 else None,
+            seeds=runs[0].seeds,
             cases=list(dict.fromkeys(case for run in runs for case in run.cases)),
             not_applicable={case: cause for run in runs for case, cause in run.not_applicable.items()},
             commits=sorted({commit for run in runs for commit in run.commits}),
@@ -169,7 +174,8 @@ def write_record(folder: Path, run: RecordedRun, measurements: Sequence[Measurem
         for member, data in {RECORD_JSON: json.dumps(content, ensure_ascii=False).encode(), **members}.items():
             archive.writestr(zipfile.ZipInfo(member, ZIP_DATE), data, zipfile.ZIP_LZMA)
     _, stored = _read(buffer, str(path))
-    assert all(_is_exact(*pair) for pair in zip(distinct(measurements), stored, strict=True))
+    if not all(_is_exact(*pair) for pair in zip(distinct(measurements), stored, strict=True)):
+        raise RuntimeError(f"{path} would not return the same numbers")
     write_whole(path, buffer.getvalue())
     return path
 

@@ -35,7 +35,7 @@ class ReadMaps:
     by_reader: Mapping[str, Labels]
     unsure: MapSet = field(default_factory=lambda: MapSet(()))
 
-    def to_learn_too(self, without: str = "") -> LabelledMaps | None:
+    def unsure_maps(self, without: str = "") -> LabelledMaps | None:
         """Return the maps of `unsure` in training format, without those of one model. None if there are none."""
         kept = self.unsure.take(i for i, each in enumerate(self.unsure) if each.model != without)
         return LabelledMaps.of(kept) if len(kept) else None

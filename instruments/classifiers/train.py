@@ -113,7 +113,7 @@ def _train(
     progress: Callable[[str], Any] | None,
 ) -> dict[str, Any]:
     """Evaluate and train the classifier for a reading. Returns its part of the report."""
-    ours, maps, pictures, unsure = TreesAndRegression(), read.maps, read.pictures, read.to_learn_too()
+    ours, maps, pictures, unsure = TreesAndRegression(), read.maps, read.pictures, read.unsure_maps()
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
     said = (lambda line: progress(f"{reading}, {line}")) if progress else None
     figures, judged = compare(methods, maps, SEED, said, unsure=unsure)
@@ -235,7 +235,7 @@ def left_out_errors(read: ReadMaps) -> dict[str, list[float]]:
     errors = {}
     for name in names:
         own = np.flatnonzero(models == name)
-        train, unsure = read.maps.take(np.flatnonzero(models != name)), read.to_learn_too(without=name)
+        train, unsure = read.maps.take(np.flatnonzero(models != name)), read.unsure_maps(without=name)
         classifier = TreesAndRegression().fit((train.joined(unsure) if unsure else train).to_learn(), SEED)
         off = labels[own] - classifier.probabilities(read.maps.take(own))
         errors[name] = np.round(by_head(off, heads[own]).mean(0), 4).tolist()

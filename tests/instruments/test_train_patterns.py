@@ -124,7 +124,7 @@ def test_the_recorded_quality_is_that_of_a_fresh_cross_validation():
     recorded, samples = recorded_quality(read_report(SHIPPED_FOLDER))
     unseen = open_read(own_maps(UNSEEN))
     for reading, read in open_read(own_maps()).items():
-        fresh = held_out(TreesAndRegression(), read.maps, SEED, unsure=read.to_learn_too())
+        fresh = held_out(TreesAndRegression(), read.maps, SEED, unsure=read.unsure_maps())
         np.testing.assert_array_equal(samples[f"{reading}_confusion"], fresh.confusions())
         np.testing.assert_array_equal(samples[f"{reading}_agreed_confusion"], fresh.confusions(agreed=True))
         for name, score in readers_quality(read, fresh).items():

@@ -67,6 +67,10 @@ def test_records_and_single_measurements_in_a_folder_are_read_together(tmp_path)
     with pytest.raises(UserError, match=r"the records are of several models \(m, n\): name one of them"):
         SavedFolder.read(tmp_path).run_of(None)
     assert SavedFolder.read(tmp_path).run_of("n").model == "n"
+    write_record(tmp_path / "c", RUN.model_copy(update={"seeds": 5}), [scores(1)])
+    with pytest.raises(UserError, match=r'judged on different seeds \("auto", 5\): name the seeds to judge'):
+        SavedFolder.read(tmp_path).run_of("m")
+    assert SavedFolder.read(tmp_path).run_of("m", 3) is not None
     write_record(tmp_path / "d", RUN, [scores(1, x=np.arange(9))])
     with pytest.raises(UserError, match=r"record.zip differ, but are both scores of m-rte-untrained-s1: judge them"):
         SavedFolder.read(tmp_path)

@@ -35,7 +35,8 @@ CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.syml
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # Fields that differ between runs, including digests of files that contain them; the remark that a result was stored.
-PASSING, STORED = ("seconds", "made", "measured", "last", "times", "reused", "files", "sha256"), "stored"
+TIMES = ("seconds", "training_seconds", "measuring_seconds", "made", "first", "last", "times")
+PASSING, STORED = (*TIMES, "reused", "files", "sha256"), "stored"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
