@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import BaseConstructor
 
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, excerpt, near_matches
@@ -165,6 +166,8 @@ class _Table:
 
 def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path) -> _Table:
     """Return the columns of a table in memory or in a file, after checking that no value is missing."""
+    import pandas as pd  # takes a third of a second to import
+
     origin, place = what, lambda row: f"{what}, row {row + 1}"
     if isinstance(data, str | Path):
         path = folder / expanded(data)
@@ -186,8 +189,9 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path)
     if not columns[label]:
         raise UserError(f"{what} has no rows: give at least one")
     for column, values in columns.items():
+        missing = pd.Series(values, dtype=object).isna()  # None, NaN, pandas' NA
         for row, value in enumerate(values):
-            if _is_missing(value):
+            if missing[row] or (isinstance(value, str) and not value):
                 raise UserError(f"{place(row)}: column {column!r} has no value: fill it in, or leave the row out")
             if column != label and not isinstance(value, str):
                 raise UserError(f"{place(row)}: column {column!r} must hold text, not {excerpt(repr(value), 60)}")
@@ -212,13 +216,6 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
             raise UserError(f"{path}, line {line}: {len(fields)} fields where the header has {len(header)}")
     columns = {name: [fields[place] for fields, _ in rows] for place, name in enumerate(header)}
     return columns, [line for _, line in rows]
-
-
-def _is_missing(value: Any) -> bool:
-    """Return whether a cell is empty: None, NaN, pandas' NA, or an empty field of a file."""
-    import pandas as pd  # takes a third of a second to import
-
-    return value == "" if isinstance(value, str) else bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def _label_name(value: Any) -> str:
@@ -250,17 +247,11 @@ def read_task_file(path: Path) -> OwnTask:
         document, _ = read_yaml(read_text(path, YAML_LIMIT, "cannot read the task file"))
     except YamlError as error:
         raise UserError(f"{path}, line {error.line}: {error}") from error
-    given = _as_written(document) if isinstance(document, yaml.MappingNode) else {}
+    # A base constructor leaves scalars as they are written, so that a class named `no` or `1` keeps its name.
+    given = BaseConstructor().construct_document(document) if isinstance(document, yaml.MappingNode) else {}
     known = [name for name in inspect.signature(OwnTask.__init__).parameters if name not in ("self", "file")]
     for name in given.keys() - {*known}:
         raise UserError(f"{path}: unknown field {excerpt(name, 60)!r}: {near_matches(name, known)}")
     for name in {"name", "dev"} - given.keys():
         raise UserError(f"{path} has no field {name}: it needs at least a name and the validation data, dev")
     return OwnTask(**given, file=path)
-
-
-def _as_written(node: Any) -> Any:
-    """Return a YAML document with all scalars as strings, so that a class named `no` or `1` keeps its name."""
-    if isinstance(node, yaml.MappingNode):
-        return {key.value: _as_written(value) for key, value in node.value}
-    return [*map(_as_written, node.value)] if isinstance(node, yaml.SequenceNode) else node.value
