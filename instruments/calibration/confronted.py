@@ -71,13 +71,14 @@ ASSUMPTIONS = (
     Assumption(
         "Seeds of attention maps differ in similarity by .012 a layer (.03 in the last two) and .04 a head, in "
         "attention by .008 a layer and .025 a head, in shares of classes by 2 points or less for rare ones: on RTE "
-        "and SST-2 by this much, on MRPC and STS-B 2.5 times, elsewhere twice.",
+        "and SST-2 by this much, on MRPC and STS-B 2.5 times, elsewhere twice; but in figures 5 and 6 by no more than "
+        "the layers or heads of the task's own figure differ, since a figure shows one run.",
         "spreads of maps",
     ),
     Assumption(
         "Seeds of ablations differ in the gain of all heads together by .5 points on RTE, otherwise .2, of one head by "
         ".5 on MRPC and STS-B and .4 on SST-2, of a layer by 2 on RTE and 1 on MRPC; otherwise by half of the standard "
-        "deviation in figure 8 or 9.",
+        "deviation in figure 8 or 9; but by no more than this standard deviation.",
         "spreads of gains",
     ),
     Assumption(

@@ -33,9 +33,9 @@ def _with_means(samples: dict[str, np.ndarray]) -> Result:
 @simulates("attention-change")
 def change(model: SimulatedModel, subject: Subject, options: Options) -> Result:
     """Return the similarity of each map to the pretrained map. Cropped maps, without padding, change less."""
-    level = model.setting.mix(truth.similarity(subject.task, model.setting.against))
-    level = level + _of_seed(model, "change", subject, (12, 1), np.where(LAST, 0.03, 0.012))
-    level = level + _of_seed(model, "change of heads", subject, SHAPE, 0.04)
+    pair = truth.similarity(subject.task, model.setting.against)
+    scales = (np.where(LAST, 0.03, 0.012), 0.04)
+    level = _seeded(model, "change", subject, model.setting.mix(pair), scales, figure=pair[0])
     cosine = model.sampled("change", subject, level, CHANGE)
     cosine = cosine if options.get("padded_to") else 1 - truth.CROPPED * (1 - cosine)
     return _with_means({"cosine": cosine})
@@ -46,10 +46,35 @@ def _of_seed(model: SimulatedModel, name: str, subject: Subject, size: tuple[int
     return truth.map_seeds(subject.task) * model.of_seed(name, subject, size, scale)
 
 
-def _attention(model: SimulatedModel, name: str, subject: Subject, level: np.ndarray) -> np.ndarray:
+def _seeded(
+    model: SimulatedModel, name: str, subject: Subject, level: np.ndarray, scales: Any, figure: np.ndarray | None = None
+) -> np.ndarray:
+    """Return a level [layers, heads] plus the effects of a seed on layers and on heads.
+
+    Args:
+        scales: Standard deviations across seeds of the effects on a layer and on a head, on RTE.
+        figure: The task's own published figure, if any. It shows one run, so the differences between its layers and
+            between its heads bound these effects.
+    """
+    of_layers, of_heads = (truth.map_seeds(subject.task) * np.asarray(scale) for scale in scales)
+    if figure is not None:
+        most_of_layers, most_of_heads = differences_in_figure(figure)
+        of_layers, of_heads = np.minimum(of_layers, most_of_layers), np.minimum(of_heads, most_of_heads)
+    level = level + model.of_seed(f"{name} layers", subject, (12, 1), of_layers)
+    return level + model.of_seed(f"{name} heads", subject, SHAPE, of_heads)
+
+
+def differences_in_figure(panel: np.ndarray) -> tuple[float, float]:
+    """Return how much neighbouring layers, and the heads of a layer, differ in a figure, as standard deviations."""
+    steps = np.diff(panel.mean(1))
+    return float(np.sqrt((steps**2).mean() / 2)), float(np.sqrt(panel.var(1, ddof=1).mean()))
+
+
+def _attention(
+    model: SimulatedModel, name: str, subject: Subject, level: np.ndarray, figure: np.ndarray | None = None
+) -> np.ndarray:
     """Return the attention to a type of token, which is the truth plus effects of layers, heads and examples."""
-    level = level + _of_seed(model, f"{name} layers", subject, (12, 1), 0.008)
-    level = level + _of_seed(model, f"{name} heads", subject, SHAPE, 0.025)
+    level = _seeded(model, name, subject, level, (0.008, 0.025), figure)
     return model.sampled(name, subject, level, ATTENTION, correlation=0.3)
 
 
@@ -58,7 +83,9 @@ def special_tokens(model: SimulatedModel, subject: Subject, options: Options) ->
     """Return the attention to [CLS] and [SEP]."""
     fine_tuned = subject.initialisation != "untrained"
     levels = truth.special(subject.task, fine_tuned, model.setting.against)
-    samples = {kind: _attention(model, kind, subject, model.setting.mix(pair)) for kind, pair in levels.items()}
+    samples = {
+        kind: _attention(model, kind, subject, model.setting.mix(pair), figure=pair[0]) for kind, pair in levels.items()
+    }
     share, size = model.setting.mix(truth.on_special(subject.task)), samples["sep"].shape
     share = share + float(_of_seed(model, "on special", subject, (1,), SPECIAL_SPREAD)[0])
     random = model.rng("brightest", subject.task, subject.seed).random(size)

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from instruments.calibration import confronted, truth
+from bertsecrets.texts.published import SEVEN_TASKS, published_gains
+from bertsecrets.types import Subject
+from instruments.calibration import answers, confronted, truth  # noqa: F401  # answers registers what it simulates
 from instruments.calibration.confronted import ASSUMPTIONS, CHECKS, NOT_COMPARABLE, constant_seeds
+from instruments.calibration.worlds import MODEL, Setting, SimulatedModel, find_world
 
 
 def test_every_assumption_is_confronted_or_says_why_it_is_not():
@@ -53,3 +56,13 @@ def test_a_wrong_assumption_is_noticed(monkeypatch, name, name_in_truth, value, 
 def test_the_spread_of_several_parts_is_their_root_mean_square():
     by_seed = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 7.0]])
     assert confronted._spread(by_seed) == pytest.approx(np.sqrt((4 + 12) / 2))
+
+
+@pytest.mark.parametrize("task", SEVEN_TASKS)
+@pytest.mark.parametrize(("measure", "figure"), [("head-ablation", "fig8_head"), ("layer-ablation", "fig9_layer")])
+def test_gains_of_a_simulated_run_spread_about_as_much_as_the_papers(measure, figure, task):
+    """Figures 8 and 9 show one run, so a model with gains that spread many times as much is not as published."""
+    model = SimulatedModel(find_world("as-published"), Setting(), 1, 0)
+    measured = model.measurement(measure, Subject(MODEL, task, "pretrained", 1))
+    spread = 100 * np.asarray(measured.values["score"]).std() / published_gains(task, figure).std()
+    assert 0.8 < spread < 2
