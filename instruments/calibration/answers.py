@@ -175,7 +175,7 @@ def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
     constant = truth.CONSTANT.get((task, initialisation)) if setting.strength == 1 else None
     if model.collapsed(subject):
         predicted = exam.collapsed(rng, model.world.exact)
-    elif initialisation == "untrained" and model.noise and setting.strength == 1 and not TASKS[task].regression:
+    elif initialisation == "untrained" and model.noise and constant is not None:
         predicted = exam.untrained(rng)
     elif constant is not None and (not model.noise or rng.random() < truth.constant_share(task, initialisation)):
         predicted = np.full(len(exam.target), constant)

@@ -212,7 +212,7 @@ CONSTANT = {("mrpc", "untrained"): 0, ("mrpc", "random"): 1, ("sst2", "untrained
             ("rte", "untrained"): 0, ("rte", "random"): 0, ("qnli", "random"): 0}  # fmt: skip
 CONSTANT |= {(task, "frozen"): answer for (task, column), answer in CONSTANT.items() if column == "untrained"}
 CONSTANT_SHARES = {("mrpc", "frozen"): 1.0, ("mrpc", "random"): 0.25}  # fraction of seeds with a constant answer
-UNTRAINED_CONSTANT = 0.5  # this fraction for untrained classifiers, as in three of table 1's six cells
+UNTRAINED_CONSTANT = 0.5  # this fraction for untrained classifiers, if table 1 has the score of a constant answer
 NEARLY_CONSTANT = 99.0, 1.5  # percent of correct answers of a trained model, where its answer is correct and elsewhere
 UNTRAINED_SPREAD = {"stsb": 7.0}  # for other tasks, answers are random
 
@@ -226,7 +226,7 @@ def score(task: str, initialisation: str) -> float:
 def constant_share(task: str, initialisation: str) -> float:
     """Return the fraction of seeds that give the same answer to every row."""
     if initialisation == "untrained":
-        return UNTRAINED_CONSTANT
+        return UNTRAINED_CONSTANT if (task, initialisation) in CONSTANT else 0.0
     return CONSTANT_SHARES.get((task, initialisation), 0.0)
 
 
