@@ -228,8 +228,8 @@ OPTIONS = [
     option("a seed out of range", (*FINETUNE, "--seed", str(2**32)), f"seed {2**32} is out of range"),
     option("a negative seed", (*MEASURE, "--seed", "-1"), "seed -1 is out of range"),
     option("too many seeds", (*CLAIM, "--seeds", "100000"), "seeds 100000 is out of range: give 1 to 100"),
-    option("a word for seeds", (*CLAIM, "--seeds", "some"), "some is neither a whole number nor auto"),
-    option("a budget without auto", (*CLAIM, "--seeds", "3", "--budget", "1h"), "set seeds to auto, or leave it out"),
+    option("a word for seeds", (*CLAIM, "--seeds", "some"), "seeds must be a whole number or auto, not some"),
+    option("a budget without auto", (*CLAIM, "--seeds", "3", "--budget", "1h"), "auto, or leave budget out"),
     *(option(f"a budget of {budget!r}", (*CLAIM, "--seeds", "auto", f"--budget={budget}"),
              f"budget {budget!r} is not a duration: give one such as 90s, 20min or 2h")
       for budget in ("20", "min", "0min", "-5min", "20 minutes", "1e9s", "")),
