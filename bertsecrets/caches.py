@@ -181,7 +181,7 @@ class MeasurementCache:
         return measure.key(self._run(measure, request, None))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Record the outcome of a request in another process. If it failed, `get` raises `error` without a retry."""
+        """Record the outcome of a request in another process. After a failure, `get` raises `error` without a retry."""
         if error is not None:
             self.failed[request] = error
         elif made:
@@ -284,7 +284,7 @@ class MeasurementCache:
     def _made(
         self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
-        """Run a measure, and return the measurements and keys of it and of the companions made in the same pass."""
+        """Run a measure with its companions, which share the pass, and return all measurements with their keys."""
         if measure.reads_model:
             self._check_possible(measure, run, checkpoint)
         runs = {measure: run}

@@ -29,7 +29,7 @@ HARMLESS_VARIABLES = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\
 def best_device(wanted: str | None = None) -> "torch.device":
     """Return the device named `wanted`; for None and `auto`, the GPU if there is one, otherwise the CPU.
 
-    On a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, it would otherwise choose cuDNN's
+    On a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, PyTorch would otherwise choose cuDNN's
     attention, which builds a plan for every new shape, and almost every batch has a new shape. Flash attention is
     excluded because its gradients are not reproducible.
     """
@@ -89,8 +89,8 @@ def native_bfloat16(device: "torch.device") -> bool:
 def device_name(device: "torch.device") -> str:
     """Return the name of a device, including everything that affects the last digits of a result.
 
-    On a CPU, the name includes the instruction set and the number of threads, which change the order of summation. It
-    also includes any environment variables and settings of torch that change the arithmetic.
+    On a CPU, the name includes the instruction set and the number of threads, which change the order of summation.
+    Environment variables and settings of torch that change the arithmetic are also included.
     """
     import torch
 

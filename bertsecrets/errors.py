@@ -28,8 +28,8 @@ MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to
 class UserError(Exception):
     """An error that the user can fix. The one-line message gives the problem, the value, and what to do.
 
-    The command line prints the message and exits with code 2. In a run of several claims, all other claims are judged
-    first.
+    The command line prints the message and exits with code 2. A run of several claims ends with this error only after
+    all other claims have been judged.
     """
 
 
@@ -124,7 +124,7 @@ def of_the_machine(error: BaseException) -> str | None:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out. On a CPU, torch says so only in the error's message."""
+    """Return whether an error means that memory ran out. On CPUs, only the message of torch's error shows it."""
     torch = sys.modules.get("torch")  # if torch is not loaded, it cannot have raised the error
     said = str(error).lower()
     return (

@@ -46,7 +46,7 @@ class VerdictData(BaseModel):
     unit: str = Field(description="Unit of published, observed, interval, band and by_seed, such as points.")
     published: float | None = Field(description="The published figure, in `unit`; null if only an order is published.")
     published_constant_answer: bool = Field(
-        description="Whether the published figure equals the score of a constant answer."
+        description="Whether the published figure is the score of a model that answers every example alike."
     )
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`; an open end is null.")
     observed: Number = Field(description="The measured quantity, in `unit`; null if nothing was measured.")
@@ -112,7 +112,7 @@ class VerdictData(BaseModel):
         "expectation, published figure; null if unknown. Since 2.2.",
     )
     claim_version: int | None = Field(
-        default=None, description="Version of the claim's definition; null if unknown, then 1. Since 3.0."
+        default=None, description="Version of the claim's definition; null if unknown, which stands for 1. Since 3.0."
     )
     seconds: float = Field(description="Time that the claim's measurements took when they were made, in seconds.")
     reused: bool = Field(description="Whether all of the claim's measurements came from the store.")
@@ -124,7 +124,7 @@ class OverTasksData(BaseModel):
     claim: str = Field(description="The claim's id with its variant.")
     speaks_of: str = Field(description="The tasks that the claim is about, as text.")
     tasks: int = Field(description="Number of tasks that the claim is about.")
-    judged: int = Field(description="Number of these tasks that were judged.")
+    judged: int = Field(description="Number of the claim's tasks that were judged.")
     holds_on_at_least: int = Field(
         description="Lower bound, at the run's confidence, of the number of tasks on which the claim holds."
     )
@@ -137,7 +137,7 @@ class OverTasksData(BaseModel):
 
 
 class TogetherData(BaseModel):
-    """Multiple testing over the verdicts of a run."""
+    """The results of multiple testing over the verdicts of a run."""
 
     judged: int = Field(description="Number of claims that were judged.")
     false_alarms: float = Field(
@@ -172,7 +172,7 @@ class VerdictsFile(BaseModel):
 
     format: Literal["bertsecrets-verdicts"] = Field(description="The name of this format.")
     format_version: str = Field(
-        pattern=r"^3\.[0-9]{1,4}$", description="Its version: major (this schema) and minor (added fields)."
+        pattern=r"^3\.[0-9]{1,4}$", description="Version of the format: major (this schema) and minor (added fields)."
     )
     made: str = Field(description="Time of judging: UTC, ISO 8601, to the second.")
     commit: str | None = Field(description="Git commit of the suite; null if unknown.")

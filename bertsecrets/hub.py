@@ -136,7 +136,7 @@ class Repository:
             HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
         except Exception as shown:  # what the hub answers, or why it does not answer
             return excerpt(shown, 500)
-        return "the connection broke off, and what has arrived is kept: run the command again"
+        return "the connection broke off, but downloaded data are kept: run the command again"
 
 
 def certificate_problem(error: BaseException) -> str | None:

@@ -211,7 +211,7 @@ class SavedMeasurements:
         return judge(case, measured, self.settings)
 
     def _seeds(self, case: Case) -> Sequence[int]:
-        """Return a case's saved seeds. If their number is fixed, further seeds replace seeds that failed to learn."""
+        """Return a case's saved seeds. Seeds beyond a fixed number of seeds replace seeds that failed to learn."""
         wanted = self.wanted_seeds
         if not isinstance(wanted, int):
             return measured_seeds(self.shelf, case, self.model, wanted if isinstance(wanted, list) else None)
@@ -403,7 +403,7 @@ class JudgedRun:
 
     @property
     def note(self) -> str:
-        """A note on how many claims were judged before the run ended early; empty if it did not."""
+        """A note on how many claims were judged before the run ended early; empty if the run is complete."""
         if self.ended is None:
             return ""
         why = "it was interrupted" if isinstance(self.ended, KeyboardInterrupt) else str(self.ended)
@@ -418,7 +418,7 @@ class JudgedRun:
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
         """Return whether a verdict fails the run.
 
-        It does if it is worse than the accepted verdict or, without an accepted verdict, if it is unexpected.
+        A verdict fails the run if it is worse than the accepted verdict or, without an accepted verdict, unexpected.
 
         Args:
             strict: Whether claims beyond K19 can fail the run even if none of their verdicts was accepted.

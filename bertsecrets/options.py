@@ -123,10 +123,10 @@ TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options of a run. Their defaults come from the environment or `params.yaml`.
+    """The options of a run, whose defaults come from the environment or `params.yaml`.
 
-    If `checkpoint` is given, only that folder is judged. It must have been fine-tuned on `checkpoint_task`, and `model`
-    is the pretrained model to compare it with.
+    If `checkpoint` is given, only that folder is judged. The checkpoint must have been fine-tuned on `checkpoint_task`,
+    and `model` is the pretrained model to compare it with.
 
     Raises:
         UserError: If an option is out of range or unknown, or has no effect on `checkpoint`.
@@ -140,7 +140,7 @@ class RunOptions:
         **FOLDER_OPTION,
     )
     task_file: Sequence[Path | str] | Path | str | None = _option(
-        "YAML file of a task of your own; claims about own tasks are judged unless --task names others; repeatable",
+        "YAML file of your own task (repeatable); claims on own tasks are judged unless --task names other tasks",
         action="append",
         type=path,
         metavar="FILE",
@@ -166,7 +166,7 @@ class RunOptions:
     limit: int | None = _option("use only N validation rows, a fixed random sample", **NUMBER_OPTION)
     train_limit: int | None = _option("use only N training rows, a fixed random sample", **NUMBER_OPTION)
     grid_limit: int | None = _option(
-        "use only N validation rows to disable heads and layers, the slowest part", **NUMBER_OPTION
+        "use only N validation rows when disabling heads and layers, which is the slowest part", **NUMBER_OPTION
     )
     frames: Path | str | None = _option(
         "sentences with frames: a JSONL file or FrameNet's folder (default: BERTSECRETS_FRAMES)",

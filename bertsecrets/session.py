@@ -346,9 +346,10 @@ class Session:
 
         Args:
             claim: Claim id (`C1`), including the variant if there are several (`D1-untrained`).
-            task: One of the claim's tasks. Optional if there is only one, or if the session is about one task.
-            seeds: If given, judge on seeds 1 to `seeds` instead of the session's seeds. If these are `auto`, seeds are
-                added as long as the budget allows, assuming that each seed takes as long as the last.
+            task: One of the claim's tasks. Optional if the claim has only one task, or if the session is about one
+                task.
+            seeds: If given, judge on seeds 1 to `seeds` instead of the session's seeds. If the session's seeds are
+                `auto`, seeds are added as long as the budget allows, assuming that each seed takes as long as the last.
             checkpoint: Folder, or model in memory, to judge instead of checkpoints that the suite trains.
 
         Raises:
@@ -376,7 +377,7 @@ class Session:
         """Return the verdicts on all claims that can be judged on the model, and log which claims are skipped.
 
         Args:
-            task: Judge only claims on this task and on the bare encoder. By default, the task of the session's
+            task: Judge only claims on this task and on the bare encoder. The default is the task of the session's
                 checkpoint, otherwise the session's own tasks, otherwise all GLUE tasks.
             claims: If given, only these claims or families are judged, such as `["C", "D1"]` or `"C"`.
             seeds: As in `judge`.

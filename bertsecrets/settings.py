@@ -46,7 +46,7 @@ def _seeds(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
     if value == AUTO:
         return AUTO
     if len(set(seeds := check(value))) < len(seeds):
-        raise ValueError(f"has a seed twice ({', '.join(map(str, seeds))}): name each once")
+        raise ValueError(f"contains a seed twice ({', '.join(map(str, seeds))}): list each seed once")
     return seeds
 
 
@@ -193,7 +193,7 @@ def first_problem(error: ValidationError, model: type[BaseModel] | None = None) 
     """Describe the first problem in one line that names the invalid entry and what was expected.
 
     Args:
-        model: Pydantic model that was validated. Its field names are suggested in place of unknown names.
+        model: Pydantic model that was validated. The names of its fields are suggested in place of unknown names.
     """
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))

@@ -141,7 +141,7 @@ class Measurement:
         return self.values[name]
 
     def sample(self, name: str) -> np.ndarray:
-        """Return a sample, which has one row per example, by name.
+        """Return the sample of a name, which has one row per example.
 
         Raises:
             UserError: If the sample is missing, because the measurement is damaged or was made by another version.
@@ -201,7 +201,7 @@ class Measurement:
 
 @functools.singledispatch
 def as_chart(shown: object) -> Any:
-    """Return an object's main chart. `report` registers the types that have one."""
+    """Return an object's main chart. `report` registers the types that have a chart."""
     raise TypeError(f"{type(shown).__name__} has no figure")
 
 

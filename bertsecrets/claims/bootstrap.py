@@ -1,6 +1,6 @@
 """The bootstrap: means of rows drawn with replacement, and confidence intervals from these means.
 
-It gives the confidence intervals of verdicts, charts, classifiers and annotators.
+All confidence intervals come from the bootstrap: those of verdicts, charts, classifiers and annotators.
 """
 
 from collections.abc import Iterator

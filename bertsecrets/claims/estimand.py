@@ -34,25 +34,25 @@ class Estimand:
         slow_note: Function that computes one more note, if there is a note that takes long to compute.
         sampled: False if the examples are the whole population, such as the paper's own sentences, so that they are not
             resampled.
-        drawn: Number of rows that a resample draws from each block. None, or an empty tuple, means all.
+        drawn: Number of rows that a resample draws from each block. None, or an empty tuple, means all rows.
         clusters: For each block, the cluster index of each row; rows of a cluster are resampled together. None, or an
             empty tuple, treats rows as independent.
         extreme: Set if the statistic returns [..., parts] and the claim is about the smallest or the largest part.
             Parts are judged separately, since the extreme of several noisy estimates is biased.
-        published: Number of published runs, such as panels of a figure, that the quantity compares with. Each adds the
-            variance of one more seed.
+        published: Number of published runs, such as panels of a figure, that the quantity compares with. Each published
+            run adds the variance of one more seed.
         map: Mean map that is correlated with a published map across heads. The first part is then this correlation (see
             `likeness.with_ceiling`).
         of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
         average: How to compute the parts from the map averaged across seeds, if this mean map is judged
             (`likeness.averaged`).
-        nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes it; by
-            default, it is the value of a model that has learned nothing, such as the score of a constant answer.
+        nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes this
+            value, by default as that of a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.
         refuted: Reason why no resample could support the claim; empty if one could. If set, a value outside the band
             deviates.
-        unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; empty if it
-            does.
+        unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; empty if
+            there is no such reason.
         selection: How columns were selected, so that all seeds can use the same columns (`with_same_selection`).
     """
 
@@ -126,7 +126,7 @@ class ColumnSelection:
 
     @classmethod
     def joined(cls, estimands: Sequence[Estimand], join: Callable[[list[Estimand]], Estimand]) -> Estimand:
-        """Return an estimand that combines several estimands. It has a selection if each of these has one."""
+        """Return an estimand that combines several estimands, with a selection if each of them has one."""
         parts = [estimand.selection for estimand in estimands]
         selections = [part for part in parts if part is not None]
         if len(selections) < len(parts):
@@ -216,8 +216,8 @@ def cross_fitted(
 ) -> tuple[Float[np.ndarray, " examples"], tuple[int, int]]:
     """Return each example's value in the column that the other half of examples selected, and both selected columns.
 
-    The mean of the largest of many noisy columns is biased upwards on the examples that selected the column. It is
-    unbiased on the other half.
+    The mean of the largest of many noisy columns is biased upwards on the examples that selected the column. On the
+    other half, the mean of this column is unbiased.
 
     Args:
         first: Mask of the examples in the first half (`halves`).

@@ -59,7 +59,7 @@ class Estimate:
         seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
         interaction: Standard deviation across seeds due to the interaction of seeds and examples, such as answers that
-            differ between seeds. It is part of the spread, but estimated from more data.
+            differ between seeds. This interaction is part of the spread, but estimated from more data.
         seed_errors: Standard error of each part due to seeds; 0 if all seeds are equal.
     """
 
@@ -122,8 +122,9 @@ class Estimate:
     def _lower_end(self, tail: float) -> float:
         """Return the lower end of the interval, for an error rate on this side.
 
-        For the smallest part, this is the lowest of all parts' lower ends. For the largest part, it is the highest
-        lower end among the parts that may be the largest, which share the error rate.
+        If the quantity is the smallest part, its lower end is the lowest of all parts' lower ends. If the quantity is
+        the largest part, its lower end is the highest of those of the parts that may be the largest, which share the
+        error rate.
         """
         tested, own = self._tested(tail)
         ends = (self.parts - self._below(own))[tested]

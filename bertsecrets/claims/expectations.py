@@ -1,10 +1,10 @@
 """The expectations of claims (an order, a figure or an equality), each with a band, a decision and p-values.
 
-An order holds if the interval lies beyond the limit and the smallest effect of interest. It deviates if the interval
-lies on the other side, below the smallest effect, or below half of the published effect. A figure deviates if the
-observed value lies outside the prediction interval around the published value. It is compatible if the observed value
-lies inside and the confidence interval excludes the value of a model that learned nothing. An equality holds if the
-interval lies within the smallest effect of interest.
+An order holds if the interval lies beyond the limit and the smallest effect of interest. An order deviates if the
+interval lies on the other side, below the smallest effect, or below half of the published effect. A figure deviates if
+the observed value lies outside the prediction interval around the published value. A figure is compatible if the
+observed value lies inside and the confidence interval excludes the value of a model that learned nothing. An equality
+holds if the interval lies within the smallest effect of interest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -128,12 +128,12 @@ class Order(_Expectation):
         return 1.0 if self.kind == "above" else -1.0
 
     def threshold(self, case: JudgedCase) -> float:
-        """Return the bound to exceed, times `sign`: the limit or, if it is larger, the smallest effect of interest."""
+        """Return what the quantity times `sign` must exceed: the limit or, if it is larger, the smallest effect."""
         limit, size = self.sign * self.value, case.smallest_effect[0]
         return size if 0 <= limit <= size else limit
 
     def half_of_published(self, case: JudgedCase) -> float:
-        """Return half of the published effect, times `sign`, which effects must reach; -infinity if size is ignored."""
+        """Return the minimum effect, times `sign`: half of the published effect, or -infinity if size is ignored."""
         published = case.figure.published
         effect = self.sign * published if self.comparable and self.value == 0 and published is not None else 0.0
         return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
@@ -358,7 +358,7 @@ class Figure(Section):
         return min(1.0, p_value / evidence.early), None
 
     def decidable(self, limits: Ends, unit: str) -> bool:
-        """Return whether a band can decide a claim. A band that includes most values cannot."""
+        """Return whether a band can decide a claim, because it does not include most values."""
         low, high = limits
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
@@ -379,7 +379,7 @@ class Figure(Section):
     def share_of_other_rows(self, measurements: Iterable[Measurement]) -> float:
         """Return the factor for the sampling error when comparing with a published figure on the same validation set.
 
-        It is 0 if the full validation set was measured, and 1 if the figure was measured on different examples.
+        The factor is 0 if the full validation set was measured, and 1 if the figure was measured on different examples.
         """
         if self.sampling != "score":
             return 1.0

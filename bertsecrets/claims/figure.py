@@ -59,10 +59,10 @@ class SmallestEffect(Section):
 class Known(Section):
     """A known outcome for a model on a task, with the evidence for it.
 
-    A deviation that was observed (`deviates`) is an expected failure, and the benchmark reports if the claim does not
-    deviate. A deviation that is only `expected`, for example from another study, may or may not appear. `version` is
-    the version of the claim that was judged. An outcome of an earlier version of the claim is also treated as only
-    expected.
+    A deviation that was observed (`deviates`) is an expected failure, and the benchmark reports it as unexpected if the
+    claim does not deviate. A deviation that is only `expected`, for example from another study, may or may not appear.
+    `version` is the version of the claim that was judged. An outcome of an earlier version of the claim is also treated
+    as only expected.
     """
 
     model: Annotated[str, AfterValidator(full_name)]
@@ -178,7 +178,7 @@ class Cited:
     """Resolves the references of a claim.
 
     Args:
-        quantity: Quantity of the claim. Together with `arguments`, it selects the corresponding value of P20.
+        quantity: Quantity of the claim, which together with `arguments` selects the corresponding value of P20.
         figures: Figures of all claims as given in the files, by claim name and task.
     """
 
@@ -239,7 +239,7 @@ class Cited:
             pruned = (p20_pruned_scores(task_name) or {}).get(self.arguments["share"])
             if pruned is None:
                 raise ValueError(
-                    f"P20 has no score on {task_name} with {self.arguments['share']} of its weights pruned"
+                    f"P20 has no score on {task_name} with {self.arguments['share']} of the weights pruned"
                 )
             return pruned, None
         kind = TASKS[task_name].metric if task_name in TASKS else ""
@@ -269,9 +269,9 @@ class Cited:
     def spread(self, names: Sequence[str], task_name: str) -> tuple[float, float]:
         """Return the root of the sum of squares of the named spreads, and its degrees of freedom.
 
-        For the task `all`, it is the spread of the mean over tasks. Errors are independent between tasks, except that
-        readers of maps err in the same direction on every task. Combining spreads from the same source adds no degrees
-        of freedom; spreads from different sources are combined by Welch-Satterthwaite.
+        For the task `all`, the result is the spread of the mean over tasks. Errors are independent between tasks,
+        except that readers of maps err in the same direction on every task. Combining spreads from the same source adds
+        no degrees of freedom; spreads from different sources are combined by Welch-Satterthwaite.
         """
         over_tasks = SEVEN_TASKS if task_name == ALL_TASKS and READERS not in names else (task_name,)
         by_source: dict[tuple[str, str], tuple[float, float]] = {}

@@ -175,7 +175,7 @@ def _evidence(
 
 
 def _level(evidence: Evidence) -> str:
-    """Return the number of seeds behind a verdict with its level, or a note that it is about single checkpoints."""
+    """Return, as text, a verdict's number of seeds and level, or a note that it is about single checkpoints."""
     observed = evidence.observed
     if observed.seedless:
         return ""
@@ -242,7 +242,7 @@ def _power(case: Case, evidence: Evidence) -> str:
 
 
 def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
-    """Return a note on a seed that is far from the other seeds, if any. It is the only warning of rare bad seeds."""
+    """Return a note on a seed that is far from the other seeds, if any. This is the only warning of rare bad seeds."""
     if (far := far_seed([estimand.value for estimand in estimands])) is None:
         return []
     place, distance = far
@@ -269,7 +269,7 @@ def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand
 
 
 def by_authors_labels(case: Case, measurements: Iterable[Measurement]) -> Case:
-    """Return the case, to be judged by the labels of K19's authors if a classifier was trained on these labels.
+    """Return a case that is judged by the labels of K19's authors if the classifier was trained on these labels.
 
     The labels are those of BERT-base's maps, so they apply to no other model. With these labels, the disagreement
     between readers adds no uncertainty to the published figures.

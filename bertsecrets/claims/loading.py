@@ -191,8 +191,8 @@ def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] 
     Args:
         wanted: Id of a claim (`C1`), followed by the variant if there is one (`D1-untrained`), or id of a case
             (`C1-rte`).
-        task_name: One of the claim's tasks. Can be omitted if there is only one.
-        scope: The tasks to consider if `task_name` is omitted. Ignored if the claim is about none of them.
+        task_name: One of the claim's tasks. Can be omitted if the claim has only one task.
+        scope: The tasks to consider if `task_name` is omitted. Ignored if the claim is about none of these tasks.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     known = find_cases(wanted)

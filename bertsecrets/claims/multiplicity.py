@@ -79,7 +79,7 @@ def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) ->
 
 
 def at_least(p_values: Sequence[float], tasks: int) -> float:
-    """Return the p-value for an effect on at least `tasks` tasks, given the p-value on each judged task; 1 if too few.
+    """Return the p-value of an effect on at least `tasks` tasks, from one p-value per judged task; 1 if too few tasks.
 
     Uses partial conjunction tests (Benjamini and Heller 2008) with the rule of Simes, which is valid if the tasks'
     p-values are independent or positively dependent. If `tasks` is the number of judged tasks, the result is the

@@ -1,4 +1,4 @@
-"""The reasons for verdicts, as grounds with facts such as numbers. Only this module turns these into text."""
+"""The reasons for verdicts, as grounds with facts such as numbers. Only this module turns reasons into text."""
 
 from dataclasses import dataclass
 from enum import Enum, unique
@@ -14,7 +14,7 @@ _DIFFERENCE = "differs by {difference:+} [{low:+}, {high:+}] from the published 
 
 @unique
 class Grounds(Enum):
-    """The possible grounds of verdicts, each with a text and a short form. A deviation's short form is its kind."""
+    """The possible grounds of verdicts, each with a text and a short form (for deviations, the kind of deviation)."""
 
     BEYOND_LIMIT = "{interval} lies {side} {limit}, as claimed", ""
     INCLUDES_LIMIT = "{interval} includes the limit {limit}", "includes {limit}"

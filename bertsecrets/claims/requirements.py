@@ -155,7 +155,7 @@ def _subjects(
 
 
 def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
-    """Return the seeds on which a case can be judged from a shelf. If `seeds` is given, return all of these or none."""
+    """Return the seeds on which a case can be judged from a shelf; if `seeds` is given, all these seeds or none."""
     if seeds is not None:
         return seeds if is_measured(shelf, case, model, seeds) else ()
     return [seed for seed in shelf.seeds().get(model, []) if is_measured(shelf, case, model, [seed])]

@@ -1,4 +1,4 @@
-"""The schema of claims, which are defined in `expected/`. The message of an error gives the file and line.
+"""The schema of claims, which are defined in `expected/`. Error messages about entries give the file and line.
 
 A claim is one YAML entry. A `Case` is a claim on one task: one benchmark, and one row of a table.
 """
@@ -251,8 +251,8 @@ class Case:
     def tolerance(self) -> float:
         """How much the mean over many seeds may differ from the published figure without a deviation.
 
-        This is the claim's own tolerance or, by default, the smallest effect of interest of the claim's unit. It is 0
-        if nothing is trained or sampled, because the published figure should then be reproduced exactly.
+        The tolerance is stated by the claim or, by default, the smallest effect of interest in the claim's unit. The
+        default is 0 if nothing is trained or sampled, because the published figure should then be reproduced exactly.
         """
         if self.claim.tolerance:
             return self.claim.tolerance.size
@@ -272,7 +272,7 @@ class Case:
     def belongs_to(self, tasks: Collection[str]) -> bool:
         """Return whether the case is part of a replication on the given tasks.
 
-        This includes cases on these tasks, on the bare encoder, and on groups of tasks that contain one of these tasks.
+        A replication includes cases on its tasks, on the bare encoder, and on groups that contain one of its tasks.
         """
         if self.task in tasks:
             return True

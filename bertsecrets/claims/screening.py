@@ -38,7 +38,7 @@ class Usable:
         by_seed: Measurements of each usable seed.
         left_out: Why each excluded seed is excluded, as text.
         counted: Description of each seed that learned nothing but is not excluded.
-        few: Why too few seeds learned something to decide a claim; None if there are enough.
+        few: Why the seeds that learned something are too few to decide a claim; None if they are enough.
         problem: Why these seeds cannot be judged; None if they can.
         more: Whether more seeds could solve the problem.
     """
@@ -127,8 +127,8 @@ def not_learned(measurement: Measurement) -> str:
     """Return a message if a fine-tuned model predicts no better than chance; empty otherwise.
 
     Accuracy must be `LEARNED_ERRORS` standard errors above its expectation under shuffled predictions. For regression,
-    the correlation with the targets must be that far above 0. The check is skipped for small samples, for models that
-    are not fine-tuned from pretrained weights, and for modified inputs.
+    the correlation with the targets must be as many standard errors above 0. The check is skipped for small samples,
+    for models that are not fine-tuned from pretrained weights, and for modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")

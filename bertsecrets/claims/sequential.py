@@ -1,9 +1,9 @@
 """Confidence levels for analyses after 3, 4 and 5 seeds, which together have a controlled error rate.
 
-An order or an equality has two possible errors. Each has the run's error rate over all analyses, and all analyses have
-the same nominal level (Pocock 1977). A figure can deviate early at a tenth of the error rate. The level depends on the
-number of seeds, not on the command, and the schedule is fixed in advance. Stopping early, because of a decision or a
-budget, therefore cannot increase error rates.
+An order or an equality has two possible errors. Each of these errors has the run's error rate over all analyses, and
+all analyses have the same nominal level (Pocock 1977). A figure can deviate early at a tenth of the error rate. The
+level depends on the number of seeds, not on the command, and the schedule is fixed in advance. Stopping early, because
+of a decision or a budget, therefore cannot increase error rates.
 """
 
 from functools import cache

@@ -53,10 +53,10 @@ class Verdict:
         interval: Confidence interval of the quantity.
         band: Limits between which the quantity must lie.
         measurements: Measurements of the seeds on which the verdict is based.
-        inputs: All measurements that were read, including those of excluded seeds and those that only show whether a
-            seed collapsed.
+        inputs: All measurements that were read, including measurements of excluded seeds, and measurements that only
+            show whether a seed collapsed.
         power: How many seeds or examples would decide an inconclusive claim, as text.
-        by_seed: Parts of the quantity for each seed. Most quantities have a single part.
+        by_seed: Parts of the quantity for each seed; most quantities have a single part.
         extreme: Whether the quantity is the smallest or the largest of several parts.
         p_against: Smallest error rate at which the claim would still deviate; None if the claim was not judged.
         p_for: Smallest error rate at which the claim would still be reproduced. Always None for a published

@@ -163,7 +163,7 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
             raise UserError(_no_store(marker.parent, name))
         if its_device != device:
             raise UserError(
-                f"machine {name} of the Ray cluster computes on {its_device}, but this machine on {device}, so its "
+                f"machine {name} of the Ray cluster computes on {its_device}, but this machine on {device}, so the "
                 "results would not be found here: use machines of the same kind"
             )
     return len(large)

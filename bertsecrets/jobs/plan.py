@@ -36,7 +36,7 @@ class PlanningSession(Session):
         self.checkpoints = self.measurements.checkpoints
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what else than data is missing for a measure, or None if nothing else is missing."""
+        """Return what is missing for a measure, ignoring missing data, or None if nothing is missing."""
         return self._missing(measure)
 
     @functools.cache  # noqa: B019  # lives as long as the command
@@ -188,7 +188,8 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -
     succeeded.
 
     Args:
-        outcomes: Generator of one outcome per job. It is closed at the end, so that an interruption stops all workers.
+        outcomes: Generator of one outcome per job. The generator is closed at the end, so that an interruption stops
+            all workers.
     """
     jobs_left, began = Counter(job.subject for job in planned), time.monotonic()
     with closing(outcomes):

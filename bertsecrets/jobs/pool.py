@@ -130,7 +130,7 @@ class _Pool:
 
 @contextmanager
 def _other_main_module() -> Iterator[None]:
-    """Within the block, hide the main module. A new process would import it, and a script would start the run again."""
+    """Within the block, hide the main module, so that no new process imports a script and starts the run again."""
     main_module, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
         yield

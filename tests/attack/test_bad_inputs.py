@@ -49,7 +49,7 @@ SETTINGS = [
     settings("a name given twice", "duplicate key 'epochs'", "epochs: 3", "epochs: 3\n  epochs: 4"),
     settings("yes for a number", "finetune: epochs must be a number or a string", "epochs: 3", "epochs: yes"),
     settings("a billion rows", "corpus.train_rows", "train_rows: 1600", "train_rows: 1000000000"),
-    settings("a seed twice", "seeds: has a seed twice (1, 2, 1)", "seeds: auto", "seeds: [1, 2, 1]"),
+    settings("a seed twice", "seeds: contains a seed twice (1, 2, 1)", "seeds: auto", "seeds: [1, 2, 1]"),
     settings("100 000 lists", ", line ", "epochs: 3", "epochs: " + "[" * 100_000),
     settings("Python code", "not valid YAML", "epochs: 3", "epochs: !!python/object/apply:os.system ['true']"),
     settings("Latin-1", "line 1: not UTF-8", content=b"model: caf\xe9\n"),

@@ -70,7 +70,7 @@ def best_head(ablation: Measurement) -> Estimand:
     """Return the gain of the best head (K19 figure 8), selected on one half of the examples and tested on the other.
 
     Without the split, the best of many heads would have a positive gain by chance. The notes give the naive gain, which
-    selects and tests on all examples, and its 95 % quantile under the null hypothesis (`largest_by_luck`).
+    selects and tests on all examples, and its 95% quantile under the null hypothesis (`largest_by_luck`).
     """
     naive = all_gains(ablation)
     best = f"naive best {naive.max():+.2f} ({_name(ablation, int(naive.argmax()))})"
@@ -86,9 +86,9 @@ def _luck_note(ablation: Measurement) -> str:
 
 @quantity("best-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def best_head_in_sample(ablation: Measurement) -> Estimand:
-    """Return the gain of the best head as K19 computes it: selected on the examples that test it.
+    """Return the gain of the best head as K19 computes it, selected and tested on the same examples.
 
-    The gain includes luck. The notes give its 95 % quantile under the null hypothesis, as for `best-head-gain`.
+    The gain includes luck. The notes give the gain's 95% quantile under the null hypothesis, as for `best-head-gain`.
     """
     return _in_sample(ablation, 1, slow_note=lambda: _luck_note(ablation))
 
@@ -402,7 +402,7 @@ def figure_9(ablation: Measurement) -> Estimand:
     """Return by how much the correlation of gains with the task's panel of K19's figure 9 exceeds every reference.
 
     Figure 9 has one score per layer, so the null distribution shuffles layers. A seed changes the gains of layers more
-    than the twelve numbers can average out, so gains are averaged over seeds before they are correlated.
+    than the twelve numbers can average out, so gains are averaged across seeds before they are correlated.
     """
     block, gains = gains_of(ablation)
     return likeness(ablation, block, panels("fig9_layer"), to_map=gains, average=True)

@@ -14,13 +14,13 @@ LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # above the first: little cha
 
 @quantity("last-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def last_two(change: Measurement) -> Estimand:
-    """Return the largest mean similarity of the last two layers minus the smallest mean similarity before them."""
+    """Return the largest mean similarity of the last two layers minus the smallest of the layers before them."""
     return _two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two", "most")
 
 
 @quantity("first-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def first_two(change: Measurement) -> Estimand:
-    """Return the smallest mean similarity of the first two layers minus the largest mean similarity after them."""
+    """Return the smallest mean similarity of the first two layers minus the largest of the layers after them."""
     return _two_minus_others(change, slice(None, 2), slice(2, None), "after the first two", "least")
 
 

@@ -101,7 +101,7 @@ def gap_in_spread(frames: Measurement) -> Estimand:
 
 @quantity("figure-3-correlation", unit="r", inherits=False, within=(-1, 1), frames=FRAME_WEIGHTS)
 def figure_3(frames: Measurement, ranks: bool = False) -> Estimand:
-    """Return the correlation of figure 3 with the map by the pairs of K19's code, on the paper's own sentences.
+    """Return the correlation of figure 3 with the map for the token pairs of K19's code, on the paper's sentences.
 
     The model and the sentences are the same as in the figure, so nothing is resampled. On other sentences, or on
     noisier resamples of these, the correlation would be lower by chance.

@@ -1,7 +1,7 @@
 """Heads by number, place and rank.
 
-A head is written as (layer, head), both counted from 1 as in K19. Its place is its index, from 0, in the flattened
-array of all heads.
+A head is written as (layer, head), both counted from 1 as in K19. The place of a head is its index, from 0, in the
+flattened array of all heads.
 """
 
 import numpy as np

@@ -66,8 +66,8 @@ def shuffled_correlations(
 ) -> tuple[Float[np.ndarray, "*any"], Float[np.ndarray, "*any"]]:
     """Return the mean and standard deviation of the correlation with a figure when heads are shuffled within rows.
 
-    Both are exact: shuffling preserves row means, and the variance of a sum of products of n shuffled numbers is the
-    product of both sums of squares divided by n - 1.
+    Both values are exact: shuffling preserves row means, and the variance of a sum of products of n shuffled numbers is
+    the product of both sums of squares divided by n - 1.
     """
     rows, heads = figure.shape
     off, centred = _centred(means), _centred(figure.ravel()).reshape(rows, heads)
@@ -176,7 +176,7 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Return estimands that require a fraction of the correlation between seeds' maps, and a note that states it.
+    """Return estimands that require a fraction of the correlation between seeds' maps, with notes for the verdict.
 
     The published panel is one more run, so similar seeds should correlate with it about as much as with each other.
     Maps are averaged across seeds first if the estimands say so. Estimands without a map, and the estimand of a single

@@ -67,7 +67,7 @@ def left_out_errors(reading: str) -> Float[np.ndarray, "encoders classes"]:
 
 
 def annotated(model: str, models: Sequence[str]) -> bool:
-    """Return whether a model, which is recognised by its weights, is among those whose maps were annotated."""
+    """Return whether a model, which is recognised by its weights, is among the models whose maps were annotated."""
     name = recorded_name(model)
     return PUBLISHED_NAMES.get(name, name) in models
 
@@ -76,7 +76,7 @@ def prediction_factor(count: int) -> float:
     """Return the ratio of Student's 95% prediction interval for one more encoder to the normal interval.
 
     Student's interval accounts for a mean and a variance estimated from `count` encoders. The ratio is used at all
-    confidence levels, although Student's intervals widen faster than normal ones.
+    confidence levels, although Student's intervals widen faster than normal intervals.
 
     >>> round(prediction_factor(7), 2)
     1.44
@@ -202,7 +202,7 @@ PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 def figure_2_order(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return Spearman's correlation across tasks of a share with K19's figure 2, minus a reference from shuffled tasks.
+    """Return Spearman's correlation, across tasks, of class shares with K19's figure 2, minus that of shuffled tasks.
 
     The reference is the largest correlation that more than 5% of all orders of the tasks reach.
     """
@@ -223,7 +223,7 @@ def figure_2_order(
 def figure_2_difference(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return the absolute difference between a share and K19's figure 2, averaged over the tasks with data."""
+    """Return the absolute difference between class shares and K19's figure 2, averaged over the tasks with data."""
     figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     return _over_tasks(by_task, classes, reading, lambda shares: abs(shares - figure).mean(-1))
 

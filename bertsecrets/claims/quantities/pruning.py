@@ -66,7 +66,7 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
 
 @quantity("heads-left", unit="percent", inherits=False, within=(0, 100), pruning=Need("head-pruning"))
 def heads_left(pruning: Measurement) -> Estimand:
-    """Return the percentage of heads left after the last step that keeps 90 % of the full model's score.
+    """Return the percentage of heads left after the last step that keeps 90% of the full model's score.
 
     Each step prunes a tenth of all heads, ordered by gradient importance. The order is the same in every resample, but
     the number of steps is not.

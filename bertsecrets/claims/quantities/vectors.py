@@ -83,7 +83,7 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
 
 
 def _pairs(after: Measurement, before: Measurement) -> tuple[Float[np.ndarray, "pairs layers2"], np.ndarray]:
-    """Return each pair's centred cosines by layer (`after`, then `before`), and whether both rows have one class."""
+    """Return each pair's centred cosines by layer, `after` then `before`, and whether both rows share a class."""
     block = np.hstack([value.sample("centred").astype(np.float64)[:, 1:] for value in (after, before)])
     present = ~np.isnan(block).any(1)
     return block[present], after.sample("same_class")[present]

@@ -48,7 +48,7 @@ def _means(block: Float[np.ndarray, "examples k"]) -> Float[np.ndarray, " k"]:
 
 
 def _present(means: np.ndarray) -> np.ndarray:
-    """Return means with NaN replaced by minus infinity, so that a maximum ignores it."""
+    """Return means with NaN replaced by minus infinity, so that a maximum ignores missing means."""
     return np.where(np.isnan(means), -np.inf, means)
 
 
