@@ -1,6 +1,6 @@
-"""`bertsecrets` and `python -m bertsecrets`: the command line.
+"""The entry point of the command line, for `bertsecrets` and `python -m bertsecrets`.
 
-Termination signals end the process with one line even while the commands are being imported.
+Even while the commands are being imported, a termination signal prints one line and ends the process.
 """
 
 import os
@@ -21,7 +21,7 @@ def start() -> int:
 
 
 def _end(number: int, _frame: object) -> None:
-    """End the process at once: nothing has been started that needs to be cleaned up."""
+    """End the process at once, because nothing has been started that needs to be cleaned up."""
     os.write(2, b"bertsecrets: interrupted\n")
     os._exit(128 + number)
 

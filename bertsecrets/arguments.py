@@ -16,10 +16,10 @@ NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "text",
 
 
 def checked(function: F) -> F:
-    """Check the types of a public function's arguments on every call, by its annotations.
+    """Decorate a public function so that every call checks the types of its arguments against the annotations.
 
-    Whole numbers, numbers, texts, flags, paths, classes, collections of these and unions are checked; arguments with
-    other annotations are not.
+    Arguments annotated as integers, floats, strings, booleans, paths, classes, or collections or unions of these are
+    checked; all other arguments are not.
 
     >>> @checked
     ... def double(number: int) -> int:
@@ -48,7 +48,7 @@ def check_argument(name: str, value: object, hint: Any) -> None:
     """Check the type of one argument.
 
     Raises:
-        UserError: If the value is not of this type. True and False are not numbers.
+        UserError: If the value is not of the type `hint`. True and False do not count as numbers.
     """
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
     if not any(_fits(value, option) for option in options):

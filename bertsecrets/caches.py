@@ -66,7 +66,7 @@ class CheckpointCache:
         return Key(inputs, made_by(TRAINING_MODULE, device))
 
     def training_facts(self, subject: Subject) -> dict[str, Any]:
-        """Return the origin and limit of a subject's training rows, as recorded in a manifest."""
+        """Return the origin and limit of a subject's training rows in the form recorded in manifests."""
         rows, trained = self.resources.rows, get_initialisation(subject.initialisation).trains
         return {
             "data": rows.training_facts(subject.task) if trained else None,
@@ -98,7 +98,7 @@ class CheckpointCache:
         return folder
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
-        """Train a checkpoint into a folder, resuming from a saved state, and return the facts for its manifest."""
+        """Train a checkpoint in a folder, from a saved state if there is one, and return the facts for its manifest."""
         from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
 
         trained = get_initialisation(subject.initialisation).trains
@@ -135,7 +135,7 @@ class CheckpointCache:
         self._needed.add(subject)
 
     def delete(self, subjects: Iterable[Subject]) -> None:
-        """Delete the checkpoints of subjects, except those still needed or in use, and log the deletions."""
+        """Delete the checkpoints of subjects, except any that are still needed or in use, and log the deletions."""
         deleted: list[str] = []
         kept: list[str] = []
         freed = 0
@@ -166,7 +166,7 @@ def _checkpoints(names: list[str]) -> str:
 class MeasurementCache:
     """A cache of measurements, looked up by measure, options, checkpoint, rows and settings.
 
-    `made` and `failed` are requests completed by other processes (see `note`).
+    `made` and `failed` hold the requests that other processes completed or failed to complete (see `note`).
     """
 
     def __init__(self, checkpoints: CheckpointCache):
@@ -181,7 +181,7 @@ class MeasurementCache:
         return measure.key(self._run(measure, request, None))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Record the outcome of a request handled by another process, so that `get` raises `error` without a retry."""
+        """Record the outcome of a request in another process. After a failure, `get` raises `error` without a retry."""
         if error is not None:
             self.failed[request] = error
         elif made:
@@ -284,7 +284,7 @@ class MeasurementCache:
     def _made(
         self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
-        """Run a measure, and return the measurements and keys of this measure and of companions in the same pass."""
+        """Run a measure with its companions, which share the pass, and return all measurements with their keys."""
         if measure.reads_model:
             self._check_possible(measure, run, checkpoint)
         runs = {measure: run}
@@ -337,7 +337,7 @@ class MeasurementCache:
         )
 
     def _facts(self, measure: Measure, run: MeasureContext) -> dict[str, Any]:
-        """Return the provenance of the measured data, the training data and, if stored in a known folder, the model."""
+        """Return the provenance of the measured data, the training data and, if its folder is known, the model."""
         facts = measure.data_facts(run)
         ref = ModelRef.in_folder(run.folder) if run.folder else None
         manifest = ref.manifest() if ref else {}
@@ -357,7 +357,7 @@ class MeasurementCache:
 
 
 def _title(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
-    """Return what a measurement's entry holds, as text for messages."""
+    """Return a title for the store's entry of a measurement, for messages."""
     if not measure.reads_model:
         return measure.name
     measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"

@@ -1,7 +1,7 @@
-"""How many jobs run at once, and how many CPU threads each has: one rule for the command line, pytest and Python.
+"""The number of parallel jobs and of CPU threads per job, with one rule for the command line, pytest and Python.
 
-On a CPU, the number of threads is part of every cache key, so the three find each other's results only if they
-have the same default.
+On a CPU, the number of threads is part of every cache key, so these three find each other's stored results only if they
+use the same default.
 """
 
 import os
@@ -15,13 +15,14 @@ THREADS_AT_START = torch.get_num_threads()  # one per core, or OMP_NUM_THREADS
 def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> tuple[int, int]:
     """Return the number of parallel jobs and of CPU threads per job.
 
-    By default, a GPU runs one job, and a CPU runs one job per core, at most 4, which share the cores. If the number of
-    threads is set by the caller, OMP_NUM_THREADS or torch, as many jobs run as have enough cores, at most 4.
+    By default, a GPU runs one job. A CPU runs one job per core, but at most 4, and the jobs share the cores equally. If
+    the caller, OMP_NUM_THREADS or torch sets the number of threads, the CPU runs as many jobs as have enough cores, but
+    at most 4.
 
     Args:
-        jobs: The number of jobs, if given.
-        threads: The number of threads, if given.
-        device: The device that computes.
+        jobs: The number of jobs; None for the default.
+        threads: The number of threads per job; None for the default.
+        device: The device that runs the computations.
     """
     if threads is None and (os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads() != THREADS_AT_START):
         threads = torch.get_num_threads()
@@ -32,7 +33,7 @@ def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> 
 
 
 def _core_count() -> int:
-    """Return the number of cores that this process may use; without OMP_NUM_THREADS, torch counts them."""
+    """Return the number of cores that this process may use, which is torch's count unless OMP_NUM_THREADS is set."""
     if not os.environ.get("OMP_NUM_THREADS"):
         return THREADS_AT_START
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The device and precision of computations, with everything about a machine and a process that affects the last digits.
+"""The device and precision of computations, and everything else in a process that affects a result's last digits.
 
 This module is part of every code digest (`bertsecrets.store.code`), and `device_name` is part of every cache key.
 """
@@ -27,9 +27,9 @@ HARMLESS_VARIABLES = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\
 
 
 def best_device(wanted: str | None = None) -> "torch.device":
-    """Return the named device. By default and for `auto`, this is the GPU if there is one, and the CPU if not.
+    """Return the device named `wanted`; for None and `auto`, the GPU if there is one, otherwise the CPU.
 
-    On a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, PyTorch would choose cuDNN's
+    On a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, PyTorch would otherwise choose cuDNN's
     attention, which builds a plan for every new shape, and almost every batch has a new shape. Flash attention is
     excluded because its gradients are not reproducible.
     """
@@ -51,18 +51,18 @@ def best_device(wanted: str | None = None) -> "torch.device":
 
 
 class SlowPrecisionWarning(UserWarning):
-    """The device emulates bfloat16."""
+    """A warning that the device only emulates bfloat16, which is slow."""
 
 
 def best_precision(wanted: str, device: "torch.device") -> Precision:
-    """Return the training precision, for which `auto` means bfloat16 if the device supports it natively."""
+    """Return the training precision; `auto` selects bfloat16 if the device supports it natively, otherwise float32."""
     if wanted == "auto":
         return "bfloat16" if native_bfloat16(device) else "float32"
     return "float32" if wanted == "float32" else "bfloat16"
 
 
 def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
-    """Return settings with a definite training precision, resolved from `wanted` or, if None, from the settings.
+    """Return the settings with a concrete training precision instead of `auto`. If given, `wanted` overrides theirs.
 
     Warns if the precision is bfloat16 and the device does not support it natively.
     """
@@ -89,8 +89,8 @@ def native_bfloat16(device: "torch.device") -> bool:
 def device_name(device: "torch.device") -> str:
     """Return the name of a device, including everything that affects the last digits of a result.
 
-    On a CPU, the instruction set and the number of threads change the order of summation. Environment variables and
-    settings of torch that change the arithmetic are included if they are set.
+    On a CPU, the name includes the instruction set and the number of threads, which change the order of summation.
+    Environment variables and settings of torch that change the arithmetic are also included.
     """
     import torch
 
@@ -114,7 +114,7 @@ def _environment() -> list[str]:
 
 
 def _flags() -> list[str]:
-    """Return torch's settings for arithmetic that differ from their defaults."""
+    """Return those of torch's arithmetic settings that differ from their defaults."""
     import torch
 
     flags = {

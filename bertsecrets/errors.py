@@ -26,34 +26,35 @@ MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to
 
 
 class UserError(Exception):
-    """An error that the user can fix. The one-line message says what is wrong, the value, and what to do.
+    """An error that the user can fix. The one-line message gives the problem, the value, and what to do.
 
-    The command line prints the message and exits with code 2. A run of several claims judges all other claims first.
+    The command line prints the message and exits with code 2. A run of several claims ends with this error only after
+    all other claims have been judged.
     """
 
 
 class MissingError(UserError):
-    """Data or a tool is missing. A run of many measurements may skip those that need the missing input."""
+    """Data or a tool is missing. A run of many measurements may skip the measurements that need this input."""
 
 
 class NotApplicableError(UserError):
-    """The model does not have this quantity, or cannot be measured in this way."""
+    """The measured quantity does not exist for this model, or the model cannot be measured in this way."""
 
 
 class NotGivenError(NotApplicableError):
-    """The model has this quantity, but something else that is needed was not given, such as a second model."""
+    """The quantity exists for this model, but another input that it needs, such as a second model, was not given."""
 
 
 class MisreadError(UserError, RuntimeError):
-    """A consistency check failed, so the suite may misread what the model computes and refuses to measure it."""
+    """A consistency check failed: the suite may misread what the model computes, and therefore does not measure it."""
 
 
 class RunError(UserError):
-    """An error that affects every measurement, such as a full disk, and ends the run."""
+    """An error, such as a full disk, that affects every measurement and ends the run."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of another library's error, or its class name if it has no message.
+    """Return the first line of another library's error message, or the error's class name if there is no message.
 
     >>> first_line(ValueError("bad header:\\n  at byte 3"))
     'bad header'
@@ -74,7 +75,7 @@ def one_line(text: object) -> str:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Return a text for a message, with the middle removed if it is too long.
+    """Return a text for a message, without its middle part if the text is longer than `most` characters.
 
     >>> shortened("a" * 10, most=4)
     'aa...aa'
@@ -83,7 +84,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def excerpt(text: object, most: int = 300) -> str:
-    r"""Return a text on one line, to be quoted in a message, with the middle removed if it is too long.
+    r"""Return a text on one line, for quoting in a message, without its middle part if longer than `most` characters.
 
     >>> excerpt("bad\n  value")
     'bad value'
@@ -92,7 +93,7 @@ def excerpt(text: object, most: int = 300) -> str:
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an error message, with the known names closest to `name` or, if none is close, the first 20.
+    """Return a hint for an error message: the known names closest to `name` or, if none is close, the first 20 of all.
 
     >>> near_matches("rtee", ["mrpc", "rte", "sst2"])
     'did you mean rte?'
@@ -123,7 +124,7 @@ def of_the_machine(error: BaseException) -> str | None:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out. On CPUs, only the message of torch's error says so."""
+    """Return whether an error means that memory ran out. On CPUs, only the message of torch's error shows it."""
     torch = sys.modules.get("torch")  # if torch is not loaded, it cannot have raised the error
     said = str(error).lower()
     return (
@@ -148,7 +149,7 @@ def in_short(error: BaseException) -> str:
 
 @contextmanager
 def from_extra(package: str) -> Iterator[None]:
-    """Allow the block to import an optional package, as in `with from_extra("scikit-learn"): import sklearn`."""
+    """Raise MissingError if the block cannot import a package, as in `with from_extra("pillow"): import PIL`."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -158,7 +159,7 @@ def from_extra(package: str) -> Iterator[None]:
 
 
 def check_extra(extra: str) -> None:
-    """Check that all packages of an extra are installed, without importing them."""
+    """Check, without importing them, that all packages of an extra are installed."""
     for package, (module, own, _) in OPTIONAL_PACKAGES.items():
         if own == extra and find_spec(module) is None:
             raise MissingError(_advice(package))

@@ -1,9 +1,9 @@
 """The published format of verdicts, as pydantic models and as a JSON Schema.
 
 `report --json`, `--benchmark-json` and the store write this format, whose schema is in `docs/schema/`. Within a major
-version, fields may be added but never removed, renamed or redefined, and readers ignore unknown fields. Fields added
-later need a default, because files of earlier minor versions lack them. `upgraded` reads files of the previous major
-version.
+version, fields may be added but never removed, renamed or redefined, and programs must ignore unknown fields. Fields
+added later need a default, because files of earlier minor versions lack them. `upgraded` reads files of the previous
+major version.
 """
 
 import math
@@ -26,7 +26,7 @@ ERROR = "error"  # shown in place of an outcome if a claim could not be measured
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not support, by None."""
+    """Replace NaN and infinity, which JSON does not support, with None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -46,20 +46,20 @@ class VerdictData(BaseModel):
     unit: str = Field(description="Unit of published, observed, interval, band and by_seed, such as points.")
     published: float | None = Field(description="The published figure, in `unit`; null if only an order is published.")
     published_constant_answer: bool = Field(
-        description="Whether the published figure equals the score of a constant answer."
+        description="Whether the published figure is the score of a model that answers every example alike."
     )
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`; an open end is null.")
     observed: Number = Field(description="The measured quantity, in `unit`; null if nothing was measured.")
     interval: Ends | None = Field(
-        description="Confidence interval of `observed`, in `unit`. If `remarks` name a level, it is the interval's; if "
-        "not, each end has the error rate 1 - settings.judge.confidence."
+        description="Confidence interval of `observed`, in `unit`. If `remarks` name a level, the interval has "
+        "that level; otherwise, each end has the error rate 1 - settings.judge.confidence."
     )
     verdict: Outcome | None = Field(
         description="reproduced: the data show the claimed order or equality; compatible: they do not contradict the "
         "published figure, which is not evidence that it is equal; deviates: they contradict the claim, or the effect "
         "is too small to matter; inconclusive: not enough evidence either way; degenerate: the model has "
         "collapsed; not applicable: the model or the task does not have what the claim is about; null: an error, see "
-        "`error`. Before 3.0, figures were reproduced instead of compatible."
+        "`error`. Before 3.0, the verdict on figures was reproduced instead of compatible."
     )
     error: str | None = Field(
         default=None, description="Why the claim could not be measured; null if it was judged. Since 2.0."
@@ -68,16 +68,16 @@ class VerdictData(BaseModel):
     reason: str = Field(description="The reason for the verdict, as text.")
     reason_code: str | None = Field(
         default=None,
-        description="The code of the reason, such as includes-limit, whatever the text; null if it was not judged. "
-        "Since 2.1.",
+        description="A code for the reason, such as includes-limit, that does not depend on the text; null if the "
+        "claim was not judged. Since 2.1.",
     )
     brief: str = Field(
-        default="", description="The reason in a few words, as in tables; empty if it is reproduced. Since 3.0."
+        default="", description="The reason in a few words, as in tables; empty if the claim is reproduced. Since 3.0."
     )
     deviation: Deviation | None = Field(
         default=None,
         description="How the claim deviates: opposite (on the other side of the limit), too small (negligible, or less "
-        "than half of the published effect) or differs (from a figure or an equality); null if it does not. Since 3.0.",
+        "than half of the published effect) or differs (from a figure or an equality); null otherwise. Since 3.0.",
     )
     power: str = Field(
         description="The number of seeds or examples that would decide the claim, as text; empty if it is decided."
@@ -93,13 +93,13 @@ class VerdictData(BaseModel):
     models: list[str] = Field(description="The models that were measured, as the user named them.")
     seeds: list[int] = Field(description="The seeds that were measured.")
     by_seed: list[list[Number]] = Field(
-        description="The quantity by seed, in `unit`: one number, or its parts if it is the extreme of several."
+        description="The quantity for each seed, in `unit`: one number, or all parts if it is the extreme of several."
     )
     extreme: Literal["least", "most"] | None = Field(
-        description="Which part of by_seed is the quantity; null if it has a single part."
+        description="Whether the quantity is the least or the most of the parts in by_seed; null if there is only one."
     )
     limits: dict[str, int] = Field(
-        description="`limit` and `train_limit`: number of rows measured and trained on, if not all."
+        description="`limit` and `train_limit`: numbers of rows measured and trained on; absent if all rows were used."
     )
     official_data: bool = Field(description="Whether all data are GLUE's own.")
     data: list[str] = Field(description="Fingerprints (sha256, first 12 digits) of the measured texts and labels.")
@@ -108,41 +108,41 @@ class VerdictData(BaseModel):
     )
     definition: str | None = Field(
         default=None,
-        description="Digest (first 12 digits) of what the claim's entry says about its judging: quantity, expectation, "
-        "published figure; null if unknown. Since 2.2.",
+        description="Digest (first 12 digits) of the fields of the claim that decide its verdict: quantity, "
+        "expectation, published figure; null if unknown. Since 2.2.",
     )
     claim_version: int | None = Field(
-        default=None, description="Version of the claim's definition; null if unknown, then 1. Since 3.0."
+        default=None, description="Version of the claim's definition; null if unknown, which stands for 1. Since 3.0."
     )
-    seconds: float = Field(description="Time that its measurements took when they were made, in seconds.")
-    reused: bool = Field(description="Whether all its measurements came from the store.")
+    seconds: float = Field(description="Time that the claim's measurements took when they were made, in seconds.")
+    reused: bool = Field(description="Whether all of the claim's measurements came from the store.")
 
 
 class OverTasksData(BaseModel):
-    """The verdict on a claim over its tasks, such as "on every task but QQP"."""
+    """The verdict on a claim about several tasks together, such as "on every task but QQP"."""
 
     claim: str = Field(description="The claim's id with its variant.")
     speaks_of: str = Field(description="The tasks that the claim is about, as text.")
     tasks: int = Field(description="Number of tasks that the claim is about.")
-    judged: int = Field(description="Number of these tasks that were judged.")
+    judged: int = Field(description="Number of the claim's tasks that were judged.")
     holds_on_at_least: int = Field(
-        description="Lower bound of the number of tasks on which it holds, at the run's confidence."
+        description="Lower bound, at the run's confidence, of the number of tasks on which the claim holds."
     )
     fails_on_at_least: int = Field(
-        description="Lower bound of the number of tasks on which it fails, at the run's confidence."
+        description="Lower bound, at the run's confidence, of the number of tasks on which the claim fails."
     )
     verdict: Outcome = Field(description="The outcome over tasks: reproduced, deviates or inconclusive.")
-    p_for: float = Field(description="Smallest error rate (0 to 1) at which it would still hold.")
-    p_against: float = Field(description="Smallest error rate (0 to 1) at which it would still fail.")
+    p_for: float = Field(description="Smallest error rate (0 to 1) at which the claim would still hold.")
+    p_against: float = Field(description="Smallest error rate (0 to 1) at which the claim would still fail.")
 
 
 class TogetherData(BaseModel):
-    """Multiple testing over the verdicts of a run."""
+    """The results of multiple testing over the verdicts of a run."""
 
     judged: int = Field(description="Number of claims that were judged.")
     false_alarms: float = Field(
-        description="Sum of the error rates of the judged claims: the largest mean number that would deviate by chance "
-        "if every claim held exactly at its limit."
+        description="Sum of the error rates of the judged claims: on average, at most this many would deviate by "
+        "chance if every claim held exactly at its limit."
     )
     false_discovery_rate: float = Field(
         description="Upper bound (0 to 1) of the expected share of false alarms among `surviving`."
@@ -150,7 +150,7 @@ class TogetherData(BaseModel):
     surviving: list[str] = Field(
         description="Ids of the failing verdicts that survive the correction for multiple testing."
     )
-    not_surviving: list[str] = Field(description="Ids of the failing verdicts that do not survive it.")
+    not_surviving: list[str] = Field(description="Ids of the failing verdicts that do not survive the correction.")
 
 
 class MeasuredData(BaseModel):
@@ -172,7 +172,7 @@ class VerdictsFile(BaseModel):
 
     format: Literal["bertsecrets-verdicts"] = Field(description="The name of this format.")
     format_version: str = Field(
-        pattern=r"^3\.[0-9]{1,4}$", description="Its version: major (this schema) and minor (added fields)."
+        pattern=r"^3\.[0-9]{1,4}$", description="Version of the format: major (this schema) and minor (added fields)."
     )
     made: str = Field(description="Time of judging: UTC, ISO 8601, to the second.")
     commit: str | None = Field(description="Git commit of the suite; null if unknown.")
@@ -204,9 +204,10 @@ def json_schema() -> dict[str, Any]:
 
 
 def upgraded(run: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a run, converted to this version of the format if they are of version 2.
+    """Return the data of a run, converted to the current format if they have version 2.
 
-    Verdicts of version 2 on published values have `p_against` but no `p_for`, and say `reproduced` for `compatible`.
+    In version 2, verdicts on published values have `p_against` but no `p_for`, and are `reproduced` instead of
+    `compatible`.
     """
     version, verdicts = run.get("format_version"), run.get("verdicts")
     if not isinstance(version, str) or version.partition(".")[0] != EARLIER_VERSION or not isinstance(verdicts, list):

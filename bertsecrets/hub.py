@@ -1,6 +1,6 @@
 """Downloads of pinned revisions from the Hugging Face hub, cached by the hub's library and checked by sha256.
 
-Files that are already in the hub's cache cause no request.
+No request is made for files that are already in the cache.
 """
 
 import errno
@@ -26,7 +26,7 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_
 
 @dataclass(frozen=True)
 class Repository:
-    """A hub repository at a revision, which is a branch, tag or commit, or None for the main branch.
+    """A hub repository at one revision: a branch, a tag, a commit or, if `revision` is None, the main branch.
 
     Args:
         title: Name of the repository for messages.
@@ -45,7 +45,7 @@ class Repository:
     pins: Mapping[str, str] = field(default_factory=dict)
 
     def commit(self, marker: str) -> str:
-        """Return the revision's commit from the cache or, if it is not cached, by downloading the file `marker`."""
+        """Return the revision's commit, from the cache if possible and otherwise by downloading the file `marker`."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
         if self.revision and COMMIT_PATTERN.fullmatch(self.revision):
@@ -121,10 +121,10 @@ class Repository:
             raise RunError(f"cannot download {self.title}: {why}{self.hint}: {self.advice}") from error
 
     def _broken_off(self, error: BaseException) -> str | None:
-        """Return a message about a lost connection if the error is about an object of the client, not the hub.
+        """Return a message about a lost connection if the client, and not the hub, caused the error; otherwise None.
 
-        Threads that download share a client, so one failed request can end the others with any kind of error. This
-        method therefore makes a request by itself to see whether the hub answers.
+        Download threads share one client, so a failed request can make the other threads fail with errors of any type.
+        This method therefore makes its own request to see whether the hub responds.
         """
         from huggingface_hub import HfApi
 
@@ -136,14 +136,14 @@ class Repository:
             HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
         except Exception as shown:  # what the hub answers, or why it does not answer
             return excerpt(shown, 500)
-        return "the connection broke off, and what has arrived is kept: run the command again"
+        return "the connection broke off, but downloaded data are kept: run the command again"
 
 
 def certificate_problem(error: BaseException) -> str | None:
-    """Return what is wrong with certificates, naming the environment variable, or None if that is not the error."""
+    """Return a message about a certificate problem that names the environment variable, or None for any other error."""
     for name in CERTIFICATES:
         if (path := os.environ.get(name)) and not os.path.exists(path) and _is_about_files(error):
-            return f"{name} names {path}, which does not exist: correct or unset it"
+            return f"{name} names {path}, which does not exist: correct or unset the variable"
     if not any(isinstance(each, ssl.SSLError) or "CERTIFICATE_VERIFY" in str(each) for each in _chain(error)):
         return None
     ignored = [name for name in CERTIFICATES[2:] if name in os.environ]
@@ -175,7 +175,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 @contextmanager
 def _progress_bars() -> Iterator[None]:
-    """Show the library's progress bars on a terminal, because opening a model disables them."""
+    """Within the block, show the hub library's progress bars on a terminal, because opening a model disables them."""
     from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
@@ -191,7 +191,7 @@ def _progress_bars() -> Iterator[None]:
 def _check(file: Path, pinned: str | None, title: str) -> None:
     """Check that a cached file is identical to the published file.
 
-    The cache names large files by their sha256 and small files by git's sha1, unless it lacks symbolic links.
+    If the cache uses symbolic links, it names large files by their sha256 and small files by git's sha1.
     """
     blob = file.resolve()
     expected = pinned or (blob.name if file.is_symlink() else "")

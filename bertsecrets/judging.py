@@ -1,7 +1,7 @@
-"""The judged run: the one conductor behind the command line, the benchmarks, Python and saved measurements.
+"""The judged run, which judges claims for the command line, the benchmarks, Python and saved measurements.
 
-Cases are judged at each interim analysis, and seeds are added as long as they could decide a case. An error in one case
-does not end the run.
+A case is a claim on one task. Cases are judged at each interim analysis, and seeds are added as long as they could
+decide a case. An error in one case does not end the run.
 """
 
 import time
@@ -101,7 +101,7 @@ class Verdicts(list[Verdict]):
         return as_chart(self)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return one row per verdict, with the scalar fields of the JSON report and the endpoints of the interval."""
+        """Return a table with a row per verdict: the scalar fields of the JSON report and the ends of the interval."""
         import pandas as pd
 
         rows = []
@@ -123,11 +123,11 @@ class Verdicts(list[Verdict]):
 
 
 class Judgeable(Protocol):
-    """What a run judges: a session that measures, or saved measurements.
+    """The source of a run's measurements: a session, which makes them, or saved measurements.
 
     Attributes:
         model: The judged model or checkpoint.
-        wanted_seeds: The seeds to judge, as given: their number, a list, or `auto`; None for all that were saved.
+        wanted_seeds: The seeds to judge, as the user gave them: a number, a list, or `auto`; None for all saved seeds.
         interims: The seeds of each analysis.
         budget: The time limit for adding seeds, in seconds; None if unlimited.
         commits: Git commits of the suite's code that made the measurements; empty if unknown.
@@ -149,11 +149,11 @@ class Judgeable(Protocol):
         ...
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
-        """Return the verdict on a case after the analysis of these seeds."""
+        """Return the verdict on a case from the analysis of these seeds."""
         ...
 
     def example_maps(self, subject: Subject) -> Measurement | None:
-        """Return the maps of a subject for the attention viewer of the report; None if it has none."""
+        """Return a subject's attention maps for the report's attention viewer; None if there are none."""
         ...
 
 
@@ -161,11 +161,11 @@ class Accepting(Protocol):
     """The accepted verdicts of an earlier run (`compare.baseline.Baseline`)."""
 
     def check(self, verdict: VerdictData) -> None:
-        """Check that a verdict was reached with the same data and limits as the accepted one."""
+        """Check that a verdict was reached with the same data and limits as the accepted verdict."""
         ...
 
     def accepts(self, verdict: VerdictData) -> bool | None:
-        """Return whether a verdict is not worse than the accepted one; None if no verdict was accepted."""
+        """Return whether a verdict is no worse than the accepted verdict; None if the case has no accepted verdict."""
         ...
 
 
@@ -174,7 +174,7 @@ class SavedMeasurements:
     """Measurements saved in a folder, which are judged as if they had just been made.
 
     Args:
-        run: The record of the run that saved the measurements; None if they were saved one by one.
+        run: The record of the run that saved the measurements; None if the measurements were saved one by one.
     """
 
     shelf: Shelf
@@ -187,11 +187,11 @@ class SavedMeasurements:
 
     @property
     def commits(self) -> Sequence[str]:
-        """Git commits of the suite that saved the measurements; empty if these were saved one by one."""
+        """Git commits of the suite that made the measurements; empty if the measurements were saved one by one."""
         return self.run.commits if self.run else []
 
     def eligibility(self, case: Case) -> Eligibility:
-        """Return whether all measurements that a case needs were saved, and whether it applies to the model."""
+        """Return whether all measurements that a case needs were saved, and whether the case applies to the model."""
         answer: Eligibility = Skipped("its measurements were not saved")
         if seeds := self._seeds(case):
             (needed,) = measure_case(self.shelf, case, self.model, seeds[:1])
@@ -211,7 +211,7 @@ class SavedMeasurements:
         return judge(case, measured, self.settings)
 
     def _seeds(self, case: Case) -> Sequence[int]:
-        """Return the saved seeds of a case. Seeds beyond a fixed number replace seeds that failed to learn."""
+        """Return a case's saved seeds. Seeds beyond a fixed number of seeds replace seeds that failed to learn."""
         wanted = self.wanted_seeds
         if not isinstance(wanted, int):
             return measured_seeds(self.shelf, case, self.model, wanted if isinstance(wanted, list) else None)
@@ -225,18 +225,18 @@ class SavedMeasurements:
 
 
 class Runner(AbstractContextManager["Runner", None]):
-    """How a run obtains its measurements. With this base class, each case is measured silently when it is judged."""
+    """A way for a run to obtain measurements. This base class measures each case silently when the case is judged."""
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-        """Split cases into those whose measurements are stored, and the others in the order to judge them."""
+        """Return the cases whose measurements are stored, and all other cases in the order in which to judge them."""
         return [], list(cases)
 
     def is_stored(self, cases: Sequence[Case], seed: int) -> bool:
-        """Return whether all measurements that cases need for a seed are stored."""
+        """Return whether all measurements that the given cases need for a seed are stored."""
         return False
 
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
-        """Announce what is about to be measured, and run the jobs that precede judging."""
+        """Announce what is about to be measured, and run the jobs that must end before cases are judged."""
 
     def tell(self, verdict: Verdict) -> None:
         """Report a verdict."""
@@ -246,7 +246,7 @@ class Runner(AbstractContextManager["Runner", None]):
 
 
 class JudgedRun:
-    """The conductor of a run: what can be judged, its measurements, the interim analyses, and the verdicts.
+    """A run, which finds the cases that can be judged, measures them, and judges them at each interim analysis.
 
     Attributes:
         asked: The requested cases, except those about other architectures.
@@ -277,7 +277,7 @@ class JudgedRun:
         return [case for case in self.asked if isinstance(self.answers[str(case)], Eligible)]
 
     def skipped(self) -> dict[str, list[str]]:
-        """Return the names of the cases that cannot be judged, by what is missing."""
+        """Return the names of the cases that cannot be judged, keyed by what is missing."""
         names: dict[str, list[str]] = {}
         for case in self.asked:
             if isinstance(answer := self.answers[str(case)], Skipped):
@@ -285,7 +285,7 @@ class JudgedRun:
         return names
 
     def prepare(self) -> None:
-        """Make all measurements of the first analysis now. `results` would first judge the cases with stored ones."""
+        """Make all measurements for the first analysis before any case is judged."""
         self._began = time.monotonic()
         seeds = self.session.interims[0]
         self._divided = self.runner.split(self.eligible(), seeds)
@@ -295,7 +295,7 @@ class JudgedRun:
     def results(self) -> Iterator[tuple[Case, Verdict | Skipped]]:
         """Judge the cases, and yield the result of each case in each analysis.
 
-        As long as cases are open and the budget allows it, the next seed is added for all of them at once.
+        As long as cases are open and the budget allows it, the next seed is added for all open cases at once.
         """
         cases, took, interims = self.possible(), 0.0, self.session.interims
         self._began = start = self._began or time.monotonic()
@@ -316,7 +316,7 @@ class JudgedRun:
                 cases, took, start = still_open, time.monotonic() - start, time.monotonic()
 
     def _analysis(self, cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[tuple[Case, Verdict | Skipped]]:
-        """Judge cases on some seeds: first those whose measurements are stored, then the others."""
+        """Judge cases on the given seeds: first the cases whose measurements are stored, then the other cases."""
         eligible = []
         for case in cases:
             if isinstance(answer := self.answers[str(case)], NotApplicable):
@@ -334,7 +334,7 @@ class JudgedRun:
             yield case, result
 
     def _affords(self, cases: Sequence[Case], seed: int, took: float) -> bool:
-        """Return whether another seed fits into the remaining time if it takes as long as the last one."""
+        """Return whether another seed fits into the remaining time if it takes as long as the last seed."""
         budget = self.session.budget
         if budget is None or self._began is None:
             return True
@@ -343,7 +343,7 @@ class JudgedRun:
             return True
         names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
         log.info(
-            f"not adding seed {seed} for {names}: the last one took {in_time(took)}, and only "
+            f"not adding seed {seed} for {names}: the last seed took {in_time(took)}, and only "
             f"{in_time(max(0.0, left))} of the budget is left"
         )
         return False
@@ -364,10 +364,10 @@ class JudgedRun:
         return self._latest[str(case)]
 
     def judge(self, tell: Callable[[str], object] = print) -> None:
-        """Judge all cases; `ended` is then the error that ended the run early, if any.
+        """Judge all cases. If an error ends the run early, it is available as `ended`.
 
         Args:
-            tell: Function that is called with a line about each case that turns out to lack an input.
+            tell: Function that is called with a line of text about each case that turns out to lack an input.
         """
         try:
             for case, result in self._judging:
@@ -377,12 +377,12 @@ class JudgedRun:
             self.ended = error
 
     def save(self, folder: Path) -> Path:
-        """Write the measurements that the verdicts were judged from to a record in a folder, and return its path."""
+        """Write a record of the measurements behind the verdicts to a folder, and return the path of the record."""
         inputs = [measurement for verdict in self.verdicts for measurement in verdict.inputs]
         return write_record(folder, self._recorded(), inputs)
 
     def _recorded(self) -> RecordedRun:
-        """Return what judging again needs to know about the run, besides its measurements."""
+        """Return the facts about the run that are needed to judge its measurements again."""
         judged = [verdict for verdict in self.verdicts if verdict.outcome]
         unmeasured = [verdict for verdict in judged if verdict.outcome == "not applicable" and not verdict.inputs]
         return RecordedRun.model_validate(
@@ -403,7 +403,7 @@ class JudgedRun:
 
     @property
     def note(self) -> str:
-        """A note on the missing results; empty if every case was judged."""
+        """A note on how many claims were judged before the run ended early; empty if the run is complete."""
         if self.ended is None:
             return ""
         why = "it was interrupted" if isinstance(self.ended, KeyboardInterrupt) else str(self.ended)
@@ -411,12 +411,14 @@ class JudgedRun:
 
     @property
     def undecided(self) -> list[str]:
-        """The requested claims that are undecided, except those that do not apply to the model."""
+        """The names of the requested cases that are undecided, except cases that do not apply to the model."""
         outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
         return [name for name in map(str, self.asked) if outcomes.get(name, "inconclusive") == "inconclusive"]
 
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
-        """Return whether a verdict fails the run: it is worse than the accepted one or, without one, unexpected.
+        """Return whether a verdict fails the run.
+
+        A verdict fails the run if it is worse than the accepted verdict or, without an accepted verdict, unexpected.
 
         Args:
             strict: Whether claims beyond K19 can fail the run even if none of their verdicts was accepted.

@@ -84,7 +84,7 @@ def _seeds(text: str) -> int | str:
 
 
 def _option(help: str, default: Any = None, **parsing: Any) -> Any:
-    """Return a field of `RunOptions` with the arguments of `add_argument`."""
+    """Return a dataclass field for `RunOptions`, with argparse's arguments of `add_argument` as its metadata."""
     return field(default=default, metadata={"help": help, **parsing})
 
 
@@ -102,7 +102,7 @@ CHECKPOINT_OPTION: dict[str, Any] = {
 
 
 class _ToEnvironment(argparse.Action):
-    """Sets the environment variable of `expected`, which workers inherit."""
+    """Sets the environment variable for the option `expected`, which worker processes inherit."""
 
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None
@@ -123,10 +123,10 @@ TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options of a run; defaults come from the environment or `params.yaml`.
+    """The options of a run, whose defaults come from the environment or `params.yaml`.
 
-    If `checkpoint` is given, only that folder is judged. It must have been fine-tuned on `checkpoint_task`, and `model`
-    is the pretrained model to compare it with.
+    If `checkpoint` is given, only that folder is judged. The checkpoint must have been fine-tuned on `checkpoint_task`,
+    and `model` is the pretrained model to compare it with.
 
     Raises:
         UserError: If an option is out of range or unknown, or has no effect on `checkpoint`.
@@ -140,7 +140,7 @@ class RunOptions:
         **FOLDER_OPTION,
     )
     task_file: Sequence[Path | str] | Path | str | None = _option(
-        "YAML file of a task of your own; claims about own tasks are judged unless --task names others; repeatable",
+        "YAML file of your own task (repeatable); claims on own tasks are judged unless --task names other tasks",
         action="append",
         type=path,
         metavar="FILE",
@@ -159,14 +159,14 @@ class RunOptions:
         **NUMBER_OPTION,
     )
     threads: int | None = _option(
-        "CPU threads of each job (default: OMP_NUM_THREADS, otherwise an equal share of the cores); results with "
-        "different numbers are stored separately",
+        "CPU threads of each job (default: OMP_NUM_THREADS, otherwise an equal share of the cores); results for "
+        "different numbers of threads are stored separately",
         **NUMBER_OPTION,
     )
     limit: int | None = _option("use only N validation rows, a fixed random sample", **NUMBER_OPTION)
     train_limit: int | None = _option("use only N training rows, a fixed random sample", **NUMBER_OPTION)
     grid_limit: int | None = _option(
-        "use only N validation rows to disable heads and layers, the slowest part", **NUMBER_OPTION
+        "use only N validation rows when disabling heads and layers, which is the slowest part", **NUMBER_OPTION
     )
     frames: Path | str | None = _option(
         "sentences with frames: a JSONL file or FrameNet's folder (default: BERTSECRETS_FRAMES)",
@@ -223,7 +223,7 @@ class RunOptions:
         if isinstance(self.seeds, int):
             seed_range(self.seeds)
         elif self.seeds not in (None, AUTO):
-            raise UserError(f"seeds {shortened(str(self.seeds))} is neither a whole number nor {AUTO}")
+            raise UserError(f"seeds must be a whole number or {AUTO}, not {shortened(str(self.seeds))}")
         if self.budget is not None:
             try:
                 seconds(self.budget)
@@ -242,7 +242,7 @@ class RunOptions:
             self._check_checkpoint()
 
     def _gather_tasks(self) -> None:
-        """Add the tasks of task files to `tasks`, unless a copy of these options has them already."""
+        """Read the task files, except those read before these options were copied, and add their tasks to `tasks`."""
         tasks = several(self.tasks)
         files = {expanded(file).absolute() for file in several(self.task_file) if isinstance(file, str | os.PathLike)}
         if files := files - {getattr(own, "file", None) for own in tasks}:
@@ -266,7 +266,7 @@ class RunOptions:
 
     @classmethod
     def from_namespace(cls, namespace: argparse.Namespace) -> "RunOptions":
-        """Create the options of a run from a parsed command line, ignoring any others."""
+        """Create the options of a run from a parsed command line, ignoring arguments that are not run options."""
         known = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
         given = {name: value for name, value in known.items() if value is not None and value is not False}
         trained = getattr(namespace, "checkpoint", None) or getattr(namespace, "measurements", None)
@@ -313,7 +313,7 @@ class RunOptions:
 
     @property
     def scope(self) -> list[str]:
-        """The tasks to judge if none are named: the checkpoint's task or own tasks. Empty for all of GLUE."""
+        """The tasks to judge if none are named: the checkpoint's, or the user's own tasks; empty for all GLUE tasks."""
         if self.checkpoint_task is not None:
             return [task_named(self.checkpoint_task).name]
         return [own.name for own in self.tasks]
@@ -419,7 +419,7 @@ def check_initialisation(name: str) -> InitialisationName:
 
 
 def check_type(name: str, value: object, types: tuple[type, ...] = (int,), expected: str = "a whole number") -> None:
-    """Check the type of an option. True and False are not numbers."""
+    """Check the type of an option. True and False do not count as numbers."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise UserError(f"{name} must be {expected}, not {shortened(repr(value), 60)}")
 
@@ -432,7 +432,7 @@ def check_seed(seed: int) -> None:
 
 
 def check_threads(threads: int | None) -> None:
-    """Check the number of CPU threads: the given one or, without it, OMP_NUM_THREADS."""
+    """Check the number of CPU threads: `threads` or, if that is None, OMP_NUM_THREADS."""
     if threads is not None and not 1 <= threads <= MAX_THREADS:
         raise UserError(f"threads {threads} is out of range: give 1 to {MAX_THREADS}")
     variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""
@@ -453,7 +453,7 @@ def add_command(
     """Add a command and return its parser.
 
     Args:
-        example: Example call of the command, without the program.
+        example: Example call of the command, without the name of the program.
     """
     parser = commands.add_parser(name, help=help, description=help, epilog=f"example: {program} {example}")
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""Messages and progress on standard error, as a bar on a terminal or as log lines, and units formatted as text."""
+"""Messages and progress displays (a bar or log lines) on standard error, and the formatting of numbers with units."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ log.addHandler(_handler)
 
 @contextmanager
 def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Write each message inside the given context, such as one that disables output capturing."""
+    """Within the block, write each message in a context, such as one that disables output capturing."""
     before, _handler.inside = _handler.inside, inside
     try:
         yield
@@ -45,7 +45,7 @@ class Progress:
     """A display of work in progress. The base class shows nothing."""
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Report that more work is done, with a note such as the loss."""
+        """Report that `more` units of work have been completed, with a note such as the loss."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ class LogLines(Progress):
         self.began = self.last = time.monotonic()
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Report that more work is done, and write a log line if the next line is due."""
+        """Report that `more` units of work have been completed, and write a log line if one is due."""
         self.done += more
         now = time.monotonic()
         waited, further = now - self.last, self.done - self.reported
@@ -104,7 +104,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def time_left(began: float, done: int, total: int) -> str:
-    """Return the remaining time at the rate so far as the end of a line, or an empty text if everything is done.
+    """Return the time left, estimated from the rate so far, as text to append to a line; empty if everything is done.
 
     Args:
         began: Time on the monotonic clock at which the work began.

@@ -41,7 +41,7 @@ def software() -> dict[str, str]:
 
 
 def run_facts() -> dict[str, Any]:
-    """Return the time (`made`), the suite's git commit, whether files differ from it (`modified`), and `software`."""
+    """Return the time (`made`), the suite's `commit`, whether its files are `modified`, and the `software` versions."""
     commit, modified = suite_commit()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"made": made, "commit": commit, "modified": modified, "software": software()}
@@ -51,7 +51,8 @@ def run_facts() -> dict[str, Any]:
 def suite_commit(checkout: Path = PACKAGE_FOLDER.parent) -> tuple[str | None, bool | None]:
     """Return the git commit of the suite, and whether the suite's code, claims or settings differ from the commit.
 
-    The commit comes from git in a checkout, or from pip after installation from a git URL. If not, both are None.
+    In a checkout, git provides both. After an installation from a git URL, pip provides the commit, and the second
+    value is None. Otherwise, both are None.
     """
     if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE_FOLDER.name}/__init__.py") is None:
         return _installed_commit(), None
@@ -77,7 +78,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def _installed_commit() -> str | None:
-    """Return the commit from which pip installed the suite, or None if it was not a git URL (PEP 610)."""
+    """Return the commit from which pip installed the suite; None unless it was installed from a git URL (PEP 610)."""
     try:
         origin = json.loads(distribution("bertsecrets").read_text("direct_url.json") or "{}")
         return origin.get("vcs_info", {}).get("commit_id")
@@ -86,7 +87,7 @@ def _installed_commit() -> str | None:
 
 
 def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
-    """Return what would make a result now, as a digest of the code, the library versions and the device.
+    """Return what a result made now would depend on: a digest of the code, the library versions and the device.
 
     Args:
         module: Name of the module that computes the result.

@@ -74,7 +74,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object's pairs as a dictionary, if all keys are unique (for `object_pairs_hook`)."""
+    """Return a JSON object's pairs as a dictionary after checking that all keys differ (for `object_pairs_hook`)."""
     data = dict(pairs)
     if len(data) < len(pairs):
         twice = next(key for key in data if sum(key == other for other, _ in pairs) > 1)
@@ -83,7 +83,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class YamlError(ValueError):
-    """An error in a YAML document, with its line number from 1."""
+    """An error in a YAML document, with its line number, counted from 1."""
 
     def __init__(self, line: int, problem: str):
         super().__init__(problem)
@@ -104,7 +104,7 @@ else:
 
 
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """Parse a YAML document into nodes, which have line numbers, and data."""
+    """Parse a YAML document, and return its root node (with line numbers) and its data; both None if it is empty."""
     loader = Loader(text)
     try:
         node = loader.get_single_node()
@@ -154,7 +154,7 @@ def read_npy(data: bytes) -> np.ndarray:
 
 
 def expanded(name: str | os.PathLike[str]) -> Path:
-    """Return a path after expanding a leading `~` or `~user` like a shell, or unchanged if the user does not exist.
+    """Expand a leading `~` or `~user` in a path as a shell does, and return other paths and unknown users unchanged.
 
     Shells do not expand `~` in workflow files, in environment variables or in `--name=~/folder`.
     """

@@ -62,14 +62,14 @@ show_in_notebooks()
 
 
 class _OfOneCheckpoint(MeasurementCache):
-    """The measurements of a session that judges a single checkpoint, whose folder answers all requests."""
+    """A measurement cache that measures the single judged checkpoint instead of checkpoints trained by the suite."""
 
     def __init__(self, session: "Session"):
         super().__init__(session.checkpoints)
         self.folder_of = session.measured_folder
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
-        """Return a measurement, or raise its error if another process has failed to make it."""
+        """Return a measurement, or raise the error with which another process failed to make it."""
         if error := self.failed.get(canonical(request)):
             raise error
         return super().get(request, checkpoint)
@@ -79,7 +79,7 @@ class _OfOneCheckpoint(MeasurementCache):
 
 
 class Session:
-    """Measures and judges with one set of options: model, data, device and store.
+    """A session, which measures and judges with one set of options: model, data, device and store.
 
     ```python
     import bertsecrets as bs
@@ -123,7 +123,7 @@ class Session:
         options, self.settings = self.options, settings or load_settings()
         if options.budget is not None and not self.adds_seeds:
             raise UserError(
-                f"the option budget has no effect unless seeds are added: set seeds to {AUTO}, or leave it out"
+                f"the option budget has no effect unless seeds are added: set seeds to {AUTO}, or leave budget out"
             )
         device = best_device(options.device)
         self.settings = in_precision(self.settings, options.precision, device)
@@ -153,7 +153,7 @@ class Session:
         self.ref = locator({options.judged: str(base)} if options.judged and base else {}, options.offline)
         self.store = Store(options.store_folder)
         if not self._storable:
-            log.info("the model in memory differs from its saved form (hooks or own code): results are not stored")
+            log.info("the model in memory has hooks or code of its own, which cannot be saved: results are not stored")
             self.store = Store(temporary_folder(self))
         self.resources = Resources(
             rows=rows,
@@ -212,7 +212,7 @@ class Session:
     def interims(self) -> list[Sequence[int]]:
         """The seeds of each analysis: one seed more each time if seeds are added one by one, otherwise all at once.
 
-        Analyses with more seeds than requested replace seeds that failed to learn.
+        In analyses with more seeds than requested, the additional seeds replace seeds that failed to learn.
         """
         if self.adds_seeds:
             return [seed_range(count) for count in range(1, ANALYSES[-1] + MOST_REPLACED + 1)]
@@ -221,13 +221,13 @@ class Session:
 
     @property
     def _fixed_number(self) -> int | None:
-        """The number of seeds to judge, if seeds are given as a number and not as a list."""
+        """The number of seeds to judge if it is fixed; None for a list of seeds, `auto` or a single checkpoint."""
         wanted = self.wanted_seeds
         return wanted if isinstance(wanted, int) and self.options.checkpoint is None else None
 
     @property
     def adds_seeds(self) -> bool:
-        """Whether seeds are added one by one while they can decide a claim (`--seeds auto`)."""
+        """Whether seeds are added one by one as long as they could decide a claim (`--seeds auto`)."""
         return self.options.checkpoint is None and self.wanted_seeds == AUTO
 
     @property
@@ -256,7 +256,7 @@ class Session:
         """Return whether a case can be judged: whether its inputs are available, and whether it applies to the model.
 
         Raises:
-            UserError: If the case is about particular architectures, and the model is not available.
+            UserError: If the case is about particular architectures but the model is not available.
         """
         claim, facts = case.claim, ModelFacts()
         if claim.architectures:
@@ -326,7 +326,7 @@ class Session:
         held = Held(checkpoint, None, self.ref(self.model), rows)
         if held.storable and self._storable:
             return self.measurement(measure, subject, held.folder, **options)
-        log.info("the model in memory differs from its saved form (hooks or own code): the result is not stored")
+        log.info("the model in memory has hooks or code of its own, which cannot be saved: the result is not stored")
         with TemporaryDirectory() as place, self._measured(), held.measured():
             resources = replace(self.resources, kept=Path(place))
             cache = CheckpointCache(Store(Path(place)), resources, self.ref)
@@ -346,14 +346,15 @@ class Session:
 
         Args:
             claim: Claim id (`C1`), including the variant if there are several (`D1-untrained`).
-            task: One of the claim's tasks. Optional if there is only one, or if the session is about one task.
-            seeds: If given, judge on seeds 1 to `seeds` instead of the session's. With `auto`, seeds are added as long
-                as the budget allows, assuming that each seed takes as long as the last.
+            task: One of the claim's tasks. Optional if the claim has only one task, or if the session is about one
+                task.
+            seeds: If given, judge on seeds 1 to `seeds` instead of the session's seeds. If the session's seeds are
+                `auto`, seeds are added as long as the budget allows, assuming that each seed takes as long as the last.
             checkpoint: Folder, or model in memory, to judge instead of checkpoints that the suite trains.
 
         Raises:
-            UserError: If the claim is unknown or ambiguous, data, a model or a tool is missing, or `seeds` is given
-                although the session judges a single checkpoint.
+            UserError: If the claim is unknown or ambiguous; if data, a model or a tool is missing; or if `seeds` is
+                given although the session judges a single checkpoint.
         """
         session = self._with(checkpoint, task, seeds)
         case = find_case(claim, task, session.options.scope)
@@ -373,11 +374,11 @@ class Session:
         seeds: int | None = None,
         checkpoint: "Path | nn.Module | None" = None,
     ) -> Verdicts:
-        """Return the verdicts on all claims that apply to the model and can be measured, and log the others.
+        """Return the verdicts on all claims that can be judged on the model, and log which claims are skipped.
 
         Args:
-            task: Judge only claims on this task or on the bare encoder. By default, the tasks are those of the
-                session's checkpoint, or else its own tasks, or else GLUE's.
+            task: Judge only claims on this task and on the bare encoder. The default is the task of the session's
+                checkpoint, otherwise the session's own tasks, otherwise all GLUE tasks.
             claims: If given, only these claims or families are judged, such as `["C", "D1"]` or `"C"`.
             seeds: As in `judge`.
             checkpoint: As in `judge`.
@@ -418,10 +419,10 @@ class Session:
     # ------------------------------------------------------------------ verdicts
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
-        """Return the verdict on a case after the analysis of these seeds, making measurements that are not stored.
+        """Return the verdict on a case from the analysis of these seeds, making measurements that are not stored.
 
         If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, the
-        case is open as long as seeds that learned nothing can be replaced, unless no seed learned anything.
+        case stays open as long as seeds that learned nothing can be replaced, unless no seed learned anything.
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
@@ -491,7 +492,7 @@ class Session:
             )
 
     def example_maps(self, subject: Subject) -> Measurement:
-        """Return the maps of a subject for the page's attention viewer, without training.
+        """Return a subject's attention maps for the page's attention viewer, without training a checkpoint.
 
         Raises:
             UserError: If the checkpoint was not kept, or the maps cannot be measured.
@@ -520,11 +521,11 @@ class Session:
             self.close()
 
     def measured_folder(self, measure: Measure, subject: Subject) -> Path | None:
-        """Return the folder of the judged checkpoint, or None if a measure of a subject is not about it.
+        """Return the folder of the judged checkpoint, or None if the measure does not read this checkpoint.
 
         Raises:
-            UserError: If the measure needs more than the single checkpoint: another training run, or a pretrained model
-                that was not given.
+            UserError: If the measure needs more than the single checkpoint, such as another training run, or a
+                pretrained model that was not given.
         """
         if (checkpoint := self._judged_folder) is None:
             return None
@@ -535,7 +536,7 @@ class Session:
         if (of_base or measure.compares) and self.options.model is None:
             raise NotGivenError("needs the pretrained model: name it with the option model")
         if measure.on_task and [subject.task] != self.options.scope:
-            raise NotApplicableError(f"needs a checkpoint of {task_named(subject.task).title} as well")
+            raise NotApplicableError(f"also needs a checkpoint fine-tuned on {task_named(subject.task).title}")
         if initial.trains and initial.name != "pretrained":
             raise NotApplicableError(f"needs {initial.title}, not a single checkpoint")
         return None if of_base else checkpoint

@@ -1,6 +1,6 @@
 """The settings in `params.yaml`, validated by pydantic.
 
-`BERTSECRETS_PARAMS` can name another file. Wheels include the project's `params.yaml`.
+The environment variable `BERTSECRETS_PARAMS` can name another file. Wheels include the project's `params.yaml`.
 """
 
 import os
@@ -42,16 +42,16 @@ def _checked_time(text: str) -> str:
 
 
 def _seeds(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
-    """Return `auto` or a checked list, with more precise errors than a union type gives."""
+    """Check seeds that are given as `auto` or as a list, with more precise errors than those of a union type."""
     if value == AUTO:
         return AUTO
     if len(set(seeds := check(value))) < len(seeds):
-        raise ValueError(f"has a seed twice ({', '.join(map(str, seeds))}): name each once")
+        raise ValueError(f"contains a seed twice ({', '.join(map(str, seeds))}): list each seed once")
     return seeds
 
 
 class Section(BaseModel):
-    """A validated section of a YAML file, without unknown keys, infinite numbers, or booleans in place of numbers."""
+    """A section of a YAML file. Unknown keys, infinite numbers and booleans in place of numbers are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -69,7 +69,7 @@ class Section(BaseModel):
 
 
 class FinetuneParams(Section):
-    """Settings for training a checkpoint, with units in `params.yaml`."""
+    """Settings for training a checkpoint; `params.yaml` gives the units."""
 
     batch_size: int = Field(gt=0, le=MAX_BATCH)
     epochs: int = Field(gt=0, le=MAX_EPOCHS)
@@ -84,13 +84,13 @@ class FinetuneParams(Section):
 
 
 class ScoreParams(Section):
-    """Settings for scoring, with the maximum length of inputs."""
+    """Settings for scoring: the maximum length of inputs, in tokens."""
 
     max_length: Tokens
 
 
 class AttentionParams(Section):
-    """Settings for reading attention maps, with the number of inputs and their maximum length."""
+    """Settings for reading attention maps: the number of inputs, and their maximum length in tokens."""
 
     examples: PositiveInt
     max_length: Tokens
@@ -105,14 +105,14 @@ class JudgeParams(Section):
 
 
 class CorpusParams(Section):
-    """Settings for the demo corpus, with the numbers of sentence pairs."""
+    """Settings for the demo corpus: the numbers of training and validation pairs of sentences."""
 
     train_rows: int = Field(ge=1, le=1_000_000)
     dev_rows: int = Field(ge=1, le=1_000_000)
 
 
 class GridParams(Section):
-    """The subjects of a pipeline, as every combination of these command line options."""
+    """Tasks, initialisations and seeds, every combination of which is a subject of the pipeline."""
 
     task: list[str] = Field(min_length=1)
     init: list[InitialisationName] = Field(min_length=1)
@@ -120,7 +120,7 @@ class GridParams(Section):
 
 
 class StageOptions(Section):
-    """Additional options, such as `{limit: 48}`, for single pipeline stages or for all stages that read data."""
+    """Additional options of pipeline stages, such as `{limit: 48}`; `data` applies to every stage that reads data."""
 
     data: dict[str, bool | int | str]
     finetune: dict[str, bool | int | str]
@@ -128,7 +128,7 @@ class StageOptions(Section):
 
 
 class PipelineParams(Section):
-    """Settings for the DVC pipeline, such as the model, the data, files of frame sentences, and spaCy pipelines."""
+    """Settings for the DVC pipeline, such as the model, the data, the files of frame sentences and spaCy pipelines."""
 
     model: str
     model_files: str
@@ -190,10 +190,10 @@ def load_settings() -> Params:
 
 
 def first_problem(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """Return the first problem in one line, with the invalid entry and what was expected.
+    """Describe the first problem in one line that names the invalid entry and what was expected.
 
     Args:
-        model: Model that was validated, whose field names are suggested for unknown names.
+        model: Pydantic model that was validated. The names of its fields are suggested in place of unknown names.
     """
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))

@@ -44,8 +44,8 @@ class Subject:
 class Provenance:
     """The data, checkpoint, code and device behind a measurement. The JSON form has the same field names.
 
-    `data` is the source of the rows. `limit` and `train_limit` are the numbers of rows if not all were used. `weights`
-    identifies the measured weights. `made_by` and `checkpoint_made_by` are as in cache keys.
+    `data` is the source of the rows. `limit` and `train_limit` are the numbers of rows that were used, or None if all
+    were. `weights` identifies the measured weights. `made_by` and `checkpoint_made_by` are as in cache keys.
     """
 
     data: str | None = None
@@ -91,12 +91,12 @@ class Request:
 
     @property
     def on_task(self) -> bool:
-        """Whether the request is for a checkpoint of a task."""
+        """Whether the subject belongs to a single task, unlike the bare encoder."""
         return self.subject.task != ALL_TASKS
 
     @property
     def training(self) -> "Request | None":
-        """The request for the measured checkpoint, or None."""
+        """The request for the checkpoint to measure; None if this request is not for a measurement on a task."""
         return Request(None, self.subject) if self.measure is not None and self.on_task else None
 
     def __str__(self) -> str:
@@ -113,8 +113,8 @@ class Request:
 class Measurement:
     """The result of one measure on one subject.
 
-    `values` are the results (scalars, or arrays of shape [layers, heads]). `samples` are for resampling, one row per
-    example (`cosine`: [examples, layers, heads]). `settings` come from `params.yaml`, and `options` change what is
+    `values` are the results (scalars, or arrays of shape [layers, heads]). `samples` contain one row per example, for
+    resampling (`cosine`: [examples, layers, heads]). `settings` come from `params.yaml`, and `options` change what is
     measured (such as `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded
     measurement.
     """
@@ -134,17 +134,17 @@ class Measurement:
         """Return a value by name.
 
         Raises:
-            UserError: If the measurement lacks it, because it is damaged or was made by another version.
+            UserError: If the value is missing, because the measurement is damaged or was made by another version.
         """
         if name not in self.values:
             raise self._incomplete(name)
         return self.values[name]
 
     def sample(self, name: str) -> np.ndarray:
-        """Return a sample by name, one row per example.
+        """Return the sample of a name, which has one row per example.
 
         Raises:
-            UserError: If the measurement lacks it, because it is damaged or was made by another version.
+            UserError: If the sample is missing, because the measurement is damaged or was made by another version.
         """
         if name not in self.samples:
             raise self._incomplete(name)
@@ -169,7 +169,7 @@ class Measurement:
         }
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the values as a table with one row for each index of the measure's `axes`, such as layer and head.
+        """Return the values as a table with a row for each combination of the measure's `axes`, such as layer and head.
 
         Layers and heads are counted from 1. Scalars are repeated in every row, and values with other axes are omitted.
         """
@@ -201,7 +201,7 @@ class Measurement:
 
 @functools.singledispatch
 def as_chart(shown: object) -> Any:
-    """Return an object's main chart. `report` registers the types that have one."""
+    """Return an object's main chart. `report` registers the types that have a chart."""
     raise TypeError(f"{type(shown).__name__} has no figure")
 
 
@@ -213,7 +213,7 @@ def as_frame(shown: object) -> "pd.DataFrame":
 
 @functools.singledispatch
 def as_html(shown: object) -> str | None:
-    """Return the HTML of an object for notebooks, or None if `report.notebook` has not registered its type."""
+    """Return the HTML of an object for notebooks, or None if `report` has not registered the object's type."""
     return None
 
 
@@ -229,7 +229,7 @@ def plain(value: Any) -> Any:
 
 
 def slug(text: str) -> str:
-    """Return the end of a path or hub name as a file name with only letters, digits, `.`, `_` and `-`.
+    """Return the last part of a path or hub name, as a file name with only letters, digits, `.`, `_` and `-`.
 
     >>> slug("google-bert/bert-base-uncased")
     'bert-base-uncased'

@@ -113,7 +113,7 @@ def test_a_hub_that_is_gone_is_one_line(hub: Hub, waits):
 def test_a_missing_file_of_certificates_is_named_with_its_variable(hub: Hub, monkeypatch, variable):
     monkeypatch.setenv(variable, "/nonexistent/ca.pem")
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", failing(FileNotFoundError(2, "No such file or directory")))
-    assert f"{variable} names /nonexistent/ca.pem, which does not exist: correct or unset it" in refused()
+    assert f"{variable} names /nonexistent/ca.pem, which does not exist: correct or unset the variable" in refused()
 
 
 @pytest.mark.parametrize(("variable", "value"), [("REQUESTS_CA_BUNDLE", __file__), ("CURL_CA_BUNDLE", "")])

@@ -86,7 +86,7 @@ def test_the_next_seed_takes_as_long_as_the_last(monkeypatch, capsys):
     given = GivenVerdicts([still_open() for _ in range(4)], analyses=4, budget=20.0)
     JudgedRun(given, [CASE], Clock(monkeypatch, [4.0, 5.0, 6.0, 7.0])).judge()
     assert len(given.judged) == 3  # 5 s are left after three seeds
-    said = "not adding seed 4 for E1-rte: the last one took 6 s, and only 5 s of the budget is left"
+    said = "not adding seed 4 for E1-rte: the last seed took 6 s, and only 5 s of the budget is left"
     assert said in capsys.readouterr().err
 
 

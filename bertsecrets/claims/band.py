@@ -23,7 +23,7 @@ SMALLEST_EFFECTS = {
 
 
 class JudgedCase(Protocol):
-    """What expectations and evidence need to know about a case (`schema.Case`)."""
+    """The properties of a case (`schema.Case`) that expectations and evidence use."""
 
     @property
     def task(self) -> str: ...
@@ -47,12 +47,12 @@ class JudgedCase(Protocol):
 
 
 def smallest(unit: str) -> tuple[float, str]:
-    """Return the smallest effect of interest in a unit and its reason; 0 if the unit has none."""
+    """Return the smallest effect of interest in a unit, and the reason for it; 0 if none is defined for the unit."""
     return SMALLEST_EFFECTS.get(unit, (0.0, ""))
 
 
 def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
-    """Return the half-width of the interval for a sum of independent errors (Welch-Satterthwaite degrees of freedom).
+    """Return the half-width of the confidence interval for a sum of independent errors (Welch-Satterthwaite).
 
     Args:
         parts: Standard errors with their degrees of freedom.
@@ -86,7 +86,7 @@ def format_number(number: float | None) -> str:
 
 
 def format_interval(interval: Ends | None) -> str:
-    """Format an interval as `[low, high]`, `> low` or `< high`; narrow ones to two significant digits of their width.
+    """Format an interval as `[low, high]`, `> low` or `< high`, with at least two significant digits of its width.
 
     >>> format_interval((0, float("inf"))), format_interval((float("-inf"), 50)), format_interval((0.2085, 0.2095))
     ('> 0', '< 50.0', '[0.2085, 0.2095]')

@@ -1,6 +1,6 @@
-"""The bootstrap: means of rows drawn with replacement, and confidence intervals from them.
+"""The bootstrap: means of rows drawn with replacement, and confidence intervals from these means.
 
-All confidence intervals use it: for verdicts, charts, classifiers and annotators.
+All confidence intervals come from the bootstrap: those of verdicts, charts, classifiers and annotators.
 """
 
 from collections.abc import Iterator
@@ -43,9 +43,9 @@ def resample_counts(
 
     Args:
         drawn: Number of rows to draw in each resample. Defaults to `rows`.
-        shares: Probability of each row; they sum to 1. Defaults to a uniform distribution.
-        clusters: Cluster index of each row, from 0. Clusters are then drawn instead of rows, as many as the data have.
-            Cannot be combined with `drawn` or `shares`.
+        shares: Probability of drawing each row; the probabilities sum to 1. Defaults to a uniform distribution.
+        clusters: Cluster index of each row, from 0. If given, clusters are drawn instead of rows, as many as the data
+            have. Cannot be combined with `drawn` or `shares`.
 
     >>> counts = next(resample_counts(np.random.default_rng(1), rows=4, resamples=2))
     >>> counts.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Whether a case may be judged: the answers that every command, the benchmarks and Python share.
+"""Possible answers to whether a case can be judged, which the commands, the benchmarks and Python share.
 
 `requirements.eligibility` gives the answer before anything is measured.
 """
@@ -29,7 +29,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """The case says nothing about this model."""
+    """The case does not apply to this model."""
 
     cause: Cause
 
@@ -43,15 +43,16 @@ Eligibility = Eligible | Skipped | NotApplicable
 
 
 def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
-    """Return whether a case is about other architectures only. Reports leave out such claims."""
+    """Return whether a case is only about architectures other than the model's. Reports leave out such claims."""
     return isinstance(answer, NotApplicable) and answer.cause.grounds == Grounds.OTHER_ARCHITECTURE
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What claims may require of a model: its architecture, the identity of its weights, and its layers and heads.
+    """The facts about a model that claims may depend on: its architecture, weights, and numbers of layers and heads.
 
-    A fact is None if it is unknown or not required. If `measured`, a model of unknown shape does not fit any claim.
+    A fact is None if it is unknown or not required. A model of unknown shape fits no claim if it was `measured`, and
+    otherwise fits every claim.
     """
 
     architecture: str | None = None
@@ -61,7 +62,7 @@ class ModelFacts:
 
     @classmethod
     def of_measurement(cls, measurement: Measurement, measure: str = "") -> "ModelFacts":
-        """Return the facts that a measurement shows; `measure` defaults to the measurement's own."""
+        """Return the facts that a measurement records. By default, `measure` is the measure of the measurement."""
         recorded = measurement.provenance
         shape = next((np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2), None)
         if (measure or measurement.measure) == "layer-ablation":  # one value per layer
@@ -69,14 +70,14 @@ class ModelFacts:
         return cls(recorded.architecture, recorded.weights, shape, measured=True)
 
     def fits(self, wanted: tuple[int, int]) -> bool:
-        """Return whether the model has these numbers of layers and heads per layer, if they are known."""
+        """Return whether the model has these numbers of layers and heads per layer, as far as its numbers are known."""
         if self.shape is None:
             return not self.measured
         return self.shape == wanted[: len(self.shape)]
 
 
 def applicability(case: Case, model: ModelFacts) -> Eligible | NotApplicable:
-    """Return whether a claim says something about a model."""
+    """Return whether a case applies to a model and, if not, why."""
     claim = case.claim
     if not case.applies_to(model.architecture):
         wanted, architecture = " and ".join(claim.architectures), model.architecture or "unknown"

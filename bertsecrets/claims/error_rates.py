@@ -13,9 +13,9 @@ POWER_SEARCH_LIMIT = 1000  # the largest number of seeds considered
 
 
 def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str:
-    """Return, as text, how many seeds decide a claim with 80 % power if the observed value is the true one.
+    """Return, as text, how many seeds would decide a claim with 80% power if the observed value were the true value.
 
-    The variation between seeds must be known, unless the claim has no seeds.
+    The variation between seeds must be known, unless seeds make no difference to the claim.
 
     More seeds reduce the seed variance but not the sampling error of the examples. If the sampling error is already too
     large, the text gives the number of examples instead.

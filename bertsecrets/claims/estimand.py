@@ -1,7 +1,7 @@
-"""Estimands: the number that a claim is about, as a function of means over examples.
+"""Estimands: the numbers that claims are about, as functions of means over examples.
 
-An estimand consists of blocks of per-example values and a statistic of the block means. In this form, the bootstrap is
-a matrix product.
+An estimand consists of blocks of per-example values and a statistic of the block means. This form makes the bootstrap a
+matrix product.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,28 +29,31 @@ class Estimand:
     Args:
         blocks: Independent samples, such as one per task. The rows of a block are examples and are resampled together;
             blocks are resampled independently. NaN marks a missing value and is excluded from the column mean.
-        statistic: Function from the mean of each block ([..., k]) to [...].
+        statistic: Function that takes the mean of each block ([..., k]) and returns the quantity ([...]).
         notes: Notes shown next to the outcome.
-        slow_note: Function that returns one more note, if it takes long to compute.
-        sampled: False if the examples are the population, such as the paper's own sentences. They are then not
+        slow_note: Function that computes one more note, if there is a note that takes long to compute.
+        sampled: False if the examples are the whole population, such as the paper's own sentences, so that they are not
             resampled.
-        drawn: Number of rows that a resample draws from each block. None, or an empty tuple, means all.
+        drawn: Number of rows that a resample draws from each block. None, or an empty tuple, means all rows.
         clusters: For each block, the cluster index of each row; rows of a cluster are resampled together. None, or an
             empty tuple, treats rows as independent.
         extreme: Set if the statistic returns [..., parts] and the claim is about the smallest or the largest part.
             Parts are judged separately, since the extreme of several noisy estimates is biased.
-        published: Number of published runs, such as panels of a figure, that the quantity compares with. Each adds the
-            variance of one more seed.
-        map: Mean map that is correlated with a published one across heads. The first part is then this correlation
-            (see `likeness.with_ceiling`).
+        published: Number of published runs, such as panels of a figure, that the quantity compares with. Each published
+            run adds the variance of one more seed.
+        map: Mean map that is correlated with a published map across heads. The first part is then this correlation (see
+            `likeness.with_ceiling`).
         of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
-        average: How to compute the parts from the map averaged over seeds, if that map is judged (`likeness.averaged`).
-        nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes it; by
-            default, it is the value of a model that has learned nothing, such as the score of a constant answer.
+        average: How to compute the parts from the map averaged across seeds, if this mean map is judged
+            (`likeness.averaged`).
+        nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes this
+            value, by default as that of a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.
-        refuted: Why no resample could support the claim; empty if one could. If set, a value outside the band deviates.
-        unmet: Why the value says nothing about the claim, such as that fine-tuning changed nothing; otherwise empty.
-        selection: How columns were selected, so that all seeds can use the same ones (`with_same_selection`).
+        refuted: Reason why no resample could support the claim; empty if one could. If set, a value outside the band
+            deviates.
+        unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; empty if
+            there is no such reason.
+        selection: How columns were selected, so that all seeds can use the same columns (`with_same_selection`).
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -76,12 +79,12 @@ class Estimand:
     def from_block(
         cls, block: Float[np.ndarray, "_ _"], statistic: Statistic, *notes: str, clusters: Clusters = None, **more: Any
     ) -> "Estimand":
-        """Return an estimand of a single block; `more` are other fields, such as `extreme`."""
+        """Return an estimand of a single block; `more` sets other fields, such as `extreme`."""
         return cls((block,), statistic, notes, clusters=(clusters,), **more)
 
     @property
     def parts(self) -> Float[np.ndarray, " parts"]:
-        """The statistic on the original examples, as an array with a single element if it is a scalar."""
+        """The statistic on the original examples, as an array; a scalar becomes an array with a single element."""
         return np.atleast_1d(np.asarray(self.statistic(*(column_means(b)[0] for b in self.blocks)), dtype=np.float64))
 
     @property
@@ -95,8 +98,9 @@ class OfMap:
     """Parts of an estimand as functions of a map.
 
     Args:
-        to_map: Function from the mean of the block to the map.
-        parts: Function from a measured map, which gives the references, to the function from a map to the parts.
+        to_map: Function that turns the mean of the block into the map.
+        parts: Function that takes a measured map, which determines the references, and returns another function, which
+            computes the parts of any map.
     """
 
     to_map: Callable[[np.ndarray], np.ndarray]
@@ -105,11 +109,11 @@ class OfMap:
 
 @dataclass(frozen=True)
 class ColumnSelection:
-    """A selection of columns, such as heads, that are judged on rows other than those that selected them.
+    """A selection of columns, such as heads, by some of the rows. The selected columns are judged on the other rows.
 
     Args:
         means: For each column to select, the means of all candidates, of which the largest is selected.
-        build: Function from the indices of the selected columns to the estimand.
+        build: Function that takes the indices of the selected columns and returns the estimand.
     """
 
     means: tuple[Float[np.ndarray, " candidates"], ...]
@@ -122,7 +126,7 @@ class ColumnSelection:
 
     @classmethod
     def joined(cls, estimands: Sequence[Estimand], join: Callable[[list[Estimand]], Estimand]) -> Estimand:
-        """Return an estimand that combines several. It has a selection if all of them have one."""
+        """Return an estimand that combines several estimands, with a selection if each of them has one."""
         parts = [estimand.selection for estimand in estimands]
         selections = [part for part in parts if part is not None]
         if len(selections) < len(parts):
@@ -136,9 +140,9 @@ class ColumnSelection:
 
 
 def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
-    """Return the estimands of seeds for columns that are selected by the means over all seeds.
+    """Return the estimands of the seeds, all for the same columns, which are selected by the means across seeds.
 
-    Estimands without a selection are returned unchanged.
+    If an estimand has no selection, all estimands are returned unchanged.
     """
     selections = [estimand.selection for estimand in estimands if estimand.selection is not None]
     if len(selections) < len(estimands):
@@ -149,7 +153,7 @@ def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
 
 
 def decisive(parts: Float[np.ndarray, " parts"], extreme: Extreme | None) -> int:
-    """Return the index of the part that decides: the largest, the smallest or the only one."""
+    """Return the index of the part that decides: the largest, the smallest or the only part."""
     return int(parts.argmax() if extreme == "most" else parts.argmin())
 
 
@@ -165,7 +169,7 @@ def by_layer(measurement: Measurement, name: str) -> Float[np.ndarray, "examples
 
 
 def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
-    """Return the mean of a sample [example, layer, head] in the lower half of the layers minus that in the upper."""
+    """Return the mean of a sample [example, layer, head] in the lower half of layers minus that in the upper half."""
     layers = by_layer(measurement, name)
     half = layers.shape[1] // 2
     if not half:
@@ -190,7 +194,8 @@ def clusters_of(measurement: Measurement) -> Clusters:
 def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
     """Split rows in half for cross-fitting without splitting clusters, and return the mask of the first half.
 
-    Each cluster, in the order of their first rows, goes to the smaller half, so independent rows alternate.
+    Clusters, in the order of their first rows, each go to the half that is smaller so far, so independent rows
+    alternate.
 
     >>> halves(4).tolist(), halves(5, np.array([0, 0, 1, 2, 3])).tolist()
     ([True, False, True, False], [True, True, False, False, True])
@@ -209,10 +214,10 @@ def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
 def cross_fitted(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
 ) -> tuple[Float[np.ndarray, " examples"], tuple[int, int]]:
-    """Return each example's value in the column selected on the other half, and both selected columns.
+    """Return each example's value in the column that the other half of examples selected, and both selected columns.
 
-    The mean of the largest of many noisy columns is biased upwards on the examples that selected it. It is unbiased on
-    the other half.
+    The mean of the largest of many noisy columns is biased upwards on the examples that selected the column. On the
+    other half, the mean of this column is unbiased.
 
     Args:
         first: Mask of the examples in the first half (`halves`).
@@ -242,7 +247,7 @@ def best_index(means: Float[np.ndarray, " k"]) -> int:
 
 
 def both(choices: Sequence[str]) -> str:
-    """Return the selections of both halves as text, once if they agree.
+    """Return the selections of both halves as text, in which equal selections appear only once.
 
     >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
     ('layer 1', 'layer 1 and layer 2')

@@ -1,9 +1,9 @@
 """Estimates for a training procedure, from one estimand per seed.
 
 Seeds and examples are crossed: every seed is evaluated on the same examples, as in the multi-bootstrap (Sellam et al.
-2022). Resampling only a few seeds would give intervals that are far too narrow. Each end of the
-interval therefore combines two distances from the mean over seeds, as the root of the sum of their squares: to the end
-of the bootstrap interval over examples, and to the end of Student's interval over seeds.
+2022). Resampling only a few seeds would give intervals that are far too narrow. Each end of the interval therefore
+combines two distances from the mean across seeds, as the root of the sum of their squares: to the end of the bootstrap
+interval over examples, and to the end of Student's interval over seeds.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,24 +42,24 @@ class Spread:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean of a quantity over seeds, with bootstrap replicates.
+    """The mean of a quantity across seeds, with bootstrap replicates.
 
     Args:
-        value: Mean over seeds of the quantity or, if it has several parts, of the extreme part.
-        parts: Mean over seeds of each part. Most quantities have one.
-        replicates: Bootstrap replicates of each part over examples.
+        value: Mean across seeds of the quantity or, if the quantity has several parts, of the extreme part.
+        parts: Mean across seeds of each part. Most quantities have a single part.
+        replicates: Replicates of each part from bootstrap resamples of the examples.
         extreme: Whether the quantity is the smallest or the largest of its parts.
         spread: Seed-to-seed spread. None for fewer than `FEWEST_SEEDS` seeds; the estimate then applies only to these
             checkpoints.
         sampling_error: Standard error due to sampling, without the seed variance.
-        examples_error: Standard error due to the sampled examples, without the annotated heads used to estimate
+        examples_error: Standard error due to the sampled examples alone, not to the annotated heads used to estimate
             classifier errors.
         fewest: Smallest number of examples, or clusters of examples, in any column; infinite if no block is sampled.
         published: Number of published runs that the quantity compares with.
-        seedless: Whether seeds do not matter: nothing is trained, or the question is about one checkpoint.
+        seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
-        interaction: Standard deviation over seeds due to their interaction with examples, such as answers that differ
-            between seeds. It is part of the spread, but estimated from more data.
+        interaction: Standard deviation across seeds due to the interaction of seeds and examples, such as answers that
+            differ between seeds. This interaction is part of the spread, but estimated from more data.
         seed_errors: Standard error of each part due to seeds; 0 if all seeds are equal.
     """
 
@@ -91,7 +91,7 @@ class Estimate:
         return float(low), float(high)
 
     def p_above(self, limit: float, confidence: float) -> float:
-        """Return the one-sided p-value of the quantity lying above a limit.
+        """Return the one-sided p-value for the statement that the quantity lies above a limit.
 
         Student's t is applied to the distance from the limit in standard errors. The standard error is derived from the
         interval at a confidence level, so the p-value is below (1 - confidence) / 2 if and only if the interval lies
@@ -109,12 +109,12 @@ class Estimate:
         return float(np.clip(p_value, SMALLEST_P_VALUE, 1.0))
 
     def p_below(self, limit: float, confidence: float) -> float:
-        """Return the one-sided p-value of the quantity lying below a limit; see `p_above`."""
+        """Return the one-sided p-value for the statement that the quantity lies below a limit; see `p_above`."""
         return self._turned.p_above(-limit, confidence)
 
     @property
     def _turned(self) -> "Estimate":
-        """The estimate of the quantity times -1."""
+        """The estimate of the quantity multiplied by -1."""
         other: dict[Extreme | None, Extreme] = {"least": "most", "most": "least"}
         extreme = other.get(self.extreme)
         return replace(self, value=-self.value, parts=-self.parts, replicates=-self.replicates, extreme=extreme)
@@ -122,15 +122,16 @@ class Estimate:
     def _lower_end(self, tail: float) -> float:
         """Return the lower end of the interval, for an error rate on this side.
 
-        The smallest part is above the lowest of all parts' lower ends. The largest part is above the highest lower end
-        of the parts that may be the largest, if these parts share the error rate.
+        If the quantity is the smallest part, its lower end is the lowest of all parts' lower ends. If the quantity is
+        the largest part, its lower end is the highest of those of the parts that may be the largest, which share the
+        error rate.
         """
         tested, own = self._tested(tail)
         ends = (self.parts - self._below(own))[tested]
         return float(ends.max() if self.extreme == "most" else ends.min())
 
     def _tested(self, tail: float) -> tuple[Bool[np.ndarray, " parts"], float]:
-        """Return the parts whose lower ends count, and the error rate of each."""
+        """Return a mask of the parts whose lower ends count, and the error rate of each of these parts."""
         if self.extreme != "most":
             return np.ones(len(self.parts), dtype=bool), tail
         first = SELECTION_SHARE * tail / len(self.parts)
@@ -145,7 +146,7 @@ class Estimate:
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return the distance of the bootstrap's lower percentile below each part, or 0 if it lies above."""
+        """Return how far the bootstrap's lower percentile lies below each part, or 0 if it lies above the part."""
         from scipy.special import ndtri
 
         edge = max(tail, min(0.25, MIN_TAIL_DRAWS / len(self.replicates)))
@@ -153,7 +154,7 @@ class Estimate:
         return np.asarray(off * float(ndtri(tail) / ndtri(edge)))
 
     def _students(self, tail: float) -> tuple[Parts, Parts]:
-        """Return the quantile and the degrees of freedom of each part's total error (Welch-Satterthwaite)."""
+        """Return Student's quantile and degrees of freedom for each part's total error (Welch-Satterthwaite)."""
         from scipy.special import ndtri, stdtrit
 
         of_examples = (self._of_examples(tail) / float(ndtri(tail))) ** 2
@@ -178,7 +179,7 @@ def estimate(
     independently. The interaction of seeds and examples is counted once, as part of the seed variance.
 
     Args:
-        seedless: Whether seeds do not matter: nothing is trained, or the question is about one checkpoint.
+        seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
         examples_share: Factor for the sampling error of the examples; 0 if the estimate is only for these examples.
         within: Range of possible values.
     """
@@ -227,9 +228,9 @@ def estimate(
 
 
 def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
-    """Return the index of the seed farthest from the others, and its distance in their standard deviations.
+    """Return the index of the seed farthest from the mean of the others, and the distance in their standard deviations.
 
-    None if there are too few seeds, or if no seed is farther than `FAR_SEED`.
+    The result is None if there are too few seeds, or if no seed is farther than `FAR_SEED`.
 
     >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0]), far_seed([60.0, 61.0, 59.0, 60.0, 50.0])[0]
     (None, 4)
@@ -244,7 +245,7 @@ def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
 
 
 def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
-    """Return the variance of the mean over seeds due to example effects shared by all seeds.
+    """Return the variance of the mean across seeds that is due to example effects shared by all seeds.
 
     The remaining variance is the interaction of seeds and examples, which is part of the seed variance.
     """
@@ -264,10 +265,10 @@ def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
 
 
 def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated: bool = True) -> BySeed:
-    """Return the statistic on each resample. Draws depend on a block's position and size, not on the model.
+    """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model.
 
     Args:
-        annotated: Whether to resample blocks with a fixed number of rows to draw (`drawn`).
+        annotated: Whether to resample also the blocks that have a fixed number of rows to draw (`drawn`).
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):
@@ -295,7 +296,7 @@ def _clusters(estimand: Estimand, place: int) -> Clusters:
 
 
 def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws: int) -> BySeed:
-    """Return each seed's statistic, computed from its columns of the joined means."""
+    """Return each seed's statistic, computed from the seed's columns of the joined means."""
     drawn_values, starts = [], [0] * len(means)
     for estimand in estimands:
         ends = [start + block.shape[1] for start, block in zip(starts, estimand.blocks, strict=True)]
@@ -310,7 +311,7 @@ def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws:
 def with_interval(
     block: Float[np.ndarray, "examples k"], statistic: Callable[[np.ndarray], np.ndarray], settings: JudgeParams
 ) -> tuple[Float[np.ndarray, " heads"], Float[np.ndarray, " heads"], Float[np.ndarray, " heads"]]:
-    """Return the statistic of each head with both ends of its 95 % bootstrap interval over examples.
+    """Return the statistic of each head with both ends of its 95% bootstrap interval over examples.
 
     The intervals are not corrected for multiplicity: about seven of 144 intervals miss the true value.
     """

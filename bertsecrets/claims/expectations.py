@@ -1,10 +1,10 @@
-"""What claims expect: an order, a figure or an equality, each with its band, its decision and p-values.
+"""The expectations of claims (an order, a figure or an equality), each with a band, a decision and p-values.
 
-An order holds if the interval lies beyond the limit and the smallest effect of interest. It deviates if the interval
-lies on the other side, below the smallest effect, or below half of the published effect. A figure deviates if the
-observed value lies outside the prediction interval around the published one. It is compatible if the value lies inside
-and the confidence interval excludes a model that learned nothing. An equality holds if the interval lies within the
-smallest effect of interest.
+An order holds if the interval lies beyond the limit and the smallest effect of interest. An order deviates if the
+interval lies on the other side, below the smallest effect, or below half of the published effect. A figure deviates if
+the observed value lies outside the prediction interval around the published value. A figure is compatible if the
+observed value lies inside and the confidence interval excludes the value of a model that learned nothing. An equality
+holds if the interval lies within the smallest effect of interest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,12 +35,12 @@ Bound = tuple[float, float, float]  # a margin, a standard error and its degrees
 
 @dataclass(frozen=True)
 class Evidence:
-    """What has been measured for a case: an estimand for each usable seed, and their estimate.
+    """The evidence on a case: an estimand for each usable seed, and the estimate from all of them.
 
     Args:
         published_error: Sampling error of the published figure, if it was measured on different examples.
         level: Confidence level of the interval that decides an order or an equality.
-        confidence: Confidence of the run, and of the band around a figure.
+        confidence: Confidence level of the run, and of the band around a figure.
         early: Factor for the error rate of a deviation from a figure, below 1 if more seeds may follow.
     """
 
@@ -68,14 +68,14 @@ class Evidence:
 
     @cached_property
     def refuted(self) -> bool:
-        """Whether no resample can support the claim and the observed value is outside its band."""
+        """Whether no resample can support the claim and the observed value is outside the claim's band."""
         value, limits = self.observed.value, self.limits
         outside = limits is not None and (value <= limits[0] or value >= limits[1])
         return outside and all(estimand.refuted for estimand in self.estimands)
 
     @cached_property
     def constants(self) -> list[float]:
-        """The scores of the seeds that give a constant answer; empty if the published figure is not such a score."""
+        """Scores of seeds with a constant answer; empty unless the published figure is the score of such an answer."""
         if not self.case.figure.constant_answer:
             return []
         return [estimand.value for estimand in self.estimands if estimand.constant]
@@ -89,7 +89,7 @@ class Evidence:
 
     @property
     def other_constants(self) -> bool:
-        """Whether every seed gives a constant answer, but none of them the published one."""
+        """Whether every seed gives a constant answer, but no seed gives the published constant answer."""
         return len(self.constants) == len(self.estimands) and not self.same_constant
 
     @property
@@ -99,7 +99,7 @@ class Evidence:
 
 
 class _Expectation(Section):
-    """An order or an equality. Its value is given and not a published figure, so it can be shown to hold."""
+    """An order or an equality, which can be shown to hold because its value is exact and not a published figure."""
 
     passes: ClassVar[Outcome] = "reproduced"
     value: float = 0.0
@@ -109,12 +109,12 @@ class _Expectation(Section):
         return True
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the values that an interval must exclude."""
+        """Return the values that an interval must exclude to decide the claim."""
         return evidence.limits or ()
 
 
 class Order(_Expectation):
-    """The quantity lies above or below `value`, by at least the smallest effect of interest if that is farther from 0.
+    """The expectation that the quantity is above or below `value` and, near 0, beyond the smallest effect of interest.
 
     If the published figure is `comparable`, an order with a limit of 0 is also judged by the size of the effect.
     """
@@ -128,12 +128,12 @@ class Order(_Expectation):
         return 1.0 if self.kind == "above" else -1.0
 
     def threshold(self, case: JudgedCase) -> float:
-        """Return what the quantity must exceed, times `sign`: the limit or, if larger, the smallest effect."""
+        """Return what the quantity times `sign` must exceed: the limit or, if it is larger, the smallest effect."""
         limit, size = self.sign * self.value, case.smallest_effect[0]
         return size if 0 <= limit <= size else limit
 
     def half_of_published(self, case: JudgedCase) -> float:
-        """Return the size below which an effect is too small, times `sign`; minus infinity if sizes do not matter."""
+        """Return the minimum effect, times `sign`: half of the published effect, or -infinity if size is ignored."""
         published = case.figure.published
         effect = self.sign * published if self.comparable and self.value == 0 and published is not None else 0.0
         return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
@@ -145,7 +145,7 @@ class Order(_Expectation):
         return (self.value, float("inf")) if self.kind == "above" else (float("-inf"), self.value)
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the value that an interval must exclude."""
+        """Return the value that an interval must exclude to decide the claim."""
         return (self.sign * self.threshold(evidence.case),)
 
     def decide(self, evidence: Evidence) -> Decision:
@@ -153,11 +153,12 @@ class Order(_Expectation):
         return self.compare(evidence.case, evidence.interval)
 
     def compare(self, case: JudgedCase, interval: Ends) -> Decision:
-        """Return outcome and reason for a confidence interval of the quantity.
+        """Return the outcome and its reason for a confidence interval of the quantity.
 
-        An effect significantly smaller than half of the published one deviates, but only if the limit is 0, since the
-        limit is otherwise the effect size that the claim states. If the limit is between 0 and the smallest effect of
-        interest, the interval must lie above that effect, and deviates below it.
+        A claim deviates if the effect is significantly smaller than half of the published effect, but only if the limit
+        is 0; any other limit is itself the effect size that the claim states. If the limit is between 0 and the
+        smallest effect of interest, the claim holds if the interval lies above that effect, and deviates if it lies
+        below.
         """
         (size, why), limit, threshold = case.smallest_effect, self.sign * self.value, self.threshold(case)
         low, high = sorted(self.sign * end for end in interval)
@@ -188,12 +189,12 @@ class Order(_Expectation):
         return against, in_favour
 
     def contradicts(self, value: float) -> bool:
-        """Return whether a value contradicts the order, as table 1 contradicts "well on all tasks"."""
+        """Return whether a value contradicts the order, as one in K19's table 1 contradicts "well on all tasks"."""
         return self.sign * value <= self.sign * self.value
 
 
 class Equality(_Expectation):
-    """The quantity is `value`, up to the smallest effect of interest."""
+    """The expectation that the quantity equals `value`, up to the smallest effect of interest."""
 
     kind: Literal["equal"]
 
@@ -205,7 +206,7 @@ class Equality(_Expectation):
         return self.value - size, self.value + size
 
     def decide(self, evidence: Evidence) -> Decision:
-        """Return outcome and reason (two one-sided tests)."""
+        """Return the outcome and its reason (two one-sided tests)."""
         (low, high), limits = evidence.interval, self.band(evidence.case, evidence.level)
         facts = {"interval": evidence.interval, "limits": limits, "why": evidence.case.smallest_effect[1]}
         if limits[0] < low and high < limits[1]:
@@ -222,10 +223,10 @@ class Equality(_Expectation):
 
 
 class Figure(Section):
-    """The quantity lies within a prediction interval around the published figure.
+    """The expectation that the quantity lies within a prediction interval around the published figure.
 
     `sampling` is `score` if the figure was measured on the same validation set, and `own` if it was measured on
-    different examples. `examples` limits the number of these examples, if they were not full validation sets.
+    different examples. `examples` is the number of these examples if they were fewer than the validation set.
     """
 
     passes: ClassVar[Outcome] = "compatible"
@@ -236,10 +237,10 @@ class Figure(Section):
     def band(
         self, case: JudgedCase, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
     ) -> Ends | None:
-        """Return the prediction interval for the mean over seeds; None if the seed variance is unknown.
+        """Return the prediction interval for the mean across seeds; None if the seed variance is unknown.
 
         Args:
-            observed: Estimate to compare. If None, the band for the limit of many seeds is returned.
+            observed: Estimate to compare with the figure. If None, the band for infinitely many seeds is returned.
             published_error: Sampling error of the published figure, if it was measured on different examples.
         """
         figure = case.figure
@@ -251,14 +252,14 @@ class Figure(Section):
         return float(low), float(high)
 
     def _bounds(self, case: JudgedCase, observed: Estimate | None, published_error: float) -> list[Bound]:
-        """Return margins, the widest of which is the band; empty if the seed variance is unknown.
+        """Return bounds for the difference, the widest of which gives the band; empty if the seed variance is unknown.
 
         The published figure comes from one more run of the same procedure, or has the uncertainty on record (`doubt`).
         The seed variance is estimated from the observed seeds, or cited if there are fewer than three. Seeds may have
-        similar scores by chance although their answers differ, so the spread of a score is at least what these
-        differences cause (`Estimate.interaction`). Thousands of answers determine this minimum, so it needs no
-        Student's t. The spread of the published run is at least the cited one. If both values were measured on the same
-        examples, sampling adds no error. A deviation must also significantly exceed the claim's tolerance.
+        similar scores by chance although their answers differ, so the spread of a score is at least the spread that
+        these differences cause (`Estimate.interaction`). This minimum is determined by thousands of answers, so it
+        needs no Student's t. The spread of the published run is at least the cited spread. If both values were measured
+        on the same examples, sampling adds no error. A deviation must also significantly exceed the claim's tolerance.
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
@@ -282,11 +283,13 @@ class Figure(Section):
         return bounds
 
     def decide(self, evidence: Evidence) -> Decision:
-        """Return outcome and reason. Early deviations need a wider band; between the two bands, the claim is open.
+        """Return the outcome and its reason.
 
-        A published score of a constant answer is judged as one more run, too. Training may collapse to either class, so
-        the claim also holds if a seed gives that constant answer, and is open if all seeds give another one. The
-        model must not have learned anything: the interval must not lie above the score of the most frequent class.
+        An early deviation must lie outside a wider band; between the two bands, the claim is open. If the published
+        figure is the score of a constant answer, it is still judged as one more run. Training may collapse to either
+        class, so the claim also holds if a seed gives the published constant answer, and is open if all seeds give a
+        different one. The model must not have learned anything: the interval must not lie above the score of the most
+        frequent class.
         """
         case, value, limits = evidence.case, evidence.observed.value, evidence.limits
         outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))
@@ -318,9 +321,9 @@ class Figure(Section):
         return self.passes, Grounds.INSIDE(**facts)
 
     def _difference(self, case: JudgedCase, value: float, band: Ends) -> dict[str, Any]:
-        """Return the difference of a value from the published one, with an interval that is as wide as the band.
+        """Return the difference of a value from the published figure, with an interval that is as wide as the band.
 
-        Differences up to half the width of the band are not noticed. One end of the band may be clipped.
+        Differences up to half the width of the band would not be noticed. One end of the band may be clipped.
         """
         published = case.figure.published
         assert published is not None
@@ -329,7 +332,7 @@ class Figure(Section):
         return {"published": published, "difference": difference, "half": half, **ends}
 
     def _learned(self, evidence: Evidence) -> Decision | None:
-        """Return the decision on a published constant answer if the model has clearly learned something; else None."""
+        """Return a decision if the published figure is a constant answer's score but the model learned; else None."""
         case = evidence.case
         most = max((nothing + case.tolerance for nothing in self.doubtful(evidence)), default=np.inf)
         if not case.figure.constant_answer or evidence.interval[0] <= most:
@@ -337,7 +340,7 @@ class Figure(Section):
         return "inconclusive", Grounds.LEARNED_SOMETHING(interval=evidence.interval, nothing=most - case.tolerance)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-value against the claim: of the distance from the published figure, beyond its margins.
+        """Return the p-value against the claim, for the distance beyond the margins of the published figure, and None.
 
         No p-value supports the claim, since lying inside a prediction interval does not contradict other values.
         """
@@ -355,7 +358,7 @@ class Figure(Section):
         return min(1.0, p_value / evidence.early), None
 
     def decidable(self, limits: Ends, unit: str) -> bool:
-        """Return whether a band can decide a claim, which it cannot if it includes most values."""
+        """Return whether a band can decide a claim, because it does not include most values."""
         low, high = limits
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
@@ -376,7 +379,7 @@ class Figure(Section):
     def share_of_other_rows(self, measurements: Iterable[Measurement]) -> float:
         """Return the factor for the sampling error when comparing with a published figure on the same validation set.
 
-        It is 0 if the full validation set was measured, and 1 if the figure was measured on different examples.
+        The factor is 0 if the full validation set was measured, and 1 if the figure was measured on different examples.
         """
         if self.sampling != "score":
             return 1.0

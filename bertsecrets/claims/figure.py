@@ -1,6 +1,6 @@
-"""Published figures of claims: given in `expected/`, or taken by reference from P20 or a claim.
+"""Published figures of claims, which are given in `expected/` or taken by reference from P20, K19 or another claim.
 
-A reference is the name of a claim (`D1-pretrained`), `P20`, `P20 mean`, `readers`, or `K19` (gains in its figures).
+A reference is the name of a claim (`D1-pretrained`), `P20`, `P20 mean`, `readers`, or `K19` (for gains in figures).
 """
 
 import statistics
@@ -50,7 +50,7 @@ SCORE_QUANTITIES = (
 
 
 class SmallestEffect(Section):
-    """A claim's smallest effect of interest, in its unit, with the reason; overrides that for its unit (`band`)."""
+    """A claim's own smallest effect of interest or tolerance, with its reason, instead of the default of the unit."""
 
     size: PositiveFloat
     reason: str = Field(min_length=10)
@@ -59,9 +59,10 @@ class SmallestEffect(Section):
 class Known(Section):
     """A known outcome for a model on a task, with the evidence for it.
 
-    A deviation that was observed (`deviates`) is an expected failure, and the benchmark reports it if the claim does
-    not deviate. A deviation that is only `expected`, for example from another study, may or may not appear. `version`
-    is the version of the claim that was judged. An outcome of an earlier version is also only expected.
+    A deviation that was observed (`deviates`) is an expected failure, and the benchmark reports it as unexpected if the
+    claim does not deviate. A deviation that is only `expected`, for example from another study, may or may not appear.
+    `version` is the version of the claim that was judged. An outcome of an earlier version of the claim is also treated
+    as only expected.
     """
 
     model: Annotated[str, AfterValidator(full_name)]
@@ -113,8 +114,9 @@ class TaskFigure(Section):
 class References(Section):
     """The numbers that a claim takes by reference for every task.
 
-    `published` is `P20`, `K19`, `D1-pretrained`, or a difference of two; `seeds_of` and `doubt_of` are the sources of
-    the seed-to-seed spread and of the uncertainty of the published figure; `second` is a second source.
+    `published` is a reference, such as `P20`, `K19` or `D1-pretrained`, or the difference of two references; `seeds_of`
+    and `doubt_of` are the sources of the seed-to-seed spread and of the uncertainty of the published figure; `second`
+    is a second source.
     """
 
     published: str | None = None
@@ -139,15 +141,16 @@ def source_names(names: Sequence[str]) -> str:
 
 
 def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]] = FRAME_HEADS) -> float:
-    """Return the gain in K19's figures 8 and 9 that a quantity corresponds to, in points.
+    """Return, in points, the gain in K19's figure 8 or 9 that corresponds to a quantity.
 
     For the task `all`, the gain is averaged over the seven tasks.
 
     Args:
-        heads: Heads of `named-heads-gain`, as (layer, head) from 1; the smallest gain is returned.
+        heads: Heads for the quantity `named-heads-gain`, as (layer, head) from 1; the smallest of their gains is
+            returned.
 
     Raises:
-        ValueError: The quantity is not such a gain.
+        ValueError: If no gain in these figures corresponds to the quantity.
 
     >>> round(published_gain("best-head-gain", "mrpc"), 2)
     1.19
@@ -175,7 +178,7 @@ class Cited:
     """Resolves the references of a claim.
 
     Args:
-        quantity: Quantity of the claim. Together with `arguments`, it selects the corresponding value of P20.
+        quantity: Quantity of the claim, which together with `arguments` selects the corresponding value of P20.
         figures: Figures of all claims as given in the files, by claim name and task.
     """
 
@@ -209,7 +212,7 @@ class Cited:
         return figure.model_copy(update=more)
 
     def p20(self, task_name: str) -> tuple[float, float | None]:
-        """Return P20's value of the quantity, and its standard deviation over seeds if there is one."""
+        """Return P20's value of the quantity, and the standard deviation across seeds if P20 gives it."""
         if self.quantity == "class-share":
             shares = p20_shares(task_name)
             return round(sum(shares[name] for name in self.arguments["classes"]), 1), None
@@ -236,7 +239,7 @@ class Cited:
             pruned = (p20_pruned_scores(task_name) or {}).get(self.arguments["share"])
             if pruned is None:
                 raise ValueError(
-                    f"P20 has no score on {task_name} with {self.arguments['share']} of its weights pruned"
+                    f"P20 has no score on {task_name} with {self.arguments['share']} of the weights pruned"
                 )
             return pruned, None
         kind = TASKS[task_name].metric if task_name in TASKS else ""
@@ -247,7 +250,7 @@ class Cited:
         return score
 
     def published(self, reference: str, task_name: str) -> tuple[float, float]:
-        """Return the figure that `A` or `A - B` refers to, and its rounding."""
+        """Return the figure that a reference `A` or a difference `A - B` stands for, and the figure's rounding."""
         (value, rounding), *rest = (self._value(name, task_name) for name in reference.split(" - "))
         for less, its_rounding in rest:
             value, rounding = value - less, rounding + its_rounding
@@ -264,11 +267,11 @@ class Cited:
         return figure.published, figure.rounding
 
     def spread(self, names: Sequence[str], task_name: str) -> tuple[float, float]:
-        """Return the root of the sum of squares of some spreads, and its degrees of freedom.
+        """Return the root of the sum of squares of the named spreads, and its degrees of freedom.
 
-        For the task `all`, it is the spread of the mean over tasks. Errors are independent between tasks, except that
-        readers of maps err in the same direction on every task. Combining spreads from the same source adds no degrees
-        of freedom; spreads from different sources are combined by Welch-Satterthwaite.
+        For the task `all`, the result is the spread of the mean over tasks. Errors are independent between tasks,
+        except that readers of maps err in the same direction on every task. Combining spreads from the same source adds
+        no degrees of freedom; spreads from different sources are combined by Welch-Satterthwaite.
         """
         over_tasks = SEVEN_TASKS if task_name == ALL_TASKS and READERS not in names else (task_name,)
         by_source: dict[tuple[str, str], tuple[float, float]] = {}

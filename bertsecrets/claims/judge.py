@@ -1,4 +1,4 @@
-"""The judge: decides whether measurements agree with a claim, as its expectation says (`expectations`).
+"""The judge, which decides whether measurements agree with what a claim expects (`expectations`).
 
 At least three seeds are needed for a decision.
 """
@@ -60,7 +60,7 @@ def judge(
 
 
 def refused(case: Case, error: NotApplicableError, **more: Any) -> Verdict:
-    """Return the verdict on a case that was not judged because the model lacks something, or an input was not given."""
+    """Return the verdict on a case that cannot be judged because the quantity does not exist or an input is missing."""
     if isinstance(error, NotGivenError):
         return Verdict.because(case, "inconclusive", Grounds.NOT_GIVEN(needed=error), **more)
     return Verdict.because(case, "not applicable", Grounds.NOT_APPLICABLE(message=error), **more)
@@ -74,10 +74,10 @@ def judge_in_sequence(
     *,
     details: bool = True,
 ) -> Verdict:
-    """Return the verdict of the first analysis after which a claim is not open, or else of the last analysis.
+    """Return the verdict of the first analysis that settles a claim or, if no analysis does, of the last analysis.
 
     Args:
-        fixed: Number of seeds to judge at once. Further seeds replace those that learned nothing. By default, the claim
+        fixed: Number of seeds to judge at once. Further seeds replace seeds that learned nothing. By default, the claim
             is judged after each seed.
     """
     for count in range(min(fixed or 1, len(by_seed)), len(by_seed) + 1):
@@ -90,7 +90,7 @@ def judge_in_sequence(
 
 
 def until_replaced(verdict: Verdict, wanted: int, measured: int) -> Verdict:
-    """Return a verdict that is open as long as seeds that learned nothing can be replaced, unless none learned.
+    """Return the verdict, marked as open if seeds that learned nothing can be replaced and at least one seed learned.
 
     Args:
         wanted: Number of seeds to judge.
@@ -158,7 +158,7 @@ def _judge(
 def _evidence(
     case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
 ) -> Evidence:
-    """Return the evidence for a case, or for a checkpoint `alone`, at the levels of this number of seeds."""
+    """Return the evidence on a case at the levels for the number of seeds; `alone` if it is on a single checkpoint."""
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
     observed = estimate(
         estimands,
@@ -175,7 +175,7 @@ def _evidence(
 
 
 def _level(evidence: Evidence) -> str:
-    """Return the number of seeds behind a verdict with its level, or a note that it is about single checkpoints."""
+    """Return, as text, a verdict's number of seeds and level, or a note that it is about single checkpoints."""
     observed = evidence.observed
     if observed.seedless:
         return ""
@@ -207,16 +207,17 @@ def _shortage(evidence: Evidence) -> Cause | None:
 
 
 def _decide(case: Case, evidence: Evidence) -> Decision:
-    """Return outcome and reason; a refuted claim deviates regardless of the interval."""
+    """Return the outcome and its reason; a refuted claim deviates regardless of the interval."""
     if evidence.refuted:
         return "deviates", Grounds.REFUTED(refuted=evidence.estimands[0].refuted)
     return case.claim.expect.decide(evidence)
 
 
 def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
-    """Return the p-values against and for a claim, over all analyses; the second is None for a figure.
+    """Return the p-values against and for a claim, over all analyses; the latter is None for a figure.
 
-    The first is at most the run's error rate if and only if the claim deviates, the second if it is reproduced.
+    The p-value against the claim is at most the run's error rate if and only if the claim deviates; the p-value for it,
+    if and only if it is reproduced.
     """
     if evidence.refuted:
         return SMALLEST_P_VALUE, 1.0
@@ -229,7 +230,7 @@ def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
 
 
 def _power(case: Case, evidence: Evidence) -> str:
-    """Return what would decide the claim; empty if unknown, or if the interval is not why it is open."""
+    """Return, as text, what would decide the claim; empty if unknown, or if the interval is not what leaves it open."""
     expect, limits = case.claim.expect, evidence.limits
     if case.figure.constant_answer or evidence.observed.fewest < FEWEST_EXAMPLES:
         return ""
@@ -241,7 +242,7 @@ def _power(case: Case, evidence: Evidence) -> str:
 
 
 def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
-    """Return a note that names a seed far from the others, the only warning of rare bad seeds."""
+    """Return a note on a seed that is far from the other seeds, if any. This is the only warning of rare bad seeds."""
     if (far := far_seed([estimand.value for estimand in estimands])) is None:
         return []
     place, distance = far
@@ -268,9 +269,9 @@ def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand
 
 
 def by_authors_labels(case: Case, measurements: Iterable[Measurement]) -> Case:
-    """Return a case that is judged by the labels of K19's authors, if a classifier of maps was trained on them.
+    """Return a case that is judged by the labels of K19's authors if the classifier was trained on these labels.
 
-    They are labels of BERT-base's maps, so they apply to no other model. With these labels, the disagreement
+    The labels are those of BERT-base's maps, so they apply to no other model. With these labels, the disagreement
     between readers adds no uncertainty to the published figures.
     """
     patterns = [measurement for measurement in measurements if measurement.measure == "patterns"]

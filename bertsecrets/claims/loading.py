@@ -1,4 +1,4 @@
-"""The claims of `expected/` and of the user's own files: reading them, and finding claims by name."""
+"""Functions that read the claims in `expected/` and in the user's own files, and find claims by name."""
 
 import functools
 import os
@@ -35,13 +35,15 @@ def _given() -> Path | None:
 
 @checked
 def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
-    """Return all claims, in the order of file names and entries. They are read again if a file changes.
+    """Return all claims, in the order of file names and entries. If a file has changed, all files are read again.
 
     Args:
-        folder: Defaults to `claims_folder()`, plus the file that `BERTSECRETS_EXPECTED` names, if any.
+        folder: Folder of the claims. Defaults to `claims_folder()`, plus the file that `BERTSECRETS_EXPECTED` names, if
+            any.
 
     Raises:
-        UserError: A file is malformed (with its line), an id is duplicated, or a reference does not exist.
+        UserError: If a file is malformed (the message gives the line), an id is duplicated, or a reference does not
+            exist.
     """
     given = None if folder else _given()
     folder = Path(folder) if folder else claims_folder()
@@ -65,10 +67,10 @@ def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
             elif adds:
                 raise UserError(f"{place}: no claim {name} to add outcomes to: {near_matches(name, claims)}")
             elif name in claims:
-                raise UserError(f"{place}: claim {name} is defined twice: give each its own id or variant")
+                raise UserError(f"{place}: claim {name} is defined twice: give each definition its own id or variant")
             claims[name] = (place, claim := _claim(entry, node, file))
             if file.parent != files[0][0].parent and not adds and _shows_band(claim):
-                raise UserError(f"{place}: leave out `band`, which is computed; a `tolerance` can be stated")
+                raise UserError(f"{place}: `band` is computed: leave it out, or state a `tolerance` instead")
     figures = {name: claim.tasks for name, (_, claim) in claims.items()}
     return tuple(_filled(place, claim, figures) for place, claim in claims.values())
 
@@ -84,7 +86,7 @@ def _shows_band(claim: Claim) -> bool:
 
 
 def _with_known(claim: Claim, known: Any) -> dict[str, Any]:
-    """Return a claim as data, with more outcomes on record."""
+    """Return the data of a claim with additional outcomes on record."""
     data = claim.model_dump(exclude_unset=True)
     return {**data, "known": [*data.get("known", ()), *known]} if isinstance(known, list) else {**data, "known": known}
 
@@ -100,7 +102,7 @@ def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFig
 
 
 def _entries(file: Path) -> list[tuple[Any, yaml.Node]]:
-    """Return the entries of a file, each with its node."""
+    """Return the entries of a file, each with its YAML node."""
     try:
         node, data = read_yaml(read_text(file, YAML_LIMIT))
     except YamlError as error:
@@ -139,11 +141,11 @@ def cases() -> list[Case]:
 
 
 def find_cases(wanted: str) -> list[Case]:
-    """Return the cases that a name refers to, in any form printed in tables and messages; case-insensitive.
+    """Return the cases that a name refers to. All forms in tables and messages are accepted, in upper or lower case.
 
-    The name can be the id of a case (`D1-rte-pretrained`), the id (`D1`, for all variants) or name (`D1-pretrained`) of
-    a claim, either of them with a task at the end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`, for all its claims
-    except those judged on request).
+    The name can be that of a case (`D1-rte-pretrained`); the id of a claim (`D1`, for all its variants) or its full
+    name (`D1-pretrained`), with or without a task at the end (`D1-rte`, `D1-pretrained-RTE`); or a family (`D`, for all
+    its claims except expensive ones).
     """
     name = wanted.lower()
     for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
@@ -167,12 +169,12 @@ def find_cases(wanted: str) -> list[Case]:
 
 
 def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
-    """Return the cases of some claims and tasks; by default, those of the replication except expensive ones.
+    """Return the cases of the given claims on the given tasks; by default, the replication without expensive claims.
 
     Args:
         claims: Names that `find_cases` accepts.
-        tasks: Names of tasks. They also select claims about the bare encoder, and claims over several tasks that
-            include one of them. `all` selects only these two kinds.
+        tasks: Names of tasks. Claims about the bare encoder, and claims over several tasks that include a named one,
+            are also selected. The name `all` selects only these two kinds of claims.
     """
     named = {str(case) for name in claims for case in find_cases(name)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
@@ -187,9 +189,10 @@ def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] 
     """Return a single case.
 
     Args:
-        wanted: Id of a claim (`C1`), with its variant if it has one (`D1-untrained`), or of a case (`C1-rte`).
-        task_name: One of the claim's tasks. Can be omitted if there is only one.
-        scope: The tasks to consider if `task_name` is omitted. Ignored if the claim is about none of them.
+        wanted: Id of a claim (`C1`), followed by the variant if there is one (`D1-untrained`), or id of a case
+            (`C1-rte`).
+        task_name: One of the claim's tasks. Can be omitted if the claim has only one task.
+        scope: The tasks to consider if `task_name` is omitted. Ignored if the claim is about none of these tasks.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     known = find_cases(wanted)

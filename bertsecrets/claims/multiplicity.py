@@ -1,6 +1,6 @@
 """Multiple testing: false alarms, deviations that remain after correction, and verdicts over tasks.
 
-At 95 % confidence, a claim that holds exactly at its limit deviates by chance in up to one of twenty runs. The sum of
+At 95% confidence, a claim that holds exactly at its limit deviates by chance in up to one of twenty runs. The sum of
 these rates over the claims of a run bounds the expected number of false alarms.
 """
 
@@ -47,14 +47,14 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
 
 
 def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasksData]:
-    """Return the verdicts on claims about several tasks together, if judged on at least two of them."""
+    """Return the verdicts on claims about several tasks together that were judged on at least two of their tasks."""
     claims = {verdict.case.claim.name: verdict.case.claim for verdict in verdicts}
     results = [_over_tasks(claim, verdicts, confidence) for claim in claims.values() if claim.over_tasks]
     return [result for result in results if result is not None]
 
 
 def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) -> OverTasksData | None:
-    """Return the verdict on a claim over tasks; None if it was judged on fewer than two."""
+    """Return the verdict on a claim about several tasks together; None if it was judged on fewer than two tasks."""
     exception = next((other for other in load_claims() if other.name == f"{claim.name}-not"), None)
     names = {claim.name, exception.name if exception else claim.name}
     own = [v for v in verdicts if v.case.claim.name in names and v.case.task in v.case.claim.tasks]  # not on own tasks
@@ -79,10 +79,11 @@ def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) ->
 
 
 def at_least(p_values: Sequence[float], tasks: int) -> float:
-    """Return the p-value of an effect on at least `tasks` tasks from the p-value on each; 1 if fewer were judged.
+    """Return the p-value of an effect on at least `tasks` tasks, from one p-value per judged task; 1 if too few tasks.
 
     Uses partial conjunction tests (Benjamini and Heller 2008) with the rule of Simes, which is valid if the tasks'
-    p-values are independent or positively dependent. For all tasks, it is the largest p-value.
+    p-values are independent or positively dependent. If `tasks` is the number of judged tasks, the result is the
+    largest p-value.
 
     >>> [at_least([0.01, 0.001, 0.5], tasks) for tasks in (1, 2, 3, 4)]
     [0.003, 0.02, 0.5, 1.0]

@@ -1,4 +1,4 @@
-"""Registry of quantities: named functions from measurements to an estimand.
+"""The registry of quantities, which are named functions that turn measurements into an estimand.
 
 A claim names its quantity, and the quantity declares the measurements it needs.
 """
@@ -26,8 +26,8 @@ class Need:
     """A measurement that a quantity needs, on one or more tasks.
 
     Args:
-        whose: Initialisation of the subject: the claim's (`own`), the one that it is compared with (`against`), or a
-            fixed one.
+        whose: Initialisation of the measured subject: the claim's own (`own`), the one that the claim compares with
+            (`against`), or the name of a fixed initialisation.
         options: Options for the measure, in addition to those of the claim.
         task: Task to measure. Defaults to the case's task.
         tasks: Tasks to measure instead of `task`; all are required unless `least` is set.
@@ -47,10 +47,10 @@ class Quantity:
     """A registered function that computes an estimand from measurements and the arguments of a claim.
 
     Args:
-        arguments: Signature of the other parameters, whose values the claim gives.
-        within: Function from the name of a task to the range of possible values.
-        inherits: Whether a collapse of the checkpoint, which its scores show, makes the quantity meaningless. False for
-            quantities whose own measurements show it, and if nothing is fine-tuned. If undeclared, it counts as True.
+        arguments: Signature of the parameters that are not measurements; the claim gives their values.
+        within: Function that takes the name of a task and returns the range of possible values.
+        inherits: Whether the quantity is meaningless if the checkpoint's scores show that it collapsed. False for
+            quantities whose own measurements show a collapse, and if nothing is fine-tuned. None counts as True.
         published: Whether the function uses published figures of the task.
     """
 
@@ -64,12 +64,12 @@ class Quantity:
     published: bool = False
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
-        """Return the estimand of measurements, by name of the need, and of a claim's arguments."""
+        """Return the estimand, given the measurements by name of the need and the arguments of a claim."""
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
 
 def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measurement]:
-    """Return all measurements of one seed that its quantity reads, ordered by need and then by task.
+    """Return all measurements of one seed that the quantity reads, ordered by need and then by task.
 
     Args:
         states: Whether to include the scores that show whether the seed's checkpoints collapsed.
@@ -83,7 +83,7 @@ def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measur
 
 
 def states_of(needed: Mapping[str, Needed]) -> tuple[Measurement, ...]:
-    """Return the scores of one seed's checkpoints, for a quantity that inherits a collapse."""
+    """Return the scores that show whether a seed's checkpoints collapsed; empty if the quantity does not need them."""
     states = needed.get(STATE, ())
     return states if isinstance(states, tuple) else (states,)
 
@@ -98,21 +98,21 @@ def quantity(
     inherits: bool | None = None,
     **needs: Need,
 ) -> Callable[[Function], Function]:
-    """Register a function as the quantity of this name. Keywords declare the measurements that it takes.
+    """Register a function as the quantity of this name. Keywords declare the measurements that the function takes.
 
         @quantity("growth", unit="attention", after=Need("special-tokens"), before=Need("special-tokens", "against"))
         def growth(after: Measurement, before: Measurement) -> Estimand: ...
 
     Args:
         about: `published` if the function uses published figures of the task, which own tasks do not have.
-        within: Range of possible values, or a function that returns it for the name of a task. Intervals and bands are
-            clipped to this range.
+        within: Range of possible values, or a function that takes the name of a task and returns the range. Intervals
+            and bands are clipped to this range.
         inherits: Whether the quantity is meaningless for a collapsed checkpoint (see `Quantity`).
-        **needs: Measurements to pass, by parameter name.
+        **needs: Needed measurements, by the name of the parameter that takes each.
 
     Raises:
-        TypeError: The function has no parameter for one of the needs.
-        ValueError: Another quantity already has this name.
+        TypeError: If the function has no parameter for one of the needs.
+        ValueError: If another quantity already has this name.
     """  # fmt: skip
 
     def register(function: Function) -> Function:

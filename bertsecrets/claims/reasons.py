@@ -1,4 +1,4 @@
-"""Why a verdict has its outcome: grounds with numbers, which only this module turns into text."""
+"""The reasons for verdicts, as grounds with facts such as numbers. Only this module turns reasons into text."""
 
 from dataclasses import dataclass
 from enum import Enum, unique
@@ -14,7 +14,7 @@ _DIFFERENCE = "differs by {difference:+} [{low:+}, {high:+}] from the published 
 
 @unique
 class Grounds(Enum):
-    """The text of each reason, and a few words for tables: for deviations, how the claim deviates."""
+    """The possible grounds of verdicts, each with a text and a short form (for deviations, the kind of deviation)."""
 
     BEYOND_LIMIT = "{interval} lies {side} {limit}, as claimed", ""
     INCLUDES_LIMIT = "{interval} includes the limit {limit}", "includes {limit}"
@@ -66,7 +66,7 @@ class Grounds(Enum):
         "most frequent class",
         "above a constant answer",
     )
-    CONSTANT_ON_SAMPLE = "constant answers can be compared on the whole validation set only", "limited rows"
+    CONSTANT_ON_SAMPLE = "constant answers can be compared only on the whole validation set", "limited rows"
     NOT_COMPUTABLE = "the quantity cannot be computed on some of the resamples", "not computable"
     FEW_SEEDS = "{seeds} of the {needed} seeds needed to judge the claim", "{seeds} of {needed} seeds"
     FEW_EXAMPLES = "fewer than {needed} examples, which are too few to judge the claim", "under {needed} examples"
@@ -94,18 +94,18 @@ class Grounds(Enum):
 
     @property
     def deviation(self) -> Deviation | None:
-        """How a claim deviates on these grounds; None if it does not."""
+        """How a claim deviates on these grounds; None if these are not the grounds of a deviation."""
         return next((kind for kind in DEVIATIONS if kind == self.brief), None)
 
     def __call__(self, **facts: Any) -> "Cause":
-        """Return these grounds with the facts that its text names, such as the interval."""
+        """Return a cause: these grounds with the facts that their text mentions, such as the interval."""
         return Cause(self, facts)
 
 
 class _Numbers(Formatter):
-    """Formats intervals and numbers as all reports do.
+    """A formatter that writes intervals and numbers as they appear in reports.
 
-    `+` adds the sign, `.2` leaves two significant digits, and `clause` leaves a text's part before a colon.
+    The format `+` adds a sign, `.2` keeps two significant digits, and `clause` keeps the text before the first colon.
     """
 
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -122,7 +122,7 @@ class _Numbers(Formatter):
 
 @dataclass(frozen=True)
 class Cause:
-    """The grounds of a verdict, with the facts that its text names."""
+    """The grounds of a verdict, with the facts that their text mentions."""
 
     grounds: Grounds
     facts: dict[str, Any]

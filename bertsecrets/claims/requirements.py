@@ -19,7 +19,7 @@ MAX_FAST_PASSES = 5  # forward passes over the rows; a measure with more is slow
 
 @runtime_checkable
 class Bench(Protocol):
-    """A source of measurements: a session that makes them, or a shelf of stored ones."""
+    """A source of measurements: a session, which makes them, or a shelf, which stores them."""
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
         """Return a subject's measurement."""
@@ -32,7 +32,7 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class RequiredMeasurement:
-    """A measurement that a case needs, for any model and seed; `need` is the name of the quantity's need."""
+    """A measurement that a case needs, whatever the model and seed; `need` is the name of the need that it meets."""
 
     need: str
     measure: str
@@ -41,7 +41,7 @@ class RequiredMeasurement:
     options: dict[str, Any]
 
     def subject(self, model: str, seed: int) -> Subject:
-        """Return the subject to measure. Measures without seeds use seed 1."""
+        """Return the subject to measure. Measures that do not depend on the seed use seed 1."""
         return Subject(model, self.task, self.initialisation, 1 if get_measure(self.measure).seedless else seed)
 
 
@@ -59,7 +59,7 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
 
 
 def checkpoint_states(bench: Bench, case: Case) -> list[RequiredMeasurement]:
-    """Return the scores that show whether the checkpoints of a case collapsed, if its quantity inherits a collapse."""
+    """Return the scores that show whether a case's checkpoints collapsed; empty if its quantity does not need them."""
     if QUANTITIES[case.claim.quantity].inherits is False:
         return []
     tuned = (each for each in required_measurements(bench, case) if each.initialisation == "pretrained")
@@ -76,7 +76,7 @@ def _needs(case: Case) -> Mapping[str, Need]:
 
 
 def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
-    """Return the tasks of a need that have data."""
+    """Return the tasks of a need for which data are available."""
     names = need.tasks or (need.task or case.task,)
     problems = {name: bench.missing(need.measure, name) for name in names}
     available = [name for name, problem in problems.items() if problem is None]
@@ -87,7 +87,7 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
 
 
 def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
-    """Return whether a case can be judged from these measurements, given what is known before measuring."""
+    """Return whether a case can be judged with this source of measurements, given what is known before measuring."""
     if not case.applies_to(model.architecture):
         return applicability(case, model)
     try:
@@ -117,7 +117,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     """Return, for each seed, the measurements that a case needs, by name of the need.
 
     Untrained subjects have the same attention for every seed but different classifiers, so every seed is measured.
-    Measures without seeds run once.
+    Measures that do not depend on the seed run once.
     """
     by_seed, needs, states = [], _needs(case), checkpoint_states(bench, case)
     for of_seed in _subjects([*required_measurements(bench, case), *states], model, seeds):
@@ -136,7 +136,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 def needed(
     bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]
 ) -> Iterator[tuple[Case, RequiredMeasurement, Subject]]:
-    """Yield every measurement that some cases need, with its case and subject; shared measurements are repeated."""
+    """Yield every measurement that the cases need, with its case and subject, once for each case that needs it."""
     for case in cases:
         required = [*required_measurements(bench, case), *checkpoint_states(bench, case)]
         for of_seed in _subjects(required, model, seeds):
@@ -146,7 +146,7 @@ def needed(
 def _subjects(
     required: Sequence[RequiredMeasurement], model: str, seeds: Sequence[int]
 ) -> Iterator[list[tuple[RequiredMeasurement, Subject]]]:
-    """Yield the measurements of each seed with their subjects; only one seed if no measure depends on the seed."""
+    """Yield, for each seed, the measurements with their subjects. If no measure depends on the seed, yield one seed."""
     for seed in [1] if all(get_measure(each.measure).seedless for each in required) else seeds:
         yield [(requirement, requirement.subject(model, seed)) for requirement in required]
 
@@ -155,7 +155,7 @@ def _subjects(
 
 
 def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
-    """Return the seeds on which a case can be judged from a shelf: given `seeds`, all or none of them."""
+    """Return the seeds on which a case can be judged from a shelf; if `seeds` is given, all these seeds or none."""
     if seeds is not None:
         return seeds if is_measured(shelf, case, model, seeds) else ()
     return [seed for seed in shelf.seeds().get(model, []) if is_measured(shelf, case, model, [seed])]

@@ -1,4 +1,4 @@
-"""The claims of the paper as data, loaded and validated from `expected/`; errors are reported with file and line.
+"""The schema of claims, which are defined in `expected/`. Error messages about entries give the file and line.
 
 A claim is one YAML entry. A `Case` is a claim on one task: one benchmark, and one row of a table.
 """
@@ -36,17 +36,17 @@ ANY_MODEL = "any"  # for deviations that do not depend on the model, such as tho
 class Claim(References):
     """A claim, as defined by its entry in `expected/`.
 
-    `options` are passed to the measure and `arguments` to the quantity. `band` shows the limit of an order or equality
-    with its smallest effect of interest, as written by `python -m instruments bands`.
-    `over_tasks` is set if the claim is about several tasks together: all of them, or most. If the source says the
-    opposite of some tasks, they belong to a separate claim, whose variant ends in `not`.
+    `options` are passed to the measure and `arguments` to the quantity. `band` shows the limit and the
+    smallest effect of interest of an order or equality, as written by `python -m instruments bands`.
+    `over_tasks` is set if the claim is about several tasks together: all of them, or most. If the source claims
+    the opposite for some tasks, these tasks belong to a separate claim, whose variant ends in `not`.
     `needs_shape` gives the required numbers of layers and heads for claims about numbered heads or a map of all heads.
     `relative` names the equivalent claim for models of any shape, if there is one.
-    `needs_weights` names the pinned hub model if the claim is about numbers specific to its weights. `needs_shape` is
-    then the fallback for measurements that do not record their weights.
-    `existence` marks claims that some head or layer has a property. If the selected head fails on held-out examples,
-    another one may still have the property, so such a claim can be reproduced but cannot deviate.
-    `version` increases with every change of the definition: what is measured, how it is judged, the published figures.
+    `needs_weights` names a pinned hub model if the claim is about numbers that are specific to this model's weights.
+    `needs_shape` is then the fallback for measurements that do not record the weights.
+    `existence` marks claims which say that some head or layer has a property. If the selected head fails on held-out
+    examples, another head may still have the property, so such a claim can be reproduced but cannot deviate.
+    `version` increases with every change of the definition: what is measured, how it is judged, or what is published.
     `on_request` marks expensive claims, which are judged only if a command names them.
     `architectures` limits the claim to these architectures, named as in transformers (`gpt2`). Defaults to all.
     """
@@ -102,25 +102,25 @@ class Claim(References):
                 raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
         doubtful = self.doubt_of or any(figure.constant_answer or figure.doubt for figure in self.tasks.values())
         if doubtful and not around:
-            raise ValueError("constant_answer, doubt and doubt_of are for a figure (`around`)")
+            raise ValueError("constant_answer, doubt and doubt_of can be used only with a figure (`around`)")
         if self.relative and not self.needs_shape:
-            raise ValueError("relative is for a claim with needs_shape")
+            raise ValueError("relative can be used only together with needs_shape")
         if self.needs_weights and full_name(self.needs_weights) not in MODEL_SHA256:
             hint = near_matches(self.needs_weights, MODEL_SHA256)
             raise ValueError(f"needs_weights: no published digests of {self.needs_weights!r}: {hint}")
         if self.over_tasks and (len(self.tasks) < 2 or around):
-            raise ValueError("over_tasks is for an order on several tasks")
+            raise ValueError("over_tasks can be used only with an order on several tasks")
         if self.smallest_effect and around:
-            raise ValueError("smallest_effect is for an order or an equality; a figure has a tolerance")
+            raise ValueError("smallest_effect can be used only with an order or an equality: give a figure a tolerance")
         if self.tolerance and not around:
-            raise ValueError("tolerance is for a figure (`around`); an order or an equality has a smallest_effect")
+            raise ValueError("tolerance can be used only with a figure: give an order or an equality a smallest_effect")
         if self.existence and not isinstance(self.expect, Order):
-            raise ValueError("existence is for an order")
+            raise ValueError("existence can be used only with an order")
         for known in self.known:
             if known.task not in self.tasks:
                 raise ValueError(f"a known outcome on {known.task}, which is not among the claim's tasks")
             if known.version > self.version:
-                raise ValueError(f"a known outcome of version {known.version}, but the claim's is {self.version}")
+                raise ValueError(f"an outcome has version {known.version}, but its claim has version {self.version}")
         return self
 
     def filled(self, figures: Mapping[str, Mapping[str, TaskFigure]]) -> "Claim":
@@ -160,7 +160,7 @@ class Claim(References):
 
     @property
     def beyond_k19(self) -> bool:
-        """Whether the claim is not part of the replication: it comes from later work, or is a hypothesis of this suite.
+        """Whether the claim is not part of the replication, but comes from later work or is a hypothesis of this suite.
 
         Such a claim is judged only if it is named, and fails a run only with `--strict`.
         """
@@ -168,23 +168,24 @@ class Claim(References):
 
     @property
     def by_default(self) -> bool:
-        """Whether the claim is judged by a command that names no claims: it is K19's and not expensive."""
+        """Whether a command that names no claims judges this claim, which must then be K19's and not expensive."""
         return not (self.beyond_k19 or self.on_request)
 
     @property
     def first_source(self) -> str:
-        """The first of the claim's sources, such as `K19 section 4.3`; others follow a semicolon or a comma."""
+        """The first of the claim's sources, such as `K19 section 4.3`; other sources follow a semicolon or a comma."""
         return self.source.partition(";")[0].partition(",")[0]
 
     @property
     def cases(self) -> list["Case"]:
-        """One case for each of the claim's tasks, and for each own task that it covers."""
+        """One case for each of the claim's tasks, and for each of the user's own tasks that the claim covers."""
         return [Case(self, name) for name in (*self.tasks, *filter(self.covers, own_task_names()))]
 
     def covers(self, name: str) -> bool:
-        """Return whether the claim is about tasks in general, including this one: all of K19's, or all but one.
+        """Return whether the claim is about tasks in general, and therefore also about one of the user's own tasks.
 
-        The one left out must not be the only task of the same kind: STS-B for scores, SST-2 for single texts.
+        Such a claim is about all GLUE tasks or all but one. The omitted task must not be the only task of the same kind
+        as the own task (STS-B for scores, SST-2 for single texts).
         """
         own, known = TASKS[name], [each for each in GLUE_TASKS if each.name in self.tasks]
         kinds: tuple[Callable[[Task], bool], ...] = (lambda each: each.regression, lambda each: each.sentence2 is None)
@@ -210,7 +211,7 @@ class Case:
 
     @property
     def figure(self) -> TaskFigure:
-        """The published figure; empty for an own task."""
+        """The published figure on this task; empty for the user's own tasks."""
         return self.claim.tasks.get(self.task) or TaskFigure()
 
     @property
@@ -230,13 +231,13 @@ class Case:
 
     @property
     def smallest_effect(self) -> tuple[float, str]:
-        """The smallest effect of interest and its reason: those of the claim, otherwise of its unit."""
+        """The smallest effect of interest and the reason for it, stated by the claim or, by default, for its unit."""
         own = self.claim.smallest_effect
         return (own.size, own.reason) if own else smallest(self.unit)
 
     @property
     def definition(self) -> str:
-        """A digest of the fields that decide the verdict on given measurements."""
+        """A digest of the fields that, given the measurements, decide the verdict."""
         fields = self.claim.model_dump(mode="json", include=DEFINING_FIELDS)
         figure = self.figure.model_dump(mode="json", exclude={"note", "band"})
         return digest([fields, figure, self.unit, self.smallest_effect, self.tolerance])[:12]
@@ -248,17 +249,17 @@ class Case:
 
     @property
     def tolerance(self) -> float:
-        """How much a procedure may differ from the published figure without deviating.
+        """How much the mean over many seeds may differ from the published figure without a deviation.
 
-        It is the claim's own, otherwise the smallest effect of interest of its unit. It is 0 if nothing is trained or
-        sampled, so that the published figure should be reproduced exactly.
+        The tolerance is stated by the claim or, by default, the smallest effect of interest in the claim's unit. The
+        default is 0 if nothing is trained or sampled, because the published figure should then be reproduced exactly.
         """
         if self.claim.tolerance:
             return self.claim.tolerance.size
         return 0.0 if self.seedless else smallest(self.unit)[0]
 
     def band(self, confidence: float, observed: Estimate | None = None, published_error: float = 0.0) -> Ends | None:
-        """Return the limits between which the quantity must lie, in its unit; see `band` of the expectation."""
+        """Return the limits between which the quantity must lie, in its unit; see the expectation's `band`."""
         return self.claim.expect.band(self, confidence, observed, published_error)
 
     @property
@@ -269,9 +270,9 @@ class Case:
         return tuple(dict.fromkeys(name for name in names if name != ALL_TASKS))
 
     def belongs_to(self, tasks: Collection[str]) -> bool:
-        """Return whether the case is part of the replication on these tasks.
+        """Return whether the case is part of a replication on the given tasks.
 
-        This includes cases on these tasks, on the bare encoder, and on groups of tasks that contain one of these.
+        A replication includes cases on its tasks, on the bare encoder, and on groups that contain one of its tasks.
         """
         if self.task in tasks:
             return True
@@ -287,7 +288,7 @@ class Case:
         return [known for known in self.claim.known if known.task == self.task and known.model in names]
 
     def known_deviation(self, model: str) -> Known | None:
-        """Return the deviation on record for this model, or the expected one, if any."""
+        """Return the observed or expected deviation that is on record for this model, if any."""
         return next((known for known in self.known(model) if known.status != "reproduces"), None)
 
     def observed_deviation(self, model: str) -> bool:

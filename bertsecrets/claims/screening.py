@@ -1,4 +1,4 @@
-"""Checks before a verdict: which seeds are usable.
+"""Checks that determine which seeds are usable for a verdict.
 
 Seeds that collapsed or learned nothing are uninformative about the training procedure, so they are excluded and listed
 in the verdict. Claims about the score itself exclude only collapsed seeds, since excluding low scores would select the
@@ -36,9 +36,9 @@ class Usable:
 
     Args:
         by_seed: Measurements of each usable seed.
-        left_out: Grounds for each excluded seed.
-        counted: Grounds for each seed that learned nothing and is not excluded.
-        few: Why too few seeds learned something to decide a claim; None if there are enough.
+        left_out: Why each excluded seed is excluded, as text.
+        counted: Description of each seed that learned nothing but is not excluded.
+        few: Why the seeds that learned something are too few to decide a claim; None if they are enough.
         problem: Why these seeds cannot be judged; None if they can.
         more: Whether more seeds could solve the problem.
     """
@@ -52,7 +52,7 @@ class Usable:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for the verdict that list the excluded seeds, and those that learned nothing but count."""
+        """Notes for the verdict that list the excluded seeds, and the seeds that count but learned nothing."""
         seeds = {"left out": self.left_out, "counted": self.counted}
         return [f"{len(reasons)} {what}: {', '.join(reasons)}" for what, reasons in seeds.items() if reasons]
 
@@ -91,10 +91,11 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
 
 
 def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
-    """Return how a subject of a seed collapsed or learned nothing; empty if all are fine.
+    """Return, as text, how a subject of one seed collapsed or learned nothing; empty if no subject did.
 
     Args:
-        several: Whether to name the seed. The task and the kind of model are named if the seed has several.
+        several: Whether to name the seed. The task and the kind of model are named if they differ between the seed's
+            subjects.
     """
     subjects = [measurement.subject for measurement in all_of(needed)]
     for measurement in all_of(needed):
@@ -113,7 +114,7 @@ def _vary(subjects: Sequence[Subject], name: str) -> bool:
 
 
 def is_result(measurements: Sequence[Measurement]) -> bool:
-    """Return whether a seed counts even if it learned nothing: only scores are judged, and its predictions vary."""
+    """Return whether a seed counts even if it learned nothing: only its scores are judged, and its predictions vary."""
     return all(
         measurement.measure == "scores"
         and not get_measure("scores").degenerate(measurement)
@@ -126,8 +127,8 @@ def not_learned(measurement: Measurement) -> str:
     """Return a message if a fine-tuned model predicts no better than chance; empty otherwise.
 
     Accuracy must be `LEARNED_ERRORS` standard errors above its expectation under shuffled predictions. For regression,
-    the correlation with the targets must be that far above 0. The check is skipped for small samples, for models that
-    are not fine-tuned from pretrained weights, and for modified inputs.
+    the correlation with the targets must be as many standard errors above 0. The check is skipped for small samples,
+    for models that are not fine-tuned from pretrained weights, and for modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")
@@ -157,7 +158,7 @@ def is_copy(measurement: Measurement, other: Measurement) -> bool:
     Predicted classes are compared only if they are varied and have enough errors, because two seeds may both collapse
     to the same constant answer, and good models may agree. Runs on a frozen encoder can be very similar, so only
     identical numbers are rejected. On modified inputs, such as cased text for an uncased vocabulary, independent runs
-    may agree as well.
+    may also agree, so nothing is rejected.
     """
     initialisation = get_initialisation(measurement.subject.initialisation)
     if not initialisation.trains or has_modified_inputs(measurement):

@@ -1,9 +1,9 @@
-"""Levels of confidence by the number of seeds, for analyses after 3, 4 and 5 seeds at a controlled error rate.
+"""Confidence levels for analyses after 3, 4 and 5 seeds, which together have a controlled error rate.
 
-An order or an equality has two possible errors. Each has the run's error rate over all analyses, and all analyses have
-the same nominal level (Pocock 1977). A figure can deviate early at a tenth of the error rate. The level
-belongs to the number of seeds, not to the command, and the schedule is fixed in advance. So stopping early, because of
-a decision or a budget, cannot increase error rates.
+An order or an equality has two possible errors. Each of these errors has the run's error rate over all analyses, and
+all analyses have the same nominal level (Pocock 1977). A figure can deviate early at a tenth of the error rate. The
+level depends on the number of seeds, not on the command, and the schedule is fixed in advance. Stopping early, because
+of a decision or a budget, therefore cannot increase error rates.
 """
 
 from functools import cache
@@ -20,12 +20,12 @@ QUADRATURE_NODES = 96
 
 
 def early_rate(seeds: int) -> float:
-    """Return the factor for the error rate of a deviation from a figure, after the analysis of some seeds."""
+    """Return the factor for the error rate at which a figure can deviate in the analysis of this number of seeds."""
     return 1.0 if seeds >= ANALYSES[-1] else EARLY_RATE
 
 
 def one_sided(confidence: float) -> float:
-    """Return the level of the central interval whose ends each have the error rate of a confidence level.
+    """Return the level of the central interval each of whose ends has the error rate 1 - confidence.
 
     >>> round(one_sided(0.95), 3)
     0.9

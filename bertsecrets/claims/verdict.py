@@ -31,7 +31,7 @@ SOURCE_TITLES = {  # by the key that a claim's source begins with; other sources
 
 
 def data_kind(task_name: str, *, official: bool) -> Literal["official", "unofficial", "own"]:
-    """Return whose data a measurement or a verdict is about. A task of the user's own has no official data.
+    """Return whether a measurement or verdict is about official, unofficial or the user's own data.
 
     >>> data_kind("rte", official=False), data_kind("complaints", official=False)
     ('unofficial', 'own')
@@ -49,21 +49,21 @@ class Verdict:
         case: The claim and task that were judged.
         outcome: Outcome, or None if the claim could not be measured; `reason` then contains the error message.
         reason: Explanation of the outcome, as text.
-        observed: Mean of the quantity over seeds.
+        observed: Mean of the quantity across seeds.
         interval: Confidence interval of the quantity.
         band: Limits between which the quantity must lie.
-        measurements: Measurements of the seeds that count.
-        inputs: All measurements that were read, including those of excluded seeds and those that only show whether a
-            seed collapsed.
-        power: What would decide an inconclusive claim, as text.
-        by_seed: Parts of the quantity for each seed. Most quantities have a single part.
+        measurements: Measurements of the seeds on which the verdict is based.
+        inputs: All measurements that were read, including measurements of excluded seeds, and measurements that only
+            show whether a seed collapsed.
+        power: How many seeds or examples would decide an inconclusive claim, as text.
+        by_seed: Parts of the quantity for each seed; most quantities have a single part.
         extreme: Whether the quantity is the smallest or the largest of several parts.
-        p_against: Smallest error rate at which the claim would still deviate; None if it was not judged.
+        p_against: Smallest error rate at which the claim would still deviate; None if the claim was not judged.
         p_for: Smallest error rate at which the claim would still be reproduced. Always None for a published
             figure, because a value inside its prediction interval does not rule out other values.
         open: Whether more seeds could change the outcome, and the schedule of analyses allows them.
-        interim: The number of seeds of the analysis with its level (`sequential`), or a note that the verdict is about
-            single checkpoints.
+        interim: The number of seeds and the confidence level of the analysis (`sequential`), or a note that the verdict
+            is about single checkpoints, as text.
         cause: The reason as data; None if the claim was not judged.
         error: Exception, if the claim could not be measured. Anything but a `UserError` is a bug.
     """
@@ -139,13 +139,13 @@ class Verdict:
 
     @property
     def about_model(self) -> bool:
-        """Whether a model is measured. Other claims are about published figures alone, such as D7."""
+        """Whether the claim is about a model and not, like D7, only about published figures."""
         needs = QUANTITIES[self.case.claim.quantity].needs.values()
         return any(get_measure(need.measure).reads_model for need in needs)
 
     @property
     def counted(self) -> bool:
-        """Whether the verdict counts among those on the model: a model is measured, and the claim is K19's."""
+        """Whether the verdict is counted as a result on the model, as it is if the claim is K19's and about a model."""
         return self.about_model and not self.case.claim.beyond_k19
 
     @property
@@ -169,7 +169,7 @@ class Verdict:
 
     @property
     def remarks(self) -> list[str]:
-        """Caveats to show with the outcome, such as limited or unofficial data, precision, and reuse."""
+        """Caveats to show with the outcome, such as limited or unofficial data, or the use of stored measurements."""
         remarks = [self.interim] if self.interim else []
         for measurement in self.measurements:
             provenance = measurement.provenance
@@ -196,8 +196,8 @@ class Verdict:
         """Return the main figure of the verdict's first measurement as an Altair chart.
 
         Raises:
-            UserError: The measurement has no chart.
-            MissingError: The extra `report` is not installed.
+            UserError: If the measurement has no chart.
+            MissingError: If the extra `report` is not installed.
         """
         return as_chart(self)
 
@@ -272,7 +272,7 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
 
 
 def _older(measurement: Measurement) -> list[str]:
-    """Return differences between the current versions of code and libraries and those that made a measurement."""
+    """Return how the versions of code and libraries that made a measurement differ from the current versions."""
     made, trained = measurement.provenance.made_by, measurement.provenance.checkpoint_made_by
     of_checkpoint = differences(trained, made_by(TRAINING_MODULE, None)) if trained else []
     return [
@@ -284,8 +284,8 @@ def _older(measurement: Measurement) -> list[str]:
 def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:
     """Return what an observed quantity contradicts, as text.
 
-    The text says whether the paper's own figures contradict its claim, whether a second source agrees with the
-    observed value, and which of the models are not in the paper.
+    The text says whether the paper's own figures contradict its claim, whether a second source agrees with the observed
+    value, and which of the measured models were not used in the paper.
 
     Args:
         band: Band of the claim. A second source agrees if its value is within half the band's width.

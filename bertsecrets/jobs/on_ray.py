@@ -163,8 +163,8 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
             raise UserError(_no_store(marker.parent, name))
         if its_device != device:
             raise UserError(
-                f"machine {name} of the Ray cluster computes on {its_device}, this one on {device}, so its results "
-                "would not be found here: use machines of the same kind"
+                f"machine {name} of the Ray cluster computes on {its_device}, but this machine on {device}, so the "
+                "results would not be found here: use machines of the same kind"
             )
     return len(large)
 
@@ -185,7 +185,7 @@ def _no_store(store: Path, name: str | None = None) -> str:
 
 @contextmanager
 def _marker(root: Path) -> Iterator[Path]:
-    """Yield a file in the store that lets other machines recognise it."""
+    """Yield a file in the store by which other machines recognise the store."""
     marker = root.resolve() / f".seen-{uuid.uuid4().hex}"
     with guarded_writes(root):
         root.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Plans: an ordered list, without duplicates, of the checkpoints to train and the measurements to make."""
+"""Plans, which are ordered lists, without duplicates, of the checkpoints to train and the measurements to make."""
 
 import functools
 import itertools
@@ -28,7 +28,7 @@ State = Literal["stored", "to do"]
 
 
 class PlanningSession(Session):
-    """A session for planning jobs on other machines, which may have data that are missing here. Downloads no data."""
+    """A session that plans jobs for other machines, which may have data that are missing here. It downloads no data."""
 
     def __init__(self, options: RunOptions | None = None, **given: Any):
         super().__init__(options, **given)
@@ -36,7 +36,7 @@ class PlanningSession(Session):
         self.checkpoints = self.measurements.checkpoints
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what is missing for a measure besides data, or None if nothing is."""
+        """Return what is missing for a measure, ignoring missing data, or None if nothing is missing."""
         return self._missing(measure)
 
     @functools.cache  # noqa: B019  # lives as long as the command
@@ -45,13 +45,13 @@ class PlanningSession(Session):
 
 
 def plan_for(bench: requirements.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Plan:
-    """Return the jobs that cases need: all training jobs, then the measurements by subject."""
+    """Return the jobs that cases need: first all training jobs, then the measurements, grouped by subject."""
     needed = requirements.needed(bench, cases, model, seeds)
     return plan_of(request(wanted.measure, subject, wanted.options) for _, wanted, subject in needed)
 
 
 def plan_of(requests: Iterable[Request]) -> Plan:
-    """Return the jobs for measurements, in the order of `plan_for`. Requests may be repeated."""
+    """Return the jobs for the requested measurements, in the order of `plan_for`. Duplicate requests are ignored."""
     measuring = list(dict.fromkeys(requests))
     planned: Plan = dict.fromkeys(training for job in measuring if (training := job.training) is not None)
     for _, group in itertools.groupby(sorted(measuring, key=_subject_key), _subject_key):
@@ -87,7 +87,7 @@ def by_subject(planned: Plan) -> Plan:
 
 
 def without_network(session: Session) -> MeasurementCache:
-    """Return a session's cache of measurements for lookups that download no data."""
+    """Return a measurement cache that looks up a session's stored measurements without downloading data."""
     rows = session.resources.rows
     local = replace(session.resources, rows=replace(rows, source=replace(rows.source, offline=True)))
     return MeasurementCache(CheckpointCache(session.store, local, session.ref))
@@ -97,7 +97,7 @@ def states(cache: MeasurementCache, planned: Plan) -> dict[Request, State]:
     """Return the state of each job in the store.
 
     A checkpoint that is not stored is "to do" only if a planned measurement needs it. If the model or the data are not
-    available, results count as missing.
+    available, results count as "to do".
     """
     known: dict[Request, State] = {job: "stored" if _is_stored(cache, job) else "to do" for job in planned}
     needed = {job.training for job in planned if known[job] == "to do"}
@@ -120,9 +120,10 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
 
 
 def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
-    """Return the cases that need new measurements only on the given tasks, and a line about the others, if any.
+    """Return the cases that need new measurements only on the given tasks, and a line about the other cases, if any.
 
-    A case over several tasks is included in a run on some of its tasks if its measurements on the others are stored.
+    A case over several tasks is included in a run on some of these tasks if its measurements on the other tasks are
+    stored.
     """
     cache = without_network(session)
     others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}
@@ -131,7 +132,7 @@ def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collec
 
 
 def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:
-    """Return whether all measurements of a case on some tasks are stored. Stops at the first one that is missing.
+    """Return whether all measurements of a case on some tasks are stored. Stops at the first missing measurement.
 
     A case that does not apply to the model needs no measurements.
     """
@@ -147,13 +148,13 @@ def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Col
 
 
 def left_out_line(cases: Sequence[Case]) -> str:
-    """Return a line about the cases over several tasks that are excluded from a run on some of them; empty if none."""
+    """Return a line about cases over several tasks that are excluded from a run on some of these tasks, if any."""
     if not cases:
         return ""
     names = ", ".join(map(str, cases))
     return (
         f"{counted(len(cases), 'claim')} over several tasks left out ({names}), because measurements on tasks that are "
-        "not selected are missing: to judge them, select their other tasks too"
+        "not selected are missing: to judge these claims, select their other tasks too"
     )
 
 
@@ -183,10 +184,12 @@ def perform(session: Session, job: Request) -> bool:
 def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -> None:
     """Record the outcomes of a plan in a session.
 
-    If the session keeps no checkpoints, a subject's checkpoint is deleted once all its jobs have succeeded.
+    If the session keeps no checkpoints, a subject's checkpoint is deleted once all of the subject's jobs have
+    succeeded.
 
     Args:
-        outcomes: Generator of one outcome per job. It is closed at the end, so that an interruption stops all workers.
+        outcomes: Generator of one outcome per job. The generator is closed at the end, so that an interruption stops
+            all workers.
     """
     jobs_left, began = Counter(job.subject for job in planned), time.monotonic()
     with closing(outcomes):

@@ -1,4 +1,4 @@
-"""Run jobs in parallel processes on this machine."""
+"""Parallel execution of jobs in processes on this machine."""
 
 import multiprocessing
 import sys
@@ -90,7 +90,7 @@ class _Pool:
                     yield from self._lost(worker, request)
 
     def _lost(self, worker: _Worker, request: Request) -> Iterator[JobResult]:
-        """Retry a job whose worker was killed, or yield its error if that has happened too often."""
+        """Retry a job whose worker was killed, or yield an error if the job has no attempts left."""
         worker.process.join()
         self.workers.remove(worker)
         worker.connection.close()
@@ -116,7 +116,7 @@ class _Pool:
         return self.workers[-1]
 
     def end(self) -> None:
-        """Stop all workers; busy ones clean up first."""
+        """Stop all workers; workers that are running a job clean up first."""
         for worker in self.workers:
             worker.connection.close()
             if worker.request is not None:
@@ -130,7 +130,7 @@ class _Pool:
 
 @contextmanager
 def _other_main_module() -> Iterator[None]:
-    """Hide the main module, which a new process would import: a script would start the run again."""
+    """Within the block, hide the main module, so that no new process imports a script and starts the run again."""
     main_module, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
         yield

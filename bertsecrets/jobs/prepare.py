@@ -1,4 +1,4 @@
-"""Plan and run the jobs of a judged run, in parallel or one after another, and log its progress."""
+"""Planning and execution of a run's jobs, in parallel or one after another, with a log of the progress."""
 
 import itertools
 import time
@@ -37,10 +37,11 @@ def run_jobs(session: Session, plan: Plan) -> None:
 
 
 def _concurrent_jobs(session: Session, plan: Plan) -> int:
-    """Return how many jobs of a plan run at once: the number set by the user, or else as many as fit in memory.
+    """Return how many jobs of a plan run at once: the number set by the user or, by default, as many as fit in memory.
 
     Training a checkpoint needs memory for the weights, their gradients and AdamW's two moments, and for about 23 values
-    per layer, token and hidden unit. Fewer jobs do not get more threads, which would change the cache keys.
+    per layer, token and hidden unit. If fewer jobs run, each keeps its number of threads, because a different number
+    would change the cache keys.
     """
     if all(before in waits_for(plan, job) for before, job in itertools.pairwise(plan)):
         return 1
@@ -65,17 +66,17 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
 
 
 class PlannedRunner(Runner):
-    """A runner that looks up what is stored, says what is left to do, carries it out, and logs each verdict.
+    """A runner that looks up stored results, announces and runs the remaining jobs, and logs each verdict.
 
-    At the end of a complete run, weights are dropped if the session does not keep them.
+    At the end of a complete run, checkpoints are deleted if the session does not keep them.
     """
 
     def __init__(self, session: Session, work: Work | None = None):
         """
         Args:
-            work: Context that carries out the jobs. It is entered before they are announced, and only if there are
-                any. By default, jobs run on this machine. If only one may run at a time and the session keeps weights,
-                measurements are made as claims need them.
+            work: Context that yields a function to run jobs. The context is entered before jobs are announced, and only
+                if there are jobs. By default, jobs run on this machine. If only one may run at a time and the session
+                keeps checkpoints, there are no jobs, and each measurement is made when a claim needs it.
         """
         self.session, self.running = session, ExitStack()
         self.carry_out: Callable[[Plan], None] | None = None
@@ -84,7 +85,7 @@ class PlannedRunner(Runner):
         self.trains = session.options.checkpoint is None
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-        """Split cases into those whose measurements are stored, and the others, slow ones last."""
+        """Return the cases whose measurements are stored, and all other cases, with slow cases last."""
         plans = {str(case): self._plan([case], seeds) for case in cases}
         left = remaining(self.session, {job: leader for plan in plans.values() for job, leader in plan.items()})
         stored = {name for name, plan in plans.items() if not left.keys() & plan.keys()}
@@ -96,8 +97,8 @@ class PlannedRunner(Runner):
     def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
         """Plan the jobs for some cases and seeds, training on the largest tasks first.
 
-        If weights are dropped, each subject is measured right after its training. For a single checkpoint, nothing is
-        trained.
+        If checkpoints are not kept, each subject is measured right after its training. For a single checkpoint, nothing
+        is trained.
         """
         plan = plan_for(self.session, cases, self.session.model, seeds)
         if not self.trains:
@@ -114,7 +115,7 @@ class PlannedRunner(Runner):
             return False
 
     def is_stored(self, cases: Sequence[Case], seed: int) -> bool:
-        """Return whether all measurements that cases need for a seed are stored."""
+        """Return whether all measurements that the given cases need for a seed are stored."""
         return not remaining(self.session, self._plan(cases, [seed]))
 
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
@@ -132,7 +133,7 @@ class PlannedRunner(Runner):
             self.began = time.monotonic()
 
     def _announcement(self, cases: Sequence[Case], seeds: Sequence[int], left: Plan) -> str:
-        """Return a line about claims, jobs, checkpoints to train and their precision, and the model's shape."""
+        """Return a line with the numbers of claims, jobs and trainings, the precision, and the shape of the model."""
         session = self.session
         line = f"{counted(len(cases), 'claim')} to judge on {session.model}"
         if session.shape is not None:
@@ -155,7 +156,7 @@ class PlannedRunner(Runner):
         log.info(f"{self.done} of {self.total} claims: {verdict_line(verdict)}{left}")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Release the workers, and drop weights if the run is complete."""
+        """Release the workers and, if the run is complete, delete checkpoints that are not kept."""
         self.running.close()
         if kind is None:
             self.session.close()

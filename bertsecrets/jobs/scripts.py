@@ -1,4 +1,4 @@
-"""Export a plan as a shell script with one command per job."""
+"""The export of plans as shell scripts with one command per job."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ RUN_ONLY_OPTIONS = ("seeds", "budget", "keep_checkpoints")  # not options of a s
 
 
 def command(request: Request, options: RunOptions) -> str:
-    """Return the command that runs a job with the current Python interpreter. It does nothing if the result is stored.
+    """Return a command that runs a job with the current Python interpreter, or does nothing if its result is stored.
 
     Raises:
         UserError: If a name or path contains control characters, which would end the line.
@@ -40,7 +40,7 @@ def command(request: Request, options: RunOptions) -> str:
 
 
 def words_of(options: RunOptions, without: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the arguments of run options on a command line that works in any folder."""
+    """Yield run options as command-line arguments that work in any folder."""
     given = with_absolute_paths(options)
     for name in PARSING:
         value = None if name in without else getattr(given, name)
@@ -69,13 +69,13 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
 
 
 def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
-    """Return a script with one command per job. The script stops if the store is not at its path.
+    """Return a script with one command per job. The script stops if the store is not found at its path.
 
-    It exits with the code of the last job that failed.
+    The exit code is that of the last job that failed.
     """
     lines = [
         "#!/bin/sh",
-        "# One line per job, trainings first. Each can be repeated, on any machine with access to the store.",
+        "# One line per job, training jobs first. Any line can be run again, on any machine with access to the store.",
     ]
     for variable in EXPORTED_VARIABLES:
         if value := os.environ.get(variable):

@@ -1,4 +1,4 @@
-"""A worker process that runs jobs. It imports heavy libraries only after its environment is set."""
+"""A worker process that runs jobs. The process imports heavy libraries only after its environment is set."""
 
 import os
 import pickle  # nosec B403

@@ -125,7 +125,7 @@ def test_an_outcome_for_an_earlier_version_is_visibly_old():
 def test_an_outcome_for_a_version_to_come_is_refused():
     claim = of_id("C1-rte").claim
     known = {"model": "m", "task": "rte", "evidence": EVIDENCE, "version": 2}
-    with pytest.raises(ValueError, match="a known outcome of version 2, but the claim's is 1"):
+    with pytest.raises(ValueError, match="an outcome has version 2, but its claim has version 1"):
         type(claim).model_validate({**claim.model_dump(), "known": [known]})
 
 

@@ -175,14 +175,14 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
         (GOOD.replace("published: -0.2", "seed_std: 1"), 8, "seed_std needs its seed_source"),
         (GOOD.replace("published: -0.2", "doubt: 1"), 8, "doubt needs its doubt_source"),
         (GOOD.replace("kind: below", "kind: around").replace("published: -0.2", ""), 2, "needs a published figure"),
-        (GOOD + "  over_tasks: all\n", 2, "over_tasks is for an order on several tasks"),
+        (GOOD + "  over_tasks: all\n", 2, "over_tasks can be used only with an order on several tasks"),
         (GOOD.replace("  expect: {kind: below}\n", ""), 2, "expect: Field required"),
         (GOOD.replace("kind: below", "kind: under"), 7, "does not match any of the expected tags: 'above'"),
         (GOOD.replace("{kind: below}", "\n    kind: below\n    sampling: own"), 9, "expect.below.sampling: Extra"),
         (
             GOOD.replace("published: -0.2", "published: -0.2, constant_answer: true"),
             2,
-            "constant_answer, doubt and doubt_of are for",
+            "constant_answer, doubt and doubt_of can be used only with",
         ),
         (GOOD + GOOD, 10, "claim C1 is defined twice"),
         (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
@@ -256,7 +256,7 @@ def test_a_file_adds_claims_and_outcomes_on_record(tmp_path, monkeypatch):
         ("task: rte, evidence|task: sts, evidence", "line 9: a known outcome on sts"),
         ("known: [|statement: Other.\n  known: [", "line 9: claim D1-random is defined twice"),
         ("id: C50|id: C1", "line 2: claim C1 is defined twice"),
-        ("{rte: {}}|{rte: {band: [0, 1]}}", "line 2: leave out `band`, which is computed"),
+        ("{rte: {}}|{rte: {band: [0, 1]}}", "line 2: `band` is computed: leave it out"),
     ],
 )
 def test_a_bad_entry_in_a_file_of_ones_own_is_named(tmp_path, monkeypatch, change, message):

@@ -1,4 +1,4 @@
-"""The quantities of the claims, one module per family. Importing the package registers all of them."""
+"""The quantities of the claims, one module per family. Importing this package registers all quantities."""
 
 import importlib
 import pkgutil

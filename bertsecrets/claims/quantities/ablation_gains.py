@@ -33,10 +33,10 @@ HEAD_ABLATIONS_BY_TASK = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 
 
 def _cross_fitted(ablation: Measurement, sign: int, *notes: str) -> Estimand:
-    """Return the cross-fitted gain of a set of heads that is selected by the gains of all sets.
+    """Return the cross-fitted gain of the set of heads with the largest or the smallest gain.
 
-    The set selected on each half of the examples, of all seeds, is evaluated on the other half. The result is the mean
-    of the two gains, weighted by size.
+    On each half of the examples, the set is selected by its mean gain across seeds, and evaluated on the other half.
+    The result is the mean of the two gains, weighted by the sizes of the halves.
 
     Args:
         sign: 1 to select the largest gain, -1 for the smallest.
@@ -70,7 +70,7 @@ def best_head(ablation: Measurement) -> Estimand:
     """Return the gain of the best head (K19 figure 8), selected on one half of the examples and tested on the other.
 
     Without the split, the best of many heads would have a positive gain by chance. The notes give the naive gain, which
-    selects and tests on all examples, and its 95 % quantile under the null hypothesis (`largest_by_luck`).
+    selects and tests on all examples, and its 95% quantile under the null hypothesis (`largest_by_luck`).
     """
     naive = all_gains(ablation)
     best = f"naive best {naive.max():+.2f} ({_name(ablation, int(naive.argmax()))})"
@@ -86,21 +86,21 @@ def _luck_note(ablation: Measurement) -> str:
 
 @quantity("best-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def best_head_in_sample(ablation: Measurement) -> Estimand:
-    """Return the gain of the best head as K19 computes it: selected on the examples that test it.
+    """Return the gain of the best head as K19 computes it, selected and tested on the same examples.
 
-    The gain includes luck. The notes give its 95 % quantile under the null hypothesis, as for `best-head-gain`.
+    The gain includes luck. The notes give the gain's 95% quantile under the null hypothesis, as for `best-head-gain`.
     """
     return _in_sample(ablation, 1, slow_note=lambda: _luck_note(ablation))
 
 
 @quantity("worst-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def worst_head_in_sample(ablation: Measurement) -> Estimand:
-    """Return the gain of the most important head as K19 computes it: selected on the examples that test it."""
+    """Return the gain of the most important head as K19 computes it, selected and tested on the same examples."""
     return _in_sample(ablation, -1)
 
 
 def _in_sample(ablation: Measurement, sign: int, **more: Any) -> Estimand:
-    """Return the largest gain over all heads if `sign` is 1, the smallest if it is -1; each resample selects again."""
+    """Return the largest (`sign` 1) or smallest (`sign` -1) gain of any head; each resample selects the head again."""
     block, gains = gains_of(ablation)
     head = _name(ablation, int((sign * gains(block.mean(0))).argmax()))
     extreme = lambda mean: sign * (sign * gains(mean)).max(-1)  # noqa: E731
@@ -111,7 +111,7 @@ def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.
     """Return draws of the largest gain over all sets, under the null hypothesis that ablation has no effect.
 
     Each draw swaps the baseline and ablated predictions of every example, or cluster of examples, with probability 0.5.
-    They are swapped for all sets together, which preserves the dependence between sets.
+    The predictions are swapped for all sets together, which preserves the dependence between sets.
     """
     clusters = clusters_of(ablation)
     block, _ = gains_of(ablation)
@@ -131,7 +131,7 @@ def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.
 
 @quantity("worst-head-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def worst_head(ablation: Measurement) -> Estimand:
-    """Return the gain of the most important head (lowest gain), selected on one half and tested on the other."""
+    """Return the gain of the most important head (lowest gain), selected and tested on different halves of examples."""
     return _cross_fitted(ablation, -1)
 
 
@@ -169,8 +169,8 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
 def without_effect(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score by a tenth of a point.
 
-    The percentage depends on the number of examples: if one changed answer changes the score by more than that, only
-    heads whose changes cancel out count.
+    The percentage depends on the number of examples: if one changed answer changes the score by more than a tenth of a
+    point, only heads whose changes cancel out count.
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < EFFECT_POINTS).mean(-1)  # noqa: E731
@@ -182,13 +182,14 @@ def without_effect(ablation: Measurement) -> Estimand:
 def without_changed_answers(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing a single answer of the validation set.
 
-    The examples are not resampled, since the claim is about these. With fewer examples, more heads would change none.
+    The examples are not resampled, since the claim is about these examples. With fewer examples, more heads would
+    change no answer.
     """
     if TASKS[ablation.subject.task].regression:
         raise NotApplicableError("the answers are numbers, which every head changes a little")
     changed = (ablation.sample("predicted") != ablation.sample("baseline_predicted")).astype(np.float64).T
     note = f"a head changes {changed.sum(0).mean():.1f} of {len(changed)} answers on average"
-    limited = "heads that change no answer can be counted on the whole validation set only"
+    limited = "heads that change no answer can be counted only on the whole validation set"
     unmet = limited if ablation.provenance.limits.get("limit") else ""
     return Estimand.from_block(changed, lambda mean: 100 * (mean == 0).mean(-1), note, sampled=False, unmet=unmet)
 
@@ -202,7 +203,7 @@ def first_layer(ablation: Measurement) -> Estimand:
 
 @quantity("best-layer-gain", unit="points", inherits=False, ablation=LAYER_ABLATION)
 def best_layer(ablation: Measurement) -> Estimand:
-    """Return the gain of the best layer (K19 figure 9), selected on one half of the examples, tested on the other."""
+    """Return the gain of the best layer (K19 figure 9), selected and tested on different halves of the examples."""
     by_layer = ", ".join(f"{gain:+.1f}" for gain in all_gains(ablation))
     return _cross_fitted(ablation, 1, f"from layer 1: {by_layer}")
 
@@ -219,7 +220,7 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
 
 @quantity("named-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK)
 def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest gain over the named heads, each averaged over the tasks with data."""
+    """Return the smallest gain of a named head; each head's gain is averaged over the tasks with data."""
     return _over_tasks(ablations, [named_heads(ablation, heads) for ablation in ablations])
 
 
@@ -227,7 +228,7 @@ def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence =
     "own-frame-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK, frames=FRAMES
 )
 def own_frame_heads_over_tasks(ablations: tuple[Measurement, ...], frames: Measurement) -> Estimand:
-    """Average the gain of each of the model's two best frame heads over the tasks with data; return the smaller."""
+    """Return the smaller gain of the model's two best frame heads; each gain is averaged over the tasks with data."""
     return named_heads_over_tasks(ablations, top(frames, 2, "max_weight"))
 
 
@@ -283,10 +284,10 @@ _over_kinds("first-layer-gain", LAYER_ABLATION, first_layer, "least")
 def shared_harm_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
-    """Return the percentage of heads more important, under other ablations, than the top heads by uniform ablation.
+    """Return the percentage of heads that are more important by other ablations than the top heads by uniform ablation.
 
-    The percentage is averaged over the top heads and both directions, and the largest value over the other kinds of
-    ablation is returned. Chance gives 50. Each resample selects the heads again.
+    The percentage is averaged over the top heads and over both directions of the comparison, and the largest value over
+    the other kinds of ablation is returned. Chance gives 50. Each resample selects the top heads again.
     """
     kinds = (uniform, zero, mean, resampled)
     _check_heads(uniform)
@@ -340,7 +341,7 @@ def _ranks(
 
 @quantity("named-heads-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the percentage of heads more important than a named head: the largest over named heads and tasks."""
+    """Return the percentage of heads more important than a named head, for the head and task where it is largest."""
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
     sets = np.array([place(ablations[0], layer, head, "score") for layer, head in heads])
 
@@ -356,7 +357,8 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
     """Return the percentage of heads that are more important on one task than the top heads of the other task.
 
-    It is averaged over the top heads and both directions. Chance gives 50. Each resample selects the heads again.
+    The percentage is averaged over the top heads and both directions. Chance gives 50. Each resample selects the top
+    heads again.
     """
     _check_heads(ablations[0])
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
@@ -373,7 +375,7 @@ def _check_heads(ablation: Measurement) -> None:
 
 
 def _shared_rank(on_first: np.ndarray, on_second: np.ndarray) -> Number:
-    """Return the percentage of heads more important than the other side's top heads, over both directions."""
+    """Return the percentage of heads more important than the other side's top heads, averaged over both directions."""
     first, second = (on.argsort(-1, kind="stable")[..., :TOP_HEADS] for on in (on_first, on_second))
     return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
 
@@ -390,17 +392,17 @@ def _most_harmful(ablation: Measurement) -> str:
 
 @quantity("figure-8-correlation", "published", unit="r", inherits=False, ablation=HEAD_ABLATION)
 def figure_8(ablation: Measurement) -> Estimand:
-    """Return how much the correlation of gains with the task's panel of K19's figure 8 exceeds all references."""
+    """Return by how much the correlation of gains with the task's panel of K19's figure 8 exceeds every reference."""
     block, gains = gains_of(ablation)
     return likeness(ablation, block, panels("fig8_head"), to_map=gains)
 
 
 @quantity("figure-9-correlation", "published", unit="r", inherits=False, ablation=LAYER_ABLATION)
 def figure_9(ablation: Measurement) -> Estimand:
-    """Return how much the correlation of gains with the task's panel of K19's figure 9 exceeds all references.
+    """Return by how much the correlation of gains with the task's panel of K19's figure 9 exceeds every reference.
 
     Figure 9 has one score per layer, so the null distribution shuffles layers. A seed changes the gains of layers more
-    than the twelve numbers can average out, so gains are averaged over seeds before they are correlated.
+    than the twelve numbers can average out, so gains are averaged across seeds before they are correlated.
     """
     block, gains = gains_of(ablation)
     return likeness(ablation, block, panels("fig9_layer"), to_map=gains, average=True)

@@ -14,13 +14,13 @@ LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # above the first: little cha
 
 @quantity("last-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def last_two(change: Measurement) -> Estimand:
-    """Return the larger mean similarity of the last two layers minus the smallest one of the earlier layers."""
+    """Return the largest mean similarity of the last two layers minus the smallest of the layers before them."""
     return _two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two", "most")
 
 
 @quantity("first-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
 def first_two(change: Measurement) -> Estimand:
-    """Return the smaller mean similarity of the first two layers minus the largest one of the later layers."""
+    """Return the smallest mean similarity of the first two layers minus the largest of the layers after them."""
     return _two_minus_others(change, slice(None, 2), slice(2, None), "after the first two", "least")
 
 
@@ -60,5 +60,5 @@ def little_changed(change: Measurement) -> Estimand:
 
 @quantity("figure-5-correlation", "published", unit="r", inherits=True, change=ATTENTION_CHANGE)
 def figure_5(change: Measurement) -> Estimand:
-    """Return how much the similarities' correlation with the task's panel of K19's figure 5 exceeds all references."""
+    """Return by how much the similarities' correlation with the panel of K19's figure 5 exceeds every reference."""
     return likeness(change, flat(change, "cosine"), panels("fig5_cosine"), within_rows=True)

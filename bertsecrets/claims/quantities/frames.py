@@ -29,7 +29,7 @@ FRAME_WEIGHTS = Need("frame-heads")
 
 @quantity("frame-heads-lead", unit="attention", inherits=False, frames=FRAME_WEIGHTS)
 def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest mean weight of the named heads minus the largest of the other heads (K19 figure 3)."""
+    """Return the smallest mean weight of a named head minus the largest mean weight of another head (K19 figure 3)."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
     named = np.zeros(block.shape[1], dtype=bool)
     named[[place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]] = True
@@ -43,13 +43,13 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
 
 
 def _of_paper(frames: Measurement) -> bool:
-    """Return whether the sentences are the paper's; the same model then reproduces its figures up to rounding."""
+    """Return whether the sentences are the paper's own, so that the same model must give the same rounded figures."""
     return frames.values.get("sentences") == FRAME_DIGEST
 
 
 @quantity("frame-weight", unit="attention", inherits=False, within=(0, 1), frames=FRAME_WEIGHTS)
 def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all") -> Estimand:
-    """Return the mean weight of one head, (layer, head) from 1."""
+    """Return the mean weight of one head, whose layer and number are counted from 1."""
     column = place(frames, layer, head, ALL_PAIRS_SAMPLE)
     by_pairing = {name: float(frames.value(sample).ravel()[column]) for name, sample in PAIRING_SAMPLES.items()}
     own = by_pairing.pop(pairing)
@@ -60,9 +60,9 @@ def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all"
 
 @quantity("ranked-frame-weight", unit="attention", inherits=False, within=(0, 1), frames=FRAME_WEIGHTS)
 def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estimand:
-    """Return the mean weight of the head with this rank; rank 1 is the largest.
+    """Return the mean weight of the head with this rank; the head of rank 1 has the largest mean weight.
 
-    Selecting the best heads is biased upwards by noise, but the published figure has the same bias.
+    The mean weights of the best heads are biased upwards by noise, but the published figure has the same bias.
     """
     block = flat(frames, PAIRING_SAMPLES[pairing])
     if block.shape[1] < rank:
@@ -85,7 +85,7 @@ def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estim
 
 @quantity("frame-gap-in-spread", unit="standard deviations", inherits=False, frames=FRAME_WEIGHTS)
 def gap_in_spread(frames: Measurement) -> Estimand:
-    """Return the gap from the second best head to the third, in standard deviations of the heads below the gap."""
+    """Return the gap between the second-best head and the third, in standard deviations of the heads below the gap."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
     if block.shape[1] < 4:
         raise NotApplicableError(f"the model has only {block.shape[1]} heads: too few for some to stand out")
@@ -101,10 +101,10 @@ def gap_in_spread(frames: Measurement) -> Estimand:
 
 @quantity("figure-3-correlation", unit="r", inherits=False, within=(-1, 1), frames=FRAME_WEIGHTS)
 def figure_3(frames: Measurement, ranks: bool = False) -> Estimand:
-    """Return the correlation of the map, by the pairs of K19's code, with figure 3, on the paper's own sentences.
+    """Return the correlation of figure 3 with the map for the token pairs of K19's code, on the paper's sentences.
 
-    Model and sentences are the same as for the figure, so nothing is resampled. On other sentences, or on noisier
-    resamples of these, the correlation would be lower by chance.
+    The model and the sentences are the same as in the figure, so nothing is resampled. On other sentences, or on
+    noisier resamples of these, the correlation would be lower by chance.
     """
     others = f"by chance alone, a map of {frames.examples} other sentences is less like figure 3"
     unmet = f"the sentences are not the paper's {FRAME_SENTENCES}: {others}"

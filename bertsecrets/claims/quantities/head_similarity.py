@@ -34,7 +34,7 @@ def layer_likeness(statistics: Measurement) -> Estimand:
 
 @quantity("sep-gradient-ratio", unit="ratio", inherits=True, within=(0, np.inf), slopes=Need("attention-gradients"))
 def sep_gradient_ratio(slopes: Measurement) -> Estimand:
-    """Return the absolute loss gradient for attention weights on [SEP], divided by that for other tokens.
+    """Return the absolute gradient of the loss for attention weights on [SEP], divided by that for other tokens.
 
     Gradients are averaged over examples and over the heads of the upper two thirds of the layers.
     """

@@ -1,7 +1,7 @@
-"""Similarity of measured maps to published figures, whose values were extracted from their pixels.
+"""Similarity of measured maps to published figures. The figures' values were extracted from their pixels.
 
 Most of the variation in a panel comes from the encoder. Panels of other tasks, and maps that share only the trend over
-layers, also correlate with it, so they are used as references.
+layers, also correlate with the panel, so they are used as references.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ WITHIN_ROWS_CEILING_SHARE = 0.9  # required fraction of the correlation between 
 
 
 def panels(name: str, features: Sequence[str] = ()) -> dict[str, Float[np.ndarray, "rows heads"]]:
-    """Return the panels of a figure by folder of their task.
+    """Return the panels of a figure, keyed by the name of the task's folder.
 
     Rows are layers, or features in figure 7. Figure 9 has one number per layer and is returned as a single row.
     """
@@ -38,14 +38,14 @@ def panels(name: str, features: Sequence[str] = ()) -> dict[str, Float[np.ndarra
 def correlations(
     means: Float[np.ndarray, "*any k"], figures: Float[np.ndarray, "figures k"], ranks: bool = False
 ) -> Float[np.ndarray, "*any figures"]:
-    """Return Pearson's correlation of each row with each figure, or Spearman's (`ranks`); NaN for a constant row."""
+    """Return Pearson's (with `ranks`, Spearman's) correlation of each row with each figure; NaN for a constant row."""
     off, centred = _centred(means, ranks), _centred(figures, ranks)
     spread = np.linalg.norm(off, axis=-1)[..., None] * np.linalg.norm(centred, axis=-1)
     return np.divide(off @ centred.T, spread, out=np.full(spread.shape, np.nan), where=spread > 0)
 
 
 def correlation(means: Float[np.ndarray, "*any k"], figure: Float[np.ndarray, " k"], ranks: bool = False) -> Number:
-    """Return Pearson's correlation of each row with a figure, or Spearman's (`ranks`); NaN for a constant row.
+    """Return Pearson's (with `ranks`, Spearman's) correlation of each row with a figure; NaN for a constant row.
 
     >>> float(correlation(np.array([1.0, 2.0, 4.0]), np.array([10.0, 20.0, 40.0])).round(3))
     1.0
@@ -66,8 +66,8 @@ def shuffled_correlations(
 ) -> tuple[Float[np.ndarray, "*any"], Float[np.ndarray, "*any"]]:
     """Return the mean and standard deviation of the correlation with a figure when heads are shuffled within rows.
 
-    Both are exact: shuffling preserves row means, and the variance of a sum of products of n shuffled numbers is the
-    product of both sums of squares divided by n - 1.
+    Both values are exact: shuffling preserves row means, and the variance of a sum of products of n shuffled numbers is
+    the product of both sums of squares divided by n - 1.
     """
     rows, heads = figure.shape
     off, centred = _centred(means), _centred(figure.ravel()).reshape(rows, heads)
@@ -86,8 +86,8 @@ def shuffled_correlations(
 def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"]) -> float:
     """Return the upper quantile of the correlations of shuffled maps, in standard deviations above their mean.
 
-    It is the `SHUFFLE_QUANTILE` over random permutations of heads within rows. If rows have few heads, as in figure 7,
-    the quantile is larger than the 1.645 of a normal distribution.
+    Heads are permuted randomly within rows, and the quantile is `SHUFFLE_QUANTILE`. If rows have few heads, as in
+    figure 7, the quantile is larger than the 1.645 of a normal distribution.
     """
     rng, shape = np.random.default_rng(SHUFFLE_SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
@@ -108,16 +108,16 @@ def likeness(
 ) -> Estimand:
     """Return how much the correlation of a map with its task's panel of a figure exceeds chance and the other panels.
 
-    The parts are the correlation r with the task's panel, r minus the 95 % quantile for maps with heads shuffled within
+    The parts are the correlation r with the task's panel, r minus the 95% quantile for maps with heads shuffled within
     rows, and r minus the correlation with each other panel. The claim is about the smallest part.
 
     Args:
         block: Per-example values of the measurement; one row per example.
-        figures: Panels by folder of their task (`panels`).
-        to_map: Function from column means of the block to the map.
-        within_rows: Whether to remove row means for the first part. This makes it sensitive to permuted heads within a
-            layer, since most of r comes from differences between layers.
-        average: Whether to average maps over seeds before they are correlated, and to take the panel as printed.
+        figures: Panels, keyed by the name of the task's folder (`panels`).
+        to_map: Function that turns the column means of the block into the map.
+        within_rows: Whether to remove row means for the first part. This makes the part sensitive to the order of heads
+            within a layer, since most of r comes from differences between layers.
+        average: Whether to average maps across seeds before correlating them, and to take the panel as printed.
             Otherwise, the panel counts as one more run.
     """
     own = TASKS[measurement.subject.task].folder
@@ -176,11 +176,11 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Return estimands that require a fraction of the correlation between the maps of seeds, with a note that gives it.
+    """Return estimands that require a fraction of the correlation between seeds' maps, with notes for the verdict.
 
     The published panel is one more run, so similar seeds should correlate with it about as much as with each other.
-    Maps are averaged over seeds first if the estimands say so. Other estimands, and that of a single seed, are returned
-    unchanged.
+    Maps are averaged across seeds first if the estimands say so. Estimands without a map, and the estimand of a single
+    seed, are returned unchanged.
     """
     maps = [estimand.map for estimand in estimands if estimand.map is not None]
     if len(maps) < 2:
@@ -200,10 +200,10 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 
 
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
-    """Return estimands whose mean over seeds is the value for the map averaged over seeds.
+    """Return estimands whose mean across seeds is the value for the map averaged across seeds.
 
-    Each is the jackknife's pseudo-value of a seed, so their spread over seeds is the uncertainty due to seeds. They are
-    shifted such that their mean has no correction for bias.
+    Each estimand is the jackknife's pseudo-value for a seed, so the spread across seeds is the uncertainty due to
+    seeds. The pseudo-values are shifted so that their mean contains no correction for bias.
     """
     count, total = len(maps), maps.sum(0)
     of_average = estimands[0].average
@@ -232,7 +232,7 @@ def _less(parts: Number, share: float) -> Number:
 
 
 def between_seeds(maps: Float[np.ndarray, "seeds heads"]) -> float:
-    """Return the mean correlation between the maps of two seeds.
+    """Return the correlation between the maps of two seeds, averaged over all pairs of seeds.
 
     >>> round(between_seeds(np.array([[1.0, 2.0, 4.0], [10.0, 20.0, 40.0]])), 3)
     1.0

@@ -32,7 +32,7 @@ from bertsecrets.types import Measurement
 CLASS_COUNT = len(CLASSES)
 PATTERNS = Need("patterns")
 NEW_ENCODER_NOTE = "the interval includes how the classifier errs on encoders that it was not trained on"
-AUTHORS_NOTE = "python -m instruments import-patterns and train-patterns --outside k19=DIR use the authors' own maps"
+AUTHORS_NOTE = "for the authors' maps, run python -m instruments import-patterns, then train-patterns --outside k19=DIR"
 
 
 def _blocks(patterns: Measurement, reading: str) -> tuple[np.ndarray, np.ndarray]:
@@ -49,7 +49,7 @@ def _heads(patterns: Measurement, reading: str) -> int:
 
 
 def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
-    """Return the clusters of rows of both blocks; annotated heads are independent."""
+    """Return the clusters of rows of both blocks: None for the annotated heads, which are independent."""
     return clusters_of(patterns), None
 
 
@@ -60,23 +60,23 @@ def _drawn(patterns: Measurement, reading: str) -> tuple[None, int]:
 
 @functools.cache
 def left_out_errors(reading: str) -> Float[np.ndarray, "encoders classes"]:
-    """Return the shipped classifier's mean error on each annotated encoder, if trained without that encoder's maps."""
+    """Return, for each annotated encoder, the classifier's mean error if it is trained without that encoder's maps."""
     report = json.loads((Path(bertsecrets.patterns.__file__).parent / "weights" / "report.json").read_text("utf-8"))
     models = report["readings"].get(reading, {"models": {}})["models"].values()
     return np.array([model["left_out_error"] for model in models if "left_out_error" in model]).reshape(-1, CLASS_COUNT)
 
 
 def annotated(model: str, models: Sequence[str]) -> bool:
-    """Return whether a model, which is recognised by its weights, is among those whose maps were annotated."""
+    """Return whether a model, which is recognised by its weights, is among the models whose maps were annotated."""
     name = recorded_name(model)
     return PUBLISHED_NAMES.get(name, name) in models
 
 
 def prediction_factor(count: int) -> float:
-    """Return the ratio of Student's 95 % prediction interval for one more encoder to the normal interval.
+    """Return the ratio of Student's 95% prediction interval for one more encoder to the normal interval.
 
     Student's interval accounts for a mean and a variance estimated from `count` encoders. The ratio is used at all
-    confidence levels, although Student's intervals widen faster than normal ones.
+    confidence levels, although Student's intervals widen faster than normal intervals.
 
     >>> round(prediction_factor(7), 2)
     1.44
@@ -87,10 +87,10 @@ def prediction_factor(count: int) -> float:
 
 
 def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows classes"] | None:
-    """Return a block whose mean, 0, varies as the classifier's error on one more encoder.
+    """Return a block of mean 0, whose mean over resampled rows varies like the classifier's error on one more encoder.
 
-    A resample draws `FEWEST_EXAMPLES` rows, enough for a normal distribution. None if maps of this model were
-    annotated, since the held-out errors then include its own heads.
+    A resample draws `FEWEST_EXAMPLES` rows, enough for a normal distribution. The result is None if maps of this model
+    were annotated, since the held-out errors then include this model's heads.
     """
     models, errors = patterns.settings.get("annotated_models"), left_out_errors(reading)
     if not models or annotated(patterns.subject.model, models) or len(errors) < 2:
@@ -105,8 +105,8 @@ def _of_shares(
 ) -> Estimand:
     """Return a statistic of the corrected class percentages [..., task, class] of a model.
 
-    The classifier may make different errors on each task, so errors are drawn independently for each, except for those
-    due to a new encoder.
+    The classifier may make different errors on each task, so errors are drawn independently for each task, except for
+    errors due to a new encoder.
     """
     pairs = [_blocks(patterns, reading) for patterns in by_task]
     blocks = [block for pair in pairs for block in pair]
@@ -137,14 +137,14 @@ def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Rea
 
 @quantity("heads-of-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
 def heads_of_class(patterns: Measurement, class_name: str, reading: Reading = "special") -> Estimand:
-    """Return the number of heads whose most frequent class is the given one, as classified."""
+    """Return the number of heads whose most frequent class is the given class, as classified."""
     place = CLASSES.index(check_class(class_name))
     return _of_head_counts(patterns, reading, lambda counts: counts[..., place])
 
 
 @quantity("heads-of-rarest-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
 def heads_of_rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
-    """Return the smallest number of heads with the same most frequent class, over the classes, as classified."""
+    """Count the heads by their most frequent class, as classified, and return the smallest count."""
     return _of_head_counts(patterns, reading, lambda counts: counts, extreme="least")
 
 
@@ -177,8 +177,8 @@ def _of_head_counts(
 def share_gap(first: Measurement, second: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of heterogeneous maps on the first task minus that on the second.
 
-    Both tasks have the same heads, but the classifier may make different errors on each. Errors are therefore drawn
-    independently for each task, as many as there are heads. The uncertainty of the mean error of the annotated heads is
+    Both tasks have the same heads, but the classifier may make different errors on each. Therefore, as many errors as
+    there are heads are drawn independently for each task. The uncertainty of the mean error of the annotated heads is
     the same for both tasks, so it cancels.
     """
     place = CLASSES.index("heterogeneous")
@@ -202,9 +202,9 @@ PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 def figure_2_order(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return Spearman's correlation of a share with K19's figure 2 over tasks, minus a reference from shuffled tasks.
+    """Return Spearman's correlation, across tasks, of class shares with K19's figure 2, minus that of shuffled tasks.
 
-    The reference is the largest correlation that more than 5 % of all orders of the tasks reach.
+    The reference is the largest correlation that more than 5% of all orders of the tasks reach.
     """
     figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     orders = np.array(list(permutations(range(len(figure)))), dtype=np.float64)
@@ -223,7 +223,7 @@ def figure_2_order(
 def figure_2_difference(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return the absolute difference of a share from K19's figure 2, averaged over the tasks with data."""
+    """Return the absolute difference between class shares and K19's figure 2, averaged over the tasks with data."""
     figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     return _over_tasks(by_task, classes, reading, lambda shares: abs(shares - figure).mean(-1))
 
@@ -231,7 +231,7 @@ def figure_2_difference(
 def _over_tasks(
     by_task: Sequence[Measurement], classes: Sequence[str], reading: Reading, statistic: Callable[[np.ndarray], Number]
 ) -> Estimand:
-    """Return a statistic of the percentages [..., task] of some classes."""
+    """Return a statistic of the total percentage [..., task] of some classes."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
     values = [class_share(patterns, classes, reading).value for patterns in by_task]
     titles = [TASKS[patterns.subject.task].title for patterns in by_task]
@@ -246,14 +246,14 @@ SHARE_CHANGE = {"after": PATTERNS, "before": Need("patterns", "against")}
 def share_change(
     after: Measurement, before: Measurement, classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return the change in the total percentage of some classes from that of the pretrained model."""
+    """Return the change in the total percentage of some classes, relative to the pretrained model."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
     return _change(after, before, reading, lambda change: change[..., chosen].sum(-1))
 
 
 @quantity("largest-share-change", unit="percent", inherits=True, within=(0, 100), **SHARE_CHANGE)
 def largest_change(after: Measurement, before: Measurement, reading: Reading = "special") -> Estimand:
-    """Return the largest absolute change in the percentage of a class from that of the pretrained model."""
+    """Return the largest absolute change in the percentage of a class, relative to the pretrained model."""
     estimand = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
     parts = estimand.parts[:CLASS_COUNT]
     note = ", ".join(f"{name} {part:+.1f}" for name, part in zip(CLASSES, parts, strict=True))
@@ -284,7 +284,7 @@ def _change(
 
 
 def _one_hot(patterns: Measurement, reading: str) -> Float[np.ndarray, "examples columns"]:
-    """Return the one-hot class of each map: one row per example, columns by head, then class."""
+    """Return the one-hot class of each map, with one row per example, and columns ordered by head and then by class."""
     predicted = _predicted(patterns, reading)
     predicted = predicted.reshape(len(predicted), -1)
     return (predicted[:, :, None] == np.arange(CLASS_COUNT)).reshape(len(predicted), -1).astype(np.float64)

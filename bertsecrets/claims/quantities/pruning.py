@@ -17,7 +17,7 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
-    """Return a block of moments, and a function that converts its means to scores in points, the full model's first."""
+    """Return a block of moments, and a function that turns its means into scores in points, first the full model's."""
     metric = metric_name(pruning)
     target = pruning.sample("target")
     answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
@@ -48,7 +48,7 @@ def pruned_score(pruning: Measurement, share: float) -> Estimand:
 
 @quantity("pruning-loss", unit="points", inherits=False, pruning=WEIGHT_PRUNING)
 def pruning_loss(pruning: Measurement, share: float) -> Estimand:
-    """Return the score minus that with a fraction of the smallest weights set to 0, on the same examples.
+    """Return the full model's score minus its score with a fraction of the smallest weights set to 0.
 
     Args:
         share: Pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
@@ -66,7 +66,7 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
 
 @quantity("heads-left", unit="percent", inherits=False, within=(0, 100), pruning=Need("head-pruning"))
 def heads_left(pruning: Measurement) -> Estimand:
-    """Return the percentage of heads left after the last step that keeps 90 % of the full model's score.
+    """Return the percentage of heads left after the last step that keeps 90% of the full model's score.
 
     Each step prunes a tenth of all heads, ordered by gradient importance. The order is the same in every resample, but
     the number of steps is not.

@@ -31,9 +31,9 @@ def median_score(figures: Measurement) -> Estimand:
 
 @quantity("figure-8-luck", "published", unit="p", inherits=False, figures=PUBLISHED_FIGURES)
 def luck(figures: Measurement) -> Estimand:
-    """Return the probability of a best gain as large as figure 8's by chance, relative to the median of all heads.
+    """Return the probability of a best gain at least as large as figure 8's by chance, relative to the heads' median.
 
-    The null distribution is that of the maximum of n / 2 half-normal variables for n heads, with the scale of the heads
+    The null distribution is that of the maximum of n / 2 half-normal variables for n heads, with the scale of the gains
     above the median. The scale is estimated from the same heads, so this is only a screening test.
     """
     scores = _figure_8(figures)
@@ -53,7 +53,7 @@ def luck(figures: Measurement) -> Estimand:
 
 @quantity("gain-over-seeds", "published", unit="ratio", inherits=False, within=(0, np.inf), figures=PUBLISHED_FIGURES)
 def gain_over_seeds(figures: Measurement) -> Estimand:
-    """Return figure 8's best gain divided by the 95 % half-width of the difference between two of P20's seeds.
+    """Return figure 8's best gain divided by the 95% half-width of the difference between two of P20's seeds.
 
     The gain is relative to the median of all heads. P20 has five seeds, so there are four degrees of freedom.
     """

@@ -23,7 +23,7 @@ def metric_name(measurement: Measurement) -> str:
 
 
 def in_points(metric: str) -> Callable[[np.ndarray], Number]:
-    """Return a metric times 100."""
+    """Return a function that computes a metric in points, which is 100 times its value."""
     return lambda mean: 100 * METRICS[metric](mean)
 
 
@@ -44,7 +44,7 @@ def score(scores: Measurement) -> Estimand:
 
 
 def _of_metric(scores: Measurement, metric: str, nothing: float) -> Estimand:
-    """Return a metric in points; `nothing` is the score of the constant answer of a model that learned nothing."""
+    """Return a metric in points; `nothing` is the score of a model that learned nothing and answers constantly."""
     constant, clusters = bool(scores.values.get("constant")), clusters_of(scores)
     points = in_points(metric)
     return Estimand.from_block(_moments(scores), points, clusters=clusters, nothing=nothing, constant=constant)
@@ -71,7 +71,7 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
     Args:
         with_f1: Whether to use F1 on tasks where it is the official metric.
         above_majority: Whether to also compare with the majority class and return the smaller difference, so that a
-            constant predictor cannot beat a worse one. Ignored for correlations.
+            constant predictor cannot beat a worse model. Ignored for correlations.
     """
     if above_majority and metric_name(own) == "accuracy":
         return _lead_over_both(own, other)
@@ -85,7 +85,7 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
 
 
 def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
-    """Return the accuracy of one subject minus that of the other, and minus that of the majority class."""
+    """Return two parts: the accuracy of one subject minus that of the other, and minus that of the majority class."""
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"

@@ -28,7 +28,7 @@ def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples la
 
 @quantity("sep-growth", unit="attention", inherits=True, after=SPECIAL_TOKENS, before=Need("special-tokens", "against"))
 def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Estimand:
-    """Return the [SEP] attention of the last two layers, fine-tuned minus pretrained.
+    """Return the attention to [SEP] in the last two layers of the fine-tuned model minus that of the pretrained model.
 
     Args:
         kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
@@ -74,7 +74,7 @@ def special_attention(special: Measurement) -> Estimand:
 
 
 def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number]) -> Estimand:
-    """Return a statistic of the attention [..., head] to [CLS] and [SEP] together; a missing kind of token counts 0."""
+    """Return a statistic of the attention [..., head] to [CLS] and [SEP] together; a missing token counts as 0."""
     kinds = [flat(special, kind) for kind in ("cls", "sep_sum") if not np.isnan(special.value(kind)).all()]
     if not kinds:
         raise NotApplicableError("the model has no [CLS] and no [SEP]")
@@ -85,10 +85,10 @@ def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number])
 
 @quantity("special-token-crossing", unit="attention", inherits=True, special=SPECIAL_TOKENS)
 def crossing(special: Measurement) -> Estimand:
-    """Return the smallest of the differences that figure 6 shows on every task, averaged over heads.
+    """Return the smallest of several differences, averaged over heads, that K19's figure 6 shows on every task.
 
     The differences are [CLS] minus [SEP] in layers 2 and 3, and [SEP] minus [CLS] in layers 4 to 10. In the last two
-    layers, both are near 0 on some tasks.
+    layers, the differences are near 0 on some tasks.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
     leads = (cls - sep)[:, 1:10]
@@ -110,7 +110,7 @@ def sep_lead(
     kind: str = "sep",
     others: Literal["most", "mean"] = "most",
 ) -> Estimand:
-    """Return the attention to [SEP] (mean over heads) on the one-sentence task minus that on the two-sentence tasks.
+    """Return the attention to [SEP], averaged over heads, on the one-sentence task minus that on two-sentence tasks.
 
     Args:
         kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
@@ -162,7 +162,7 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     before=Need("patterns", "against"),
 )
 def stripes_from_pretraining(after: Measurement, before: Measurement) -> Estimand:
-    """Return the percentage of striped maps that the pretrained model has striped, too (K19 section 4.4).
+    """Return the percentage of striped maps that are also striped in the pretrained model (K19 section 4.4).
 
     "Striped" is defined as in `stripes-on-special-tokens`. Both models are measured on the same examples.
     """
@@ -177,13 +177,13 @@ def _striped(patterns: Measurement) -> Bool[np.ndarray, "examples heads"]:
 
 
 def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
-    """Return the first number in percent of the second; NaN if the second is 0."""
+    """Return the first number as a percentage of the second; NaN if the second is 0."""
     part, whole = mean[..., 0], mean[..., 1]
     return 100 * np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
 @quantity("figure-6-correlation", "published", unit="r", inherits=True, special=SPECIAL_TOKENS)
 def figure_6(special: Measurement, kind: str) -> Estimand:
-    """Return how much the correlation of a map with the task's panel of K19's figure 6 exceeds all references."""
+    """Return by how much the correlation of a map with the task's panel of K19's figure 6 exceeds every reference."""
     _by_layer(special, kind)
     return likeness(special, flat(special, kind), panels(f"fig6_{kind.upper()}"))

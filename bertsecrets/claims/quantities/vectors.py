@@ -1,4 +1,4 @@
-"""Similarity of the vectors of random words, and its change in fine-tuning (claims I2, I9)."""
+"""Similarity of the vectors of random words, and how fine-tuning changes it (claims I2 and I9)."""
 
 import numpy as np
 from jaxtyping import Float
@@ -30,7 +30,7 @@ def anisotropy(vectors: Measurement) -> Estimand:
 
 @quantity("anisotropy-rise", unit="cosine", inherits=True, vectors=VECTORS)
 def anisotropy_rise(vectors: Measurement) -> Estimand:
-    """Return the mean cosine of two random words' vectors in the upper half of the layers minus that in the lower."""
+    """Return the mean cosine of two random words' vectors in the upper half of layers minus that in the lower half."""
     block, note = _layers(vectors)
     half = block.shape[1] // 2
     if not half:
@@ -43,9 +43,9 @@ VECTOR_CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
 
 @quantity("geometry-correlation", unit="r", inherits=True, within=(-1, 1), **VECTOR_CHANGE)
 def geometry(after: Measurement, before: Measurement) -> Estimand:
-    """Return the correlation of cosines before and after fine-tuning, over pairs of rows, in the upper half of layers.
+    """Return the correlation of the cosines of pairs of rows before and after fine-tuning, in the upper half of layers.
 
-    The correlation is computed layer by layer, without the mean vector, and averaged.
+    The correlation is computed layer by layer, without the mean vector, and then averaged over layers.
     """
     block, _ = _pairs(after, before)
     layers = block.shape[1] // 2
@@ -83,7 +83,7 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
 
 
 def _pairs(after: Measurement, before: Measurement) -> tuple[Float[np.ndarray, "pairs layers2"], np.ndarray]:
-    """Return each pair's centred cosines by layer, after and then before, and whether both rows have the same class."""
+    """Return each pair's centred cosines by layer, `after` then `before`, and whether both rows share a class."""
     block = np.hstack([value.sample("centred").astype(np.float64)[:, 1:] for value in (after, before)])
     present = ~np.isnan(block).any(1)
     return block[present], after.sample("same_class")[present]

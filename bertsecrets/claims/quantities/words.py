@@ -1,4 +1,4 @@
-"""Attention to linguistic features (K19 section 4.4) and along relations (4.5); inputs without them are excluded."""
+"""Attention to linguistic features (K19 section 4.4) and along relations (4.5), in inputs that contain them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,14 +48,14 @@ def _means(block: Float[np.ndarray, "examples k"]) -> Float[np.ndarray, " k"]:
 
 
 def _present(means: np.ndarray) -> np.ndarray:
-    """Return means with NaN replaced by minus infinity, so that a maximum ignores it."""
+    """Return means with NaN replaced by minus infinity, so that a maximum ignores missing means."""
     return np.where(np.isnan(means), -np.inf, means)
 
 
 def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tuple[list[str], list[str]]:
-    """Return the kinds of words that occur in enough inputs, and a note that lists the excluded ones.
+    """Return the kinds of words that occur in enough inputs, and a note that lists the excluded kinds.
 
-    If no kind occurs in enough inputs, all that occur are returned. The judge then reports too few examples.
+    If no kind occurs in enough inputs, all kinds that occur are returned. The judge then reports too few examples.
     """
     inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
     frequent = [kind for kind, count in inputs.items() if count >= FEWEST_EXAMPLES]
@@ -69,13 +69,13 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     "best-feature-growth", unit="attention", inherits=True, after=FEATURE_WEIGHTS, before=Need("features", "against")
 )
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
-    """Return the largest increase, over heads, of attention to a type of word, beyond two contrasts.
+    """Return the largest increase in attention to a kind of word, over all heads, compared with two contrasts.
 
     The increase is relative to the pretrained model. There are three parts for each kind of word: the increase; the
-    increase minus that for other kinds in the same head, since a head may attend more to all words; and the increase
-    minus the largest decrease over heads, since random changes go both ways. The claim is about the smallest part.
-    The largest increase of many heads would be positive by chance, so for each half of the inputs with the kind, the
-    head is selected on the other half, over all seeds.
+    increase minus the increase for other kinds in the same head, since a head may attend more to all words; and the
+    increase minus the largest decrease in any head, since random changes go both ways. The claim is about the smallest
+    part. The largest increase of many heads would be positive by chance, so the head for each half of the inputs that
+    contain the kind is selected on the other half, by the mean across seeds.
     """
     clusters = clusters_of(after)
     others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC_FEATURES if kind not in kinds]
@@ -118,7 +118,7 @@ def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> B
 
 
 def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[np.ndarray, "examples heads"]:
-    """Return the mean over the kinds that occur in an input; NaN for inputs without any."""
+    """Return the mean over the kinds that occur in an input; NaN for inputs without any kind."""
     there = ~np.isnan(stack)
     count = there.sum(0)
     return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
@@ -128,8 +128,8 @@ def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[
 def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return attention to kinds of words in the upper half of the layers minus that in the lower half.
 
-    The difference is averaged over heads, and the smallest one over the kinds is returned. Kinds that occur in too few
-    inputs are excluded.
+    The difference is averaged over heads, and the smallest difference over the kinds is returned. Kinds that occur in
+    too few inputs are excluded.
     """
     frequent, notes = _frequent({kind: flat(features, kind) for kind in kinds})
     layers = [by_layer(features, kind) for kind in frequent]
@@ -143,7 +143,7 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
 
 @quantity("feature-ratio", unit="ratio", inherits=True, features=FEATURE_WEIGHTS)
 def best_against_special(features: Measurement) -> Estimand:
-    """Return attention to the most attended linguistic feature divided by the smaller attention to [CLS] or [SEP].
+    """Return attention to the most attended linguistic feature divided by that to the less attended of [CLS] and [SEP].
 
     Each kind of token is measured in the head that attends to it most, which is selected on the other half of the
     examples. Kinds that occur in too few inputs are excluded.
@@ -176,7 +176,7 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
 
 @quantity("cls-row-lead", unit="attention", inherits=True, features=FEATURE_WEIGHTS)
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
-    """Return the weight on a kind of token minus that on the best other kind, in the last layer's [CLS] row.
+    """Return the weight on a kind of token in the last layer's [CLS] row minus that on the most attended other kind.
 
     Weights are averaged over heads. Kinds are K19's features, [CLS], [SEP] and punctuation. Other kinds that occur in
     too few inputs are excluded.
@@ -210,7 +210,7 @@ def final_punctuation(words: Measurement) -> Estimand:
 
 @quantity("named-equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the smallest weight, over named heads, from a word to the same word in the other text, above chance.
+    """Return the smallest weight above chance, over named heads, from a word to the same word in the other text.
 
     Args:
         heads: Heads as (layer, head) from 1.
@@ -224,9 +224,9 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
 
 @quantity("equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS, ablations=STSB_AND_RTE)
 def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return the weight from a word to the same word in the other text, above chance, in the most important heads.
+    """Return the weight above chance from a word to the same word in the other text, in the most important heads.
 
-    Those are the heads with the lowest sum of ranks by ablation gain on two tasks.
+    The most important heads are those with the lowest sum of ranks by ablation gain on two tasks.
     """
     ranks = sum(np.asarray(ablation.value("score")).ravel().argsort(kind="stable").argsort() for ablation in ablations)
     heads = np.argsort(ranks, kind="stable")[:TOP_HEADS]
@@ -240,7 +240,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estim
 
 @quantity("figure-7-correlation", "published", unit="r", inherits=True, features=FEATURE_WEIGHTS)
 def figure_7(features: Measurement) -> Estimand:
-    """Return how much the correlation of the last layer with the task's panel of K19's figure 7 exceeds all references.
+    """Return by how much the last layer's correlation with the task's panel of K19's figure 7 exceeds every reference.
 
     Features that occur in too few inputs are excluded.
     """
@@ -265,7 +265,7 @@ def relation_heads(
     relations: Sequence[str] = DIAGONAL_RELATIONS,
     reading: Reading = "special",
 ) -> Estimand:
-    """Return the percentage of diagonal maps in the best head for a relation: the smallest over the relations.
+    """Return the percentage of diagonal maps in the best head for a relation, for the relation where it is smallest.
 
     Diagonal maps belong to the classes diagonal and vertical-diagonal, under the given reading of "vertical".
     """
