@@ -129,9 +129,8 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
     """Read sentences from JSON lines with the fields `sentence`, `target` and `core_elements`.
 
     Targets and core elements are substrings of the sentence. If the target occurs more than once (as whole words), the
-    first occurrence is used. If a core element occurs more than once, the occurrence closest to the target is used,
-    except for those within `NEAR_TOKENS` of the target. In 432 of 433 sentences, this gives the places annotated in
-    FrameNet.
+    first occurrence is used. If a core element occurs more than once, the occurrence used is the closest to the target
+    that is more than `NEAR_TOKENS` away from it. In 432 of 433 sentences, this gives the places annotated in FrameNet.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]

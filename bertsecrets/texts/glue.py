@@ -80,7 +80,7 @@ TEXT_BYTES = {
 
 @dataclass(frozen=True)
 class Split:
-    """The rows of a split of a task, in the order of the file.
+    """One split of a task, with its rows in the order of the file.
 
     `labels` are class names or, for STS-B, scores from 0 to 5. `official` says whether the split appears to be GLUE's
     own, because results from other data are marked as unofficial. `made_up` marks the suite's synthetic corpus.
@@ -361,9 +361,10 @@ def official_problem(split: Split) -> str | None:
 
 
 def as_fetched(glue: Path, split: Split) -> str | None:
-    """Return the fingerprint that `fetch --output` recorded for an official split here, or None if it recorded none.
+    """Return the fingerprint that `fetch --output` recorded in this folder for an official split, or None.
 
-    The hub publishes only the digest of the whole file, so this record is the only one that describes the rows.
+    The result is None if there is no valid record. The hub publishes only the digest of the whole file, so no other
+    record describes the rows.
     """
     try:
         record = json.loads((glue / FETCH_RECORD).read_text(encoding="utf-8"))[split.task.name][split.name]

@@ -18,7 +18,7 @@ MISORDERED_ERRORS = 3.3  # number of standard errors that rules out chance (0.05
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall, or `empty` if no positives exist or are predicted.
+    """Return F1, the harmonic mean of precision and recall, or `empty` if there are no actual or predicted positives.
 
     Args:
         hits: Number (or fraction) of true positives.
@@ -33,7 +33,7 @@ def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0
 
 
 def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return, from confusion matrices [true, predicted], each class's F1, or NaN if it is neither true nor predicted.
+    """Return, from confusion matrices [true, predicted], each class's F1 (NaN if it neither occurs nor is predicted).
 
     >>> f1_by_class(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])).tolist()
     [0.75, 0.75, nan]

@@ -1,4 +1,4 @@
-"""Words with character spans, part-of-speech tags and dependency relations, which a spaCy pipeline assigns.
+"""Words with character spans, part-of-speech tags and dependency relations, as assigned by a spaCy pipeline.
 
 Any pipeline that assigns Penn tags and has a dependency parser can be used, whether it is installed or in a folder. If
 no pipeline is available, `instruments.train_parser` trains a small one. spaCy is an optional dependency, and is

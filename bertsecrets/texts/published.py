@@ -1,4 +1,4 @@
-"""Published values as data. They come from the figures of K19, which were digitised, and from P20's five seeds.
+"""Published values as data, from K19's digitised figures and from P20's results on five seeds.
 
 K19 is the paper (Kovaleva et al. 2019). P20 is a later study by the same group (Prasanna et al. 2020).
 """
