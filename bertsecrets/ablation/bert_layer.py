@@ -36,7 +36,7 @@ class Block:
     """A post-norm transformer layer. Its output is `norm(outer(activation(inner(y))) + y)`.
 
     `y` is the normalised sum of the layer's input and the projected attention output. `term` computes the position term
-    of the attention logits from one row of hidden vectors. It is None for models without such a term.
+    of the attention logits from one row of hidden vectors. For models without a position term, `term` is None.
     """
 
     heads: int

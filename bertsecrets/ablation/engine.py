@@ -181,11 +181,12 @@ def ablate(
 
     Args:
         engine: Engine to use, or a classifier for which an engine is to be opened.
-        sets: Sets of heads. Each head is (layer, head), counted from 0. Duplicate sets are allowed.
-        device: Device of the new engine. It is ignored if an engine is given.
+        sets: Sets of heads. A head is given as (layer, head), counted from 0. Duplicate sets are allowed.
+        device: Device of the new engine. If an engine is given, `device` is ignored.
         instead: Function that computes replacement vectors. By default, they are computed from `encoded`, according to
             the engine's kind of ablation.
-        progress: Progress callback, called with the number of sets (possibly fractional) completed since the last call.
+        progress: Progress callback, called with the number of sets completed since the last call, which may be a
+            fraction.
     """
     if isinstance(engine, OpenModel):
         engine = Engine.open(engine, device)
@@ -215,7 +216,7 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Split the work into portions that fit into memory. Each has examples of one length and a slice of the sets.
+    """Split the work into portions that fit into memory. A portion has examples of one length and a slice of the sets.
 
     Args:
         more: Number of hidden states stored per example, in addition to one hidden state per set.

@@ -1,9 +1,9 @@
 """A resumable computation for many sets of heads, split into portions that several processes can share.
 
-Such a grid is stored in a folder, in which `grid.json` records the sets and inputs. Each finished portion is a
-subfolder (such as `portion-0003`, with its results in `predicted.npz`) that is written atomically and has a manifest
-that identifies the grid. While a process computes a portion, it holds a lock that the operating system releases when
-the process exits. No portion is computed twice, and the next run computes missing or damaged portions.
+A grid is stored in a folder, in which `grid.json` records the sets of heads and the inputs. Finished portions are
+subfolders such as `portion-0003`, which contain their results in `predicted.npz`. They are written atomically, with a
+manifest that identifies the grid. While a process computes a portion, it holds a lock that the operating system
+releases when the process exits. No portion is computed twice, and the next run computes missing or damaged portions.
 """
 
 import json
@@ -80,8 +80,8 @@ class Grid:
         """Compute missing portions, and return all results in the order of `sets`.
 
         Args:
-            compute: Function that returns the results for some sets. Its second argument is a progress callback, called
-                with the number of sets (possibly fractional) completed since the last call.
+            compute: Function that returns the results for some sets. The second argument of this function is a progress
+                callback, called with the number of sets completed since the last call, which may be a fraction.
             progress: Progress callback, called with the number of sets that any process has completed since the last
                 call.
         """

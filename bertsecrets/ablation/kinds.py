@@ -67,7 +67,7 @@ UNIFORM = Ablation()
 
 
 def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
-    """Return the partner of each row: the next row in a random order, which is never the row itself."""
+    """Return the partner of each row: the next row in a random order. No row is its own partner."""
     if rows == 1:
         raise UserError("kind=resampled takes vectors from other rows: use at least two rows, or another kind")
     order = np.random.default_rng(draw).permutation(rows)

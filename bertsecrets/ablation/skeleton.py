@@ -41,7 +41,7 @@ PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bm
 
 
 class Watch:
-    """Callbacks that run whenever attention is computed. This base class only counts the calls.
+    """Callbacks that run whenever attention is computed. The base class of callbacks only counts the calls.
 
     `vectors` is called only if `reads_vectors` is True. If `gradients` is True, the forward pass is differentiable.
     """
@@ -102,8 +102,8 @@ class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
     If a softmax over the last dimension has an output of shape (rows, heads, tokens, tokens), this output is taken to
-    be attention weights. `watch` selects the heads to keep. It may also replace vectors, which are the result of the
-    next product with these weights.
+    be attention weights. `watch` selects the heads to keep. `watch` may also replace the vectors of heads, which are
+    the result of the next product with these weights.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -112,7 +112,7 @@ class WrittenWeights(TorchFunctionMode):
         self._weights: torch.Tensor | None = None  # weights that have not been multiplied with values yet
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the function. If it returns attention weights, overwrite the weights of disabled heads."""
+        """Call the function. If its output is attention weights, overwrite the weights of disabled heads."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self._weights is not None and func in PRODUCTS and args and args[0].data_ptr() == self._weights.data_ptr():
@@ -197,8 +197,9 @@ class Skeleton:
     """The layers of a sequence classifier.
 
     `layers[i]` lists the modules whose calls belong to layer i alone, starting with the outermost. If all layers share
-    a module, as in ALBERT, it is listed for each layer. `way` is the way of making attention uniform. `resumes` is True
-    if runs can start at any layer, and False if layers pass more than hidden states to the next layer.
+    a module, as in ALBERT, it is listed for each layer. `way` is the method that makes the attention of heads uniform,
+    `zeroed` or `written`. `resumes` is True if runs can start at any layer, and False if layers pass more than hidden
+    states to the next layer.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -304,8 +305,9 @@ class Skeleton:
 
         Args:
             disabled: Mask of disabled heads for each row.
-            enter: Hook that is called with the index and input of each layer. It returns a replacement for the input,
-                and whether to run the layer. If the layer is not run, the replacement is used as the layer's output.
+            enter: Hook that is called with the index and input of each layer. The hook returns a replacement for the
+                input, and whether to run the layer. If the layer is not run, the replacement is used as the layer's
+                output.
             vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
         """
         return self._run(ids, segments, _Run(disabled, vectors), enter)

@@ -122,7 +122,7 @@ class ExampleObserver:
                     self.maps[side][place, layer, :, :length, :length] = example_map.cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
-        """Yield a mask of token pairs for each kind. Each pair belongs to the first kind that applies."""
+        """Yield a mask of token pairs for each kind. A pair of tokens belongs to the first kind that applies to it."""
         device, size = batch.mask.device, batch.input_ids.shape[1]
         cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls

@@ -146,7 +146,7 @@ def feature_marks(
 
     Args:
         token_ids: Token ids of each example (`Encoded.input_ids`).
-        special: Ids of `cls` and `sep` (see `encoding.special_ids`). The id is None if the tokenizer lacks the token.
+        special: Ids of `cls` and `sep` (see `encoding.special_ids`), which are None if the tokenizer lacks the token.
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

@@ -1,8 +1,8 @@
 """The entropy of each head's attention, and the divergence between heads, as in Clark et al. 2019, who sum over rows.
 
 Entropy and Jensen-Shannon divergence are computed in bits for each row of a map and averaged over the map's L rows. The
-divergence of two rows is the entropy of their mean minus the mean of their entropies. It is 0 for identical rows, and 1
-for rows that attend to disjoint sets of tokens.
+divergence of two rows is the entropy of their mean minus the mean of their entropies. The divergence is 0 for identical
+rows, and 1 for rows that attend to disjoint sets of tokens.
 """
 
 import math

@@ -99,7 +99,7 @@ class TokenPairs:
     def of_rows(
         self, indices: Int[np.ndarray, " rows"]
     ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-        """Return the pairs of the examples `indices` as (row, source, target). A row is a position in `indices`."""
+        """Return the pairs of the examples `indices` as (row, source, target), where row is a position in `indices`."""
         first = np.searchsorted(self.example, indices)
         counts = np.searchsorted(self.example, indices, side="right") - first
         rows = np.repeat(np.arange(len(indices)), counts)

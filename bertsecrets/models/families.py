@@ -207,7 +207,7 @@ class Family:
     """A custom architecture, which is defined by classes for transformers.
 
     Attributes:
-        config: Configuration class. Its `model_type` must be a name that transformers does not use.
+        config: Configuration class, with a `model_type` that transformers does not use.
         encoder: Class of the bare encoder.
         classifier: Class of the sequence classifier, which stores the encoder under its `base_model_prefix`.
         positions_after_padding: Whether position ids start after the padding id, as in RoBERTa.
@@ -222,7 +222,7 @@ class Family:
 
     @property
     def source(self) -> str:
-        """A digest of the code of the family's classes. It is part of the cache keys of measurements of its models."""
+        """A digest of the code of the family's classes, for the cache keys of measurements of the family's models."""
         code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
         return hashlib.sha256(code.encode()).hexdigest()
 

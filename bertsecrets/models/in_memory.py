@@ -1,8 +1,9 @@
-"""Models that are given as objects in memory. They may have hooks, replaced modules or a changed `forward`.
+"""Models that are given as objects in memory, possibly with hooks, replaced modules or a changed `forward`.
 
-Such an object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
-neither hooks nor code of its own, the saved form is measured. Otherwise, the object itself is measured: inside `lent`,
-opening the folder returns the object, with copies of its weights. Afterwards, the object is as it was before.
+A model object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
+neither hooks nor code of its own, the saved form is measured. If not, the object itself is measured: inside `lent`,
+opening the folder returns the object, with copies of its weights. After the measurement, the object is as it was
+before.
 """
 
 import hashlib
@@ -90,7 +91,8 @@ def check_tokenizer(tokenizer: Any) -> None:
 def has_own_code(model: Any) -> bool:
     """Return whether a model has hooks, classes or `forward` functions that are not from transformers or torch.
 
-    Such code may affect only some inputs, so a comparison on a few rows does not show what it does.
+    Hooks and other code may affect only some inputs, so a comparison on a few rows does not show all effects of such
+    code.
     """
     family = own_family(type(model.config).model_type)
     of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
@@ -119,8 +121,8 @@ class Held:
 
     Attributes:
         name: Name of the model in messages and results.
-        storable: Whether results may be stored. This requires that the saved form computes the same numbers as the
-            object on some rows, and that the object has neither hooks nor code of its own.
+        storable: Whether results may be stored. Results may be stored if the saved form computes the same numbers as
+            the object on some rows, and the object has neither hooks nor code of its own.
     """
 
     def __init__(self, model: Any, tokenizer: Any, base: ModelRef | None = None, rows: Split | None = None):

@@ -1,4 +1,4 @@
-"""Initialisations of a classifier. They define its initial weights, and which of its weights are trained.
+"""Initialisations of a classifier. An initialisation defines initial weights, and which weights are trained.
 
 To add an initialisation, add its name to `types.InitialisationName` and an entry to the table below. This module does
 not import torch.
@@ -28,8 +28,9 @@ class Initialisation:
         loads: Whether pretrained weights are loaded.
         trains: Whether any part of the model is trained.
         trains_encoder: Whether the encoder is also trained.
-        prepare: Function that modifies a classifier in place before training. Its arguments are the classifier, the
-            tokenizer, and a function that returns a new classifier with random weights determined by the seed.
+        prepare: Function that modifies a classifier in place before training. The function is called with the
+            classifier, the tokenizer, and a function that returns a new classifier with random weights determined by
+            the seed.
         freeze: Function that freezes some of a classifier's weights in place.
     """
 

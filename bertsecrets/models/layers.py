@@ -31,7 +31,7 @@ SIZE_SETTINGS = ("model_type", "num_hidden_layers", "num_attention_heads", "hidd
 
 
 def size_difference(config: Any, base: Any) -> str | None:
-    """Return how the architecture or size of a model differs from its supposed base model, or None if it does not."""
+    """Return how a model differs from its supposed base model in architecture or size, or None if it does not."""
     for name in SIZE_SETTINGS:
         own, other = getattr(config, name, None), getattr(base, name, None)
         if own != other:
@@ -42,8 +42,8 @@ def size_difference(config: Any, base: Any) -> str | None:
 def weight_cosine(model: Any, base: Any) -> float:
     """Return the mean cosine similarity between the weight matrices of two models, excluding embeddings.
 
-    The value is about 0 for independently trained models. It stays close to 1 after fine-tuning, which barely changes
-    the direction of a matrix.
+    The value is about 0 for independently trained models. After fine-tuning, the value is still close to 1, because
+    fine-tuning barely changes the direction of a matrix.
     """
     others = dict(base.base_model.named_parameters())
     cosines = [

@@ -1,6 +1,6 @@
-"""Folders that stand for a model object. Inside `lent`, opening such a folder returns the object with copied weights.
+"""Folders that stand for a model object. Inside `lent`, opening the folder returns the object with copied weights.
 
-Afterwards, the object is restored to its former state.
+When `lent` ends, the object is restored to its former state.
 """
 
 from collections.abc import Iterator, MutableMapping, MutableSet
@@ -17,7 +17,7 @@ _lent: dict[str, "_Loan"] = {}  # by path of the folder
 
 
 def borrowed(folder: str, *, bare: bool) -> Any | None:
-    """Return the object that a folder stands for, or None if it stands for no object. Callers may change the object.
+    """Return the object that a folder stands for, or None if there is none. Callers may change the object.
 
     The object has eager attention, only the hooks that it had before, and float32 copies of its weights on the CPU.
 

@@ -89,7 +89,7 @@ class ModelRef:
     def identity(self) -> str:
         """Return what identifies the encoder: a digest of file names and contents, or the hub name and the commit.
 
-        The result also covers the code of a custom architecture, and the activation function of a cross-encoder.
+        The digest also covers the code of a custom architecture, and the activation function of a cross-encoder.
         """
         contents = self._contents(ENCODER_FILES) or ""
         own = own_family(self.model_type())
@@ -97,7 +97,7 @@ class ModelRef:
         return digest([contents, *filter(None, more)]) if any(more) else contents
 
     def activation(self) -> str | None:
-        """Return the recorded function that sentence-transformers applies to a cross-encoder's logits, or None."""
+        """Return the function that a cross-encoder's files tell sentence-transformers to apply to logits, or None."""
         return read_json_object(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
 
     def model_type(self) -> str | None:
@@ -108,7 +108,7 @@ class ModelRef:
     def tokenizer(self) -> str | None:
         """Return what identifies the tokenizer: a digest of file names and contents, or the hub name and the commit.
 
-        The result is None for a local folder without a tokenizer.
+        For a local folder without a tokenizer, return None.
         """
         return self._contents(TOKENIZER_FILES)
 
@@ -164,8 +164,8 @@ def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
 def published_identities(name: str) -> set[str]:
     """Return both identities that the encoder of a pinned hub model can have: on the hub, and in a local folder.
 
-    The second identity requires the published `config.json` and `model.safetensors`. Files that were saved again have
-    different digests, even if the weights are the same.
+    A local folder has this identity if it contains the published `config.json` and `model.safetensors`. Files that were
+    saved again have different digests, even if the weights are the same.
     """
     repository = full_name(name)
     files = {file: MODEL_SHA256[repository][file] for file in ("config.json", "model.safetensors")}
@@ -173,7 +173,7 @@ def published_identities(name: str) -> set[str]:
 
 
 def recorded_name(name: str) -> str:
-    """Return the name under which a model's outcomes are recorded. It does not depend on where the weights are.
+    """Return the name under which a model's outcomes are recorded, no matter where its weights are.
 
     A folder with the weights of a pinned or packaged model gets the name of that model. Other models keep their full
     name.
@@ -231,7 +231,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder contains a transformers model in safetensors that, if made by this suite, is undamaged."""
+    """Check that a folder contains a transformers model in safetensors and, if this suite made it, is undamaged."""
     refuse_adapter(folder)
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
@@ -271,7 +271,7 @@ def _check_shards(folder: Path) -> None:
 
 @functools.cache
 def _resolve(ref: ModelRef) -> ModelRef:
-    """Return a hub model's reference with its commit, either the cached one or, online, the revision's current one."""
+    """Return a hub model's reference with its commit: the cached one or, if none is cached, the current one."""
     return replace(ref, revision=_repository(ref).commit("config.json"))
 
 

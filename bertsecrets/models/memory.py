@@ -1,4 +1,4 @@
-"""Step sizes that fit in memory, and one-line errors if memory does not suffice for work that would take long."""
+"""Step sizes that fit in memory, and checks that report too little memory before long work begins."""
 
 import ctypes
 import gc
@@ -43,7 +43,7 @@ class Budget:
         return cls(tokens, max(1, free // (2 * 4 * 3 * width)))
 
     def halve(self, error: BaseException) -> None:
-        """Halve the budget if the error says that memory ran out. Otherwise, raise the error again."""
+        """Halve the budget if `error` says that memory ran out. Raise all other errors again."""
         if not ran_out(error):
             raise error
         if self.tokens == 1 and self.kept == 1:
@@ -93,14 +93,14 @@ def training_bytes(
 
     Each trained weight has a gradient and two moments of AdamW. For the backward pass, a layer stores about 23 values
     per token and hidden unit (with a feed-forward size of four times the hidden size) and three maps per head. Training
-    MiniLM takes 1.05 times this estimate, so a run that fits only just is not rejected.
+    MiniLM takes 1.05 times this estimate, so a run that just fits is not rejected.
 
     Args:
         rows: Examples per batch.
         tokens: Number of tokens in the longest example.
         precision: Training precision, float32 or bfloat16.
         device: Type of the device.
-        examples: Number of training examples. Their features are stored if the encoder is frozen.
+        examples: Number of training examples, whose features are stored if the encoder is frozen.
     """
     width, heads, layers = (
         getattr(model.config, name, None) or 0  # if a size is unknown, only weights count
@@ -115,7 +115,7 @@ def training_bytes(
 
 
 def check_memory(what: str, needed: int, device: torch.device, advice: str) -> None:
-    """Check that there is enough memory. This is meant to be called before work that takes long."""
+    """Check, before long work begins, that there is enough memory for it."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
         raise UserError(f"{what} needs about {in_bytes(needed)} of memory, {in_bytes(free)} are free: {advice}")

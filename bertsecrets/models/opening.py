@@ -43,7 +43,7 @@ UNUSED_EMBEDDINGS = 128  # some models have a few more embeddings than tokens, t
 class OpenModel:
     """An encoder or sequence classifier that is ready to run: a model (in evaluation mode) and its tokenizer.
 
-    `fingerprint` identifies the weights. It is a digest of local files, or the hub name and the commit.
+    `fingerprint` identifies the weights by a digest of local files, or by the hub name and the commit.
     """
 
     model: Any

@@ -3,10 +3,10 @@
 The log-probabilities of both models are added (with half the weight for the regression) and divided by a temperature
 for calibration.
 
-Classifiers accept maps of any length, padded or unpadded, on any device. Each classifier's weights are in a safetensors
-file next to `report.json`. That report records the performance on held-out heads. `python -m instruments
-train-patterns` creates these files in a checkout. A folder may also contain classifiers that were trained on labels
-from outside the suite (external readings).
+Classifiers accept maps of any length, padded or unpadded, on any device. A classifier's weights are in a safetensors
+file next to `report.json`, which is the report that records the classifiers' performance on held-out heads. `python -m
+instruments train-patterns` creates these files in a checkout. A folder may also contain classifiers that were trained
+on labels from outside the suite (external readings).
 """
 
 import json

@@ -68,7 +68,7 @@ class Trees:
 
 @dataclass(frozen=True)
 class Softmax:
-    """A softmax regression. Its logits are linear in the standardised features."""
+    """A softmax regression, in which logits are linear in standardised features."""
 
     mean: Float[torch.Tensor, " features"]
     scale: Float[torch.Tensor, " features"]

@@ -4,8 +4,8 @@ According to K19's section 4.1, *vertical* mainly corresponds to attention to th
 (reading `special`). According to the authors' blog, *vertical* is attention to a single token, usually a special token
 (reading `stripes`). Each reading is defined by the labels of independent readers who were given only the corresponding
 text. A claim is judged under the reading that belongs to the source of the claim. P20's repository contains labels by
-K19's authors. A classifier trained on these labels adds a third reading (`k19`). For the paper's model, it replaces the
-other two.
+K19's authors. A classifier trained on these labels adds a third reading (`k19`). For the paper's model, the reading
+`k19` replaces the other two readings.
 
 This module does not import torch.
 """

@@ -3,7 +3,7 @@
 The method is prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382). The mean
 class probabilities are corrected by the mean difference between labels and probabilities on held-out annotated heads.
 Since a model's heads are themselves a sample, each bootstrap resample contains fewer annotated heads than are available
-(`heads_to_draw`). The errors of each annotated head are estimated from only a few maps. Therefore, intervals are
+(`heads_to_draw`). Because the errors of each annotated head are estimated from only a few maps, intervals are
 conservative if all maps of a head are similar.
 """
 

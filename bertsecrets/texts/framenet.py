@@ -1,4 +1,4 @@
-"""Sentences for K19's frame-semantic experiment. Each has a target word and core frame elements far from that word.
+"""Sentences for K19's frame-semantic experiment, with a target word, and with core frame elements far from that word.
 
 Sentences are read from JSON lines, or selected from FrameNet's example sentences with the paper's filters. The
 selection is a pure function of the annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet
@@ -109,7 +109,7 @@ def token_range(text: str, span: Span) -> range:
 
 
 def distance(one: range, other: range) -> int:
-    """Return the distance between two ranges of tokens. It is 0 if they overlap, and 1 if they are adjacent.
+    """Return the distance between two ranges of tokens: 0 if the ranges overlap, and 1 if they are adjacent.
 
     >>> distance(range(0, 2), range(4, 5))
     3
@@ -179,7 +179,7 @@ def _quoted(text: str) -> str:
 
 
 def find_words(text: str, wanted: str) -> list[Span]:
-    """Return the spans at which `wanted` occurs in `text` as whole words. If there are none, return those inside words.
+    """Return the spans at which `wanted` occurs in `text` as whole words or, without any such span, inside words.
 
     >>> find_words("art is an art", "art")
     [(0, 3), (10, 13)]

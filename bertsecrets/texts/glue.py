@@ -363,8 +363,8 @@ def official_problem(split: Split) -> str | None:
 def as_fetched(glue: Path, split: Split) -> str | None:
     """Return the fingerprint that `fetch --output` recorded in this folder for an official split, or None.
 
-    The result is None if there is no valid record. The hub publishes only the digest of the whole file, so no other
-    record describes the rows.
+    Without a valid record, the result is None. The hub publishes only the digest of the whole file, so no other record
+    describes the rows.
     """
     try:
         record = json.loads((glue / FETCH_RECORD).read_text(encoding="utf-8"))[split.task.name][split.name]

@@ -61,7 +61,7 @@ def as_tsv(split: Split) -> str:
 
 
 def _record(splits: Sequence[Split]) -> dict[str, dict[str, dict[str, object]]]:
-    """Return a description of the splits, by task and split name. It does not depend on local paths."""
+    """Return a description of the splits, by task and split name, that does not depend on local paths."""
     record: dict[str, dict[str, dict[str, object]]] = {}
     for split in splits:
         record.setdefault(split.task.name, {})[split.name] = {

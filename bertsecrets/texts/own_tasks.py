@@ -128,7 +128,7 @@ class OwnTask(Task):
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """The fingerprints of the splits. They cover the texts, the labels, the names of classes and the metric."""
+        """The fingerprints of the splits, which cover the texts, the labels, the names of classes and the metric."""
         return {name: split.fingerprint for name, split in self.splits.items()}
 
 
@@ -239,7 +239,7 @@ def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str)
 
 
 def read_task_file(path: Path) -> OwnTask:
-    """Return the task that a YAML file describes. Its fields are the arguments of `OwnTask`, as strings or lists.
+    """Return the task that a YAML file describes. Fields of the file are arguments of `OwnTask`: strings or lists.
 
     Raises:
         UserError: If the file or its data are invalid.

@@ -63,7 +63,7 @@ def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple
 
 
 def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
-    """Return the percentage of heads in each pattern class that P20 found in fine-tuned models or the pretrained model.
+    """Return the percentage of heads in each pattern class, as published in P20 for fine-tuned or pretrained models.
 
     >>> p20_shares("rte")["vertical"], p20_shares("rte", pretrained=True)["vertical"]
     (12.5, 16.8)

@@ -50,7 +50,7 @@ class TaskRows:
         """Return a checked split (`train` or `dev`), cut to the limits.
 
         Args:
-            most: Maximum number of rows, in addition to the limit of this object.
+            most: Maximum number of rows, which applies in addition to `limit` or `train_limit`.
             first: Whether to take the first rows of the file instead of drawing them.
             quoted: Whether to read the file as K19's notebook does (see `read_quoted`).
         """

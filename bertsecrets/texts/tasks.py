@@ -1,4 +1,4 @@
-"""The registry of tasks. It contains the seven GLUE tasks of K19, with columns, labels, metrics and official counts.
+"""The registry of tasks, with the columns, labels, metrics and official row counts of the seven GLUE tasks in K19.
 
 All details of GLUE's tasks are defined in this module. The tasks that users define (`texts.own_tasks`) are added to the
 registry. Labels are stored by name. The order of `labels` is the order of classes in a model's output and on the hub
@@ -145,7 +145,7 @@ TASKS = Registry({task.name: task for task in GLUE_TASKS})  # own tasks are adde
 
 
 def register_tasks(tasks: Iterable[Task]) -> None:
-    """Add own tasks to `TASKS`. They replace tasks of the same name."""
+    """Add own tasks to `TASKS`, where they replace tasks of the same name."""
     TASKS.update({task.name: task for task in tasks})
 
 

@@ -1,10 +1,11 @@
 """Measures of a model's score on a task while some of its heads are disabled (K19 section 4.6, figures 8 and 9).
 
-A disabled head attends uniformly to the L real tokens, with weight 1/L, unless the option `kind` selects another kind
-of ablation (`bertsecrets.ablation.kinds`). Predictions are stored for every set of heads and every example, so that
-paired tests and confidence intervals can be computed.
+A disabled head attends uniformly to the L tokens of the input (without padding), with weight 1/L, unless the option
+`kind` selects another kind of ablation (`bertsecrets.ablation.kinds`). Predictions are stored for every set of heads
+and every example, so that paired tests and confidence intervals can be computed.
 
-In bfloat16, a few predictions differ from those in float32. To count them, a sample is computed in both precisions.
+In bfloat16, a few predictions differ from those in float32. To count the differences, a sample of predictions is
+computed in both precisions.
 """
 
 import hashlib
@@ -59,7 +60,7 @@ class RemovalMeasure(Measure):
     section: ClassVar[Section | None] = "scores"
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return why the predictions say nothing about the effect of the removal, or None if they are informative."""
+        """Return why the predictions do not show the effect of the removal, or None if they do."""
         baseline = measurement.sample("baseline_predicted")
         if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
             return "some predictions are not finite"
@@ -180,8 +181,8 @@ def set_ablation(
     """Return the score with each set of heads disabled.
 
     Args:
-        folder: Folder in which finished portions are stored. Interrupted runs resume from it, and processes can share
-            it.
+        folder: Folder in which finished portions are stored. Interrupted runs resume from this folder, and processes
+            can share it.
         about: Facts on which the finished portions depend, besides weights and inputs, as JSON data.
         title: Title of the progress bar. If None, no bar is shown.
         ablation: Kind of ablation. Replacement vectors are computed from the rows of `encoded`.

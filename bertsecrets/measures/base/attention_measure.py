@@ -1,7 +1,7 @@
 """Base class for measures of attention maps. Measures that read the same inputs share a single streaming pass.
 
-This module also contains base classes for measures without a task. These measures run the bare encoder on their own
-texts, or use no model at all.
+This module also contains base classes for measures without a task. Measures without a task run the bare encoder on
+texts of their own, or use no model at all.
 """
 
 from abc import abstractmethod
@@ -122,7 +122,7 @@ class AttentionMeasure(MapMeasure):
         """
 
     def joins(self, view: AttentionRun) -> bool:
-        """Return whether this measure can share the pass of another measure."""
+        """Return whether this measure can run in the same pass as another measure."""
         return view.padded_to is None and (view.twin is not None or not self.compares)
 
     def padding(self, options: Any) -> int | None:

@@ -62,7 +62,7 @@ class Lines:
     """A line plot over layers, or over another quantity.
 
     Attributes:
-        lines: Lines by name. Each line is either a list of values, one per layer starting with layer 1, or a list of
+        lines: Lines by name. A line is either a list of values, one per layer starting with layer 1, or a list of
             points (x, y).
         x: Title of the horizontal axis.
         from_zero: Whether the vertical axis starts at 0.

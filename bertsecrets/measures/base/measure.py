@@ -85,7 +85,7 @@ class Measure(ABC):
     """The base class of all measures.
 
     Attributes:
-        name: Name of the measure. Like `title`, `source` and `version`, it is set by the decorator `measure`.
+        name: Name of the measure. Like `title`, `source` and `version`, the name is set by the decorator `measure`.
         section: Section of `params.yaml` that affects the result, or None if the result is independent of the settings.
         needs: Requirements besides rows and a checkpoint.
         kernel: Attention implementation for opening models. Only `eager` exposes maps.
@@ -100,7 +100,7 @@ class Measure(ABC):
         passes: Approximate cost in forward passes over the examples, for planning.
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
-        axes: Names of the dimensions of array values. `Measurement.to_frame` uses them to identify rows.
+        axes: Names of the dimensions of array values. `Measurement.to_frame` uses these names to identify rows.
         other_axes: For values whose dimensions are not `axes`, the names of their dimensions, by name of the value.
     """
 
@@ -199,9 +199,9 @@ class Measure(ABC):
     # ------------------------------------------------------------------ the key
 
     def most(self, settings: Params) -> int | None:
-        """Return the maximum number of rows that the settings allow, or None if there is no maximum.
+        """Return the maximum number of rows that the settings allow, or None if they set no maximum.
 
-        The limits of a particular run are ignored. By default, only measures of attention have a maximum.
+        The limits that a particular run sets are ignored. By default, only measures of attention have a maximum.
         """
         return settings.attention.examples if self.section == "attention" else None
 

@@ -1,4 +1,4 @@
-"""The resources that measures use, and what measures require besides rows and a checkpoint.
+"""Resources and requirements of measures, other than rows and a checkpoint.
 
 Each requirement reports whether something is missing, and adds facts to the cache key.
 """
@@ -22,7 +22,7 @@ FRAMES_ADVICE = "frame-heads needs the option frames: a JSONL file of frame sent
 
 @dataclass(frozen=True)
 class Resources:
-    """Everything that measures use besides the measured subject.
+    """Everything that a measure uses, besides the subject that is measured.
 
     `frames` is a file or folder of frame sentences. `spacy` names the pipeline for tagging and parsing. `kept` is the
     cache folder for intermediate results. `grid_precision` is the model's precision during head ablation.
@@ -76,7 +76,7 @@ def pipeline_facts(name: str) -> dict[str, Any]:
 
 @functools.cache
 def described(name: str, _content: str | None) -> dict[str, Any]:
-    """Return the facts that identify a spaCy pipeline. The result is cached by the content of the pipeline's folder."""
+    """Return the facts that identify a spaCy pipeline, with a cache that depends on the content of its folder."""
     return describe(load_pipeline(name))
 
 

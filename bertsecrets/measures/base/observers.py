@@ -14,7 +14,7 @@ from bertsecrets.types import Measurement
 
 
 def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens"]:
-    """Return the attention received by each token: column sums divided by L, the number of real tokens."""
+    """Return the attention received by each token: column sums divided by L, the number of tokens without padding."""
     return maps.sum(2) / batch.lengths[:, None, None]
 
 
@@ -79,7 +79,7 @@ class PairObserver(SampleObserver):
 
 
 def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return each sample's mean over the examples that are not NaN, and the number of them as `<name>_examples`.
+    """Return each sample's mean over examples that are not NaN, and the number of such examples, `<name>_examples`.
 
     >>> values = mean_over_present({"noun": np.array([[0.5], [np.nan]])})
     >>> values["noun"].tolist(), int(values["noun_examples"])

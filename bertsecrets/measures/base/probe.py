@@ -1,4 +1,4 @@
-"""Checks that measures support a model. They run on two short examples, before any training or measuring."""
+"""Checks of whether a model can be measured, made on two short examples before any training or measuring."""
 
 import functools
 from collections.abc import Callable

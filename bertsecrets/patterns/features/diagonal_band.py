@@ -1,4 +1,4 @@
-"""Features of diagonal bands. Such a band is either a sharp line or a broad smear with a ridge.
+"""Features of diagonal bands. A diagonal band is either a sharp line or a broad smear with a ridge.
 
 Brightness is defined by `reductions.stack_brightness`. Only inside tokens (tokens that are not special) count.
 Distances are divided by the length of the row's text, because a smear that looks narrow in a long text covers a short
@@ -47,8 +47,9 @@ def band_features(view: View) -> dict[str, Column]:
 def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
     """Return two features of each row's centre of attention: its slope over rows, and its linear correlation with rows.
 
-    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. They are averaged over texts of
-    more than five words, weighted by length. Rows that barely attend to their text have no centre.
+    Slope and correlation are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. Both features
+    are averaged over texts of more than five words, weighted by length. Rows that barely attend to their text have no
+    centre.
 
     Args:
         given: Attention mass from each row to each group of columns (`Weights.kinds`).

@@ -64,7 +64,7 @@ def _special(view: View) -> dict[str, Column]:
 
 
 def _bands(view: View) -> dict[str, Column]:
-    """Return the shares of diagonals, overall and between inside tokens, and the consistency of these over rows."""
+    """Return the shares of diagonals, overall and between inside tokens, and how consistent the shares are by row."""
     within, count = view.within, view.lengths.float()
     inner = view.near(within) * within[:, None, :]  # marks cells between two words
     whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=EPSILON) for kind in (0, 1))

@@ -1,8 +1,8 @@
 """The quantities from which features are computed: token masks, and reductions over all cells of the maps.
 
-Most of the time is spent on passes over all cells. Therefore, each reduction is computed only once, in small batches of
-maps of similar length. Such batches need little padding and fit into the processor's cache. Linear reductions are
-matrix products. Features are then computed from the reductions in larger batches.
+Most of the time is spent on passes over all cells. To save such passes, each reduction is computed only once. Batches
+are small and contain maps of similar length, so they need little padding and fit into the processor's cache. Linear
+reductions are matrix products. Features are then computed from the reductions in larger batches.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class View:
 
     @cached_property
     def own_size(self) -> Row:
-        """Number of words in the text of each token. Special tokens, and inputs with one text, count all words."""
+        """Number of words in each token's text, or of all words for special tokens and for inputs with one text."""
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
         return torch.where(self.two[:, None], own, whole).clamp(min=1).float()
@@ -278,7 +278,7 @@ def along(light: Cells) -> Cells:
 
 
 def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: object, out: Cells) -> Cells:
-    """Write the result of a comparison to `out` as zeros and ones. This is twice as fast as converting a mask."""
+    """Write the result of a comparison to `out` as 0.0 and 1.0, which is twice as fast as converting a mask."""
     return compare(cells, other, out=out)
 
 
