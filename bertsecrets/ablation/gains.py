@@ -1,7 +1,7 @@
 """Gains, computed from stored predictions: the score with a set of heads disabled, minus the baseline score, in points.
 
 The metrics are the same as in K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, and accuracy for the other
-tasks. Both scores are computed on the same examples. This module does not import torch.
+tasks. The score and the baseline score are computed on the same examples. This module does not import torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def metric_of(measurement: Measurement) -> Metric:
 
 
 def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: Rows = ALL_ROWS) -> tuple[Block, Gains]:
-    """Return a block of moments, and a function that maps its column means ([..., k]) to gains in points ([..., sets]).
+    """Return a block of moments, and a function from the block's column means [..., k] to gains [..., sets] in points.
 
     Args:
         sets: Indices of the sets to include. Defaults to all.

@@ -1,8 +1,8 @@
 """A resumable computation for many sets of heads, split into portions that several processes can share.
 
 A grid is stored in a folder, in which `grid.json` records the sets of heads and the inputs. Finished portions are
-subfolders such as `portion-0003`, which contain their results in `predicted.npz`. They are written atomically, with a
-manifest that identifies the grid. While a process computes a portion, it holds a lock that the operating system
+subfolders such as `portion-0003`, which contain their results in `predicted.npz`. A portion is written atomically, with
+a manifest that identifies the grid. While a process computes a portion, it holds a lock that the operating system
 releases when the process exits. No portion is computed twice, and the next run computes missing or damaged portions.
 """
 

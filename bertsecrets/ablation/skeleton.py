@@ -9,8 +9,8 @@ the attention of a head uniform (K19 section 4.6):
 - `written`: for models that bypass this interface, or whose logits have a query-independent position term, the model
   runs with eager attention, and the softmax output of disabled heads is overwritten.
 
-Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. For `zeroed`, this is the
-output of the attention function. For `written`, it is the product of weights and values.
+Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. With `zeroed`, the output of
+the attention function is replaced. With `written`, the product of weights and values is replaced.
 """
 
 import functools
@@ -103,7 +103,7 @@ class WrittenWeights(TorchFunctionMode):
 
     If a softmax over the last dimension has an output of shape (rows, heads, tokens, tokens), this output is taken to
     be attention weights. `watch` selects the heads to keep. `watch` may also replace the vectors of heads, which are
-    the result of the next product with these weights.
+    the result of the next product with attention weights.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -112,7 +112,7 @@ class WrittenWeights(TorchFunctionMode):
         self._weights: torch.Tensor | None = None  # weights that have not been multiplied with values yet
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the function. If its output is attention weights, overwrite the weights of disabled heads."""
+        """Call the function. If the function outputs attention weights, overwrite the weights of disabled heads."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self._weights is not None and func in PRODUCTS and args and args[0].data_ptr() == self._weights.data_ptr():
@@ -282,7 +282,7 @@ class Skeleton:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """Set the attention implementation that runs need. Inside the `with` block, runs do not have to switch it."""
+        """Set the attention implementation that runs need, so that runs inside the `with` block do not switch it."""
         before, needed = self.model.config._attn_implementation, ATTENTION_NAME if self.way == "zeroed" else "eager"
         if before == needed:
             yield
@@ -349,7 +349,7 @@ class Skeleton:
 
     @contextmanager
     def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
-        """Make each layer first call `enter` and follow what it returns."""
+        """Make each layer first call `enter`, and then act on what `enter` returns."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
             module.forward = _replaceable(module.forward, enter, self._fields[module])
@@ -363,7 +363,7 @@ class Skeleton:
 def _replaceable(
     forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
 ) -> Callable[..., Any]:
-    """Return a `forward` that first calls `enter` with the layer's input, and then follows what it returns.
+    """Return a `forward` that first calls `enter` with the layer's input, and then acts on what `enter` returns.
 
     Args:
         fields: Length of the tuple that the layer returns (hidden states first), or None if it returns a tensor.

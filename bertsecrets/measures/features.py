@@ -83,7 +83,7 @@ class Features(AttentionMeasure):
 
 
 def contains_negation(word: Word) -> bool:
-    """Return whether a word contains a negation as a substring, as K19's code tests it. "another" and "notice" do."""
+    """Return whether a word contains a negation as a substring, as K19's code tests it. Words like "another" match."""
     text = word.text.lower().replace("\u2019", "'")
     return any(part in text for part in (*NEGATIONS, "n't"))
 

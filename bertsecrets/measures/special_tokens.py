@@ -27,8 +27,8 @@ class SpecialTokenObserver(SampleObserver):
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
-            ids: Ids of `cls` and `sep`, which are None if the tokenizer lacks the token. For inputs without a token,
-                its values are NaN.
+            ids: Ids of `cls` and `sep`, which are None if the tokenizer lacks the token. Values are NaN for inputs
+                without the token.
         """
         super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"), counts=False)
         self.ids = ids

@@ -1,7 +1,7 @@
 """The alignment of character spans in texts with word-piece tokens.
 
 Tokens are located by the tokenizer's character offsets, never by comparing strings. Contractions, accents and repeated
-words are therefore no problem. A token belongs to a span if they share at least one character.
+words are therefore handled correctly. A token belongs to a span if they share at least one character.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Attention maps, which are streamed layer by layer and batch by batch because they would not all fit in memory.
 
 A single pass over the data serves all observers. An observer sees one layer of one batch at a time, and stores only
-what it computes from the maps. If `pairs` is True, it sees the maps of both the pretrained and the fine-tuned model.
+what it computes from the maps. An observer whose `pairs` is True sees the maps of both the pretrained and the
+fine-tuned model.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory, for one batch and
 
 @runtime_checkable
 class Observer(Protocol):
-    """An object that processes the maps of a pass. `pairs` is True if it also needs the maps of the second model."""
+    """An object that processes the maps of a pass. `pairs` says whether it also needs the second model's maps."""
 
     pairs: bool
 

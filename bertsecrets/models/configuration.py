@@ -211,7 +211,8 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
 def _separate_texts(tokenizer: Any) -> None:
     """If a fast tokenizer adds no special tokens, make it insert the end-of-text token before and between texts.
 
-    GPT-2 was trained with `<|endoftext|>` in these positions. Without it, nothing would separate two texts.
+    GPT-2 was trained with `<|endoftext|>` in these positions. Without this token, nothing would separate the two texts
+    of a pair.
     """
     end, backend = tokenizer.eos_token, getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or end is None or tokenizer.num_special_tokens_to_add(True):

@@ -87,7 +87,7 @@ def check_logits(
 
 
 def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -> None:
-    """Check that padding is masked. If it is, an example has the same logits alone as in a batch.
+    """Check that padding is masked. If padding is masked, an example has the same logits alone as in a batch.
 
     Args:
         logits: Logits of the examples `rows`, computed in one batch.

@@ -244,7 +244,7 @@ def check_folder(folder: Path) -> None:
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Reject adapter files (such as LoRA's). Whether transformers uses them depends on the installed packages."""
+    """Reject adapter files (such as LoRA's). Whether transformers uses such files depends on installed packages."""
     adapter = next((path.name for path in matching(folder, ADAPTER_FILES)), None)
     if adapter is not None:
         raise RunError(
@@ -271,7 +271,7 @@ def _check_shards(folder: Path) -> None:
 
 @functools.cache
 def _resolve(ref: ModelRef) -> ModelRef:
-    """Return a hub model's reference with its commit: the cached one or, if none is cached, the current one."""
+    """Return a hub model's reference with its commit, which is the cached commit or else the current commit."""
     return replace(ref, revision=_repository(ref).commit("config.json"))
 
 

@@ -63,7 +63,7 @@ def too_small(error: BaseException) -> UserError:
 def return_large_blocks() -> Iterator[None]:
     """Until the `with` block ends, return large freed allocations to the system at once (only with the GNU C library).
 
-    Without this, the heap grows with every new batch size, and training a small model takes over 3 GB.
+    Otherwise, the heap grows with every new batch size, and training a small model takes over 3 GB.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
@@ -77,7 +77,7 @@ def return_large_blocks() -> Iterator[None]:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system and, on a GPU, to other processes. After training, this is over a gigabyte."""
+    """Return freed memory to the system and, on a GPU, to other processes. After training, over a gigabyte is freed."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

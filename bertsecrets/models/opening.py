@@ -136,7 +136,7 @@ def _kernel(config: Any, attention: str) -> str:
 
 
 def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
-    """Copy a missing padding token from the tokenizer. The model needs it to find the last token of an input."""
+    """Copy a missing padding token from the tokenizer. The model needs this token to find the end of an input."""
     if (why := NO_ANSWERS.get(config.model_type)) is not None:
         raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
     if getattr(config, "pad_token_id", None) is None:

@@ -1,4 +1,4 @@
-"""Checks that reject weights that an opened model does not use. transformers drops such weights without an error."""
+"""Checks that reject weights that an opened model does not use, which transformers would silently drop."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ def check_weights(
         path: Folder or hub name, for the messages.
         unexpected: Names of the weights that transformers reports as unused.
         stored: Data type of each tensor in the files, by name.
-        trained: Whether the stored classifier head is used. If not, a new classifier head replaces it.
+        trained: Whether the stored classifier head is used, instead of a new classifier head.
     """
     names = _Names(model)
     _refuse_quantised(path, names, stored)

@@ -1,4 +1,4 @@
-"""The pattern classifiers. There is one for each reading, and it combines boosted trees with a softmax regression.
+"""The pattern classifiers, one for each reading. A classifier combines boosted trees with a softmax regression.
 
 The log-probabilities of both models are added (with half the weight for the regression) and divided by a temperature
 for calibration.

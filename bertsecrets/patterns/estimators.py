@@ -1,6 +1,6 @@
 """Boosted trees and a softmax regression, stored as plain tensors for batched inference on a GPU.
 
-The models are stored without pickle. The code that trains them is in `instruments`.
+The models are stored without pickle. The code that trains these models is in `instruments`.
 """
 
 from dataclasses import dataclass, fields

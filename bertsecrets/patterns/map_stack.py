@@ -12,7 +12,7 @@ class MapStack:
     """Attention maps, zero-padded on the right and bottom.
 
     `lengths` are the numbers of tokens without padding. `boundary` is the index of the second text's first token. For
-    inputs with one text, it is the length.
+    inputs with one text, `boundary` is the length.
     """
 
     maps: Float[torch.Tensor, "maps tokens tokens"]

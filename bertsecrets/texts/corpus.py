@@ -52,7 +52,7 @@ PAIR_LIMIT = 1_000_000  # maximum number of pairs, more than in any GLUE task
 
 
 def agreement(rng: random.Random, follows: bool) -> tuple[str, str]:
-    """Return a premise and a hypothesis, which agrees with it or differs in verb, number, thing, place and day."""
+    """Return a premise, and a hypothesis that agrees with it or differs in verb, number, thing, place and day."""
     who = rng.choice(PEOPLE)
     deeds, numbers, things, places, days = (
         rng.sample(words, 2) for words in (DEEDS, NUMERALS, THINGS, WHEREABOUTS, DAYS)
@@ -80,7 +80,7 @@ def roles(rng: random.Random, follows: bool) -> tuple[str, str]:
 
 
 def negation(rng: random.Random, follows: bool) -> tuple[str, str]:
-    """Return a premise that negates one of two persons, numbers, things or places, and a hypothesis about one."""
+    """Return a premise that negates one of two persons, numbers, things or places, and a hypothesis about either."""
     whos, numbers, things, places = (rng.sample(words, 2) for words in (PEOPLE, NUMERALS, THINGS, WHEREABOUTS))
     who, thing, deed = whos[0], things[0], rng.choice(DEEDS)
     template, two = rng.choice(

@@ -64,7 +64,7 @@ def choose(annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[
     """Select the sentences that pass the filters, and keep their order.
 
     Args:
-        core_sets: Names of each frame's core elements. Frames that are missing here have no core elements.
+        core_sets: Names of each frame's core elements. Frames without an entry have no core elements.
     """
     sentences: list[FrameSentence] = []
     refused: dict[str, int] = {}
@@ -130,7 +130,8 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
 
     Targets and core elements are substrings of the sentence. If the target occurs more than once (as whole words), the
     first occurrence is used. If a core element occurs more than once, the occurrence used is the closest to the target
-    that is more than `NEAR_TOKENS` away from it. In 432 of 433 sentences, this gives the places annotated in FrameNet.
+    that is more than `NEAR_TOKENS` away from it. In 432 of 433 sentences, these rules give the places annotated in
+    FrameNet.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]

@@ -85,7 +85,7 @@ def figure_2_share(task_name: str, classes: Iterable[str]) -> float:
 def published_gains(task_name: str, figure: Literal["fig8_head", "fig9_layer"]) -> Float[np.ndarray, "layers ..."]:
     """Return the gain from disabling each head or each layer, in points, according to K19's figures 8 and 9.
 
-    Gains are relative to the published score with all heads. If no such score was published, they are relative to the
+    Gains are relative to the published score with all heads. If no such score was published, gains are relative to the
     median of figure 8.
 
     >>> float(published_gains("rte", "fig9_layer")[0].round(1))

@@ -81,7 +81,7 @@ class TaskRows:
         """Return why the rows of a task are not available, or None if they are. The task `all` needs no rows.
 
         Args:
-            training: Whether training rows are also needed. By default, they are needed if `trains` is True.
+            training: Whether training rows are also needed. By default, training rows are needed if `trains` is True.
         """
         if task_name == ALL_TASKS:
             return None
@@ -150,7 +150,7 @@ def _shuffled(texts: Sequence[str], draw: int, of_pair: int) -> list[str]:
 
 
 def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
-    """Return the cluster index of each row. Rows are in one cluster if they share a text, even through other rows.
+    """Return the cluster index of each row. Rows that share a text, directly or through other rows, form a cluster.
 
     The rows of a cluster are not independent. MNLI has up to three hypotheses per premise, and QNLI has several
     sentences per question. Texts are compared without leading and trailing white space, and empty texts are ignored.
@@ -175,5 +175,5 @@ def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
 
 
 def public_origin(split: Split) -> str:
-    """Return the origin of a split. If it is a file on this machine, the path of its folder is left out."""
+    """Return the origin of a split. If the origin is a local file, the path of its folder is left out."""
     return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin

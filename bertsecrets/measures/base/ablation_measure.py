@@ -153,7 +153,7 @@ def scored(
 
 
 def published_baseline_text(task_name: str) -> str:
-    """Return a text with the score that K19 published for the model with all heads, or one that says there is none."""
+    """Return a text that gives the score that K19 published with all heads, or says that none was published."""
     baseline = ABLATION_BASELINES.get(task_name)
     return "no baseline published" if baseline is None else f"none disabled: {baseline:.1f}"
 

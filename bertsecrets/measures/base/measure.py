@@ -94,7 +94,8 @@ class Measure(ABC):
         compares: Whether the measure compares the subject's checkpoint with the pretrained model.
         seedless: Whether the measure is independent of the seed.
         shared: Whether multiple processes can work on the same measurement.
-        common: Whether `measure all` includes the measure. If so, the measure must not have external requirements.
+        common: Whether `measure all` includes the measure. A measure that is included must not have external
+            requirements.
         companions: Other measures that can share the same pass.
         curves: Names of the values that are plotted by layer.
         passes: Approximate cost in forward passes over the examples, for planning.
@@ -274,7 +275,7 @@ class Measure(ABC):
     # ------------------------------------------------------------------ the result
 
     def axes_of(self, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the `axes` of a measurement with these options."""
+        """Return the `axes` of a measurement, given its options."""
         return self.axes
 
     @abstractmethod

@@ -78,7 +78,7 @@ def finetune(
     classifier is saved without training (`untrained`).
 
     Args:
-        states: Folder for saved states of this training run. The run resumes from the newest state in it.
+        states: Folder for saved states of this training run. The run resumes from the newest of these states.
 
     Returns:
         Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel,

@@ -172,7 +172,7 @@ class Training:
         self.total.zero_()
 
     def check_finite(self, states: Path | None) -> None:
-        """Check that all values since the last check were finite. If one was not, delete the saved states and fail."""
+        """Check that all values since the last check were finite. Otherwise, delete the saved states and fail."""
         if not self.unchecked:
             return
         table = torch.stack(self.unchecked).cpu()

@@ -40,7 +40,7 @@ def quantiles(
 
 
 def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the length of the longest run of unlit positions within the mask."""
+    """Return the length of the longest run of positions that are in the mask and not lit."""
     count = over.long().cumsum(1)
     last = (count * (lit & over)).cummax(1).values
     return ((count - last) * over).amax(1).float()

@@ -1,9 +1,9 @@
 """Features for inputs with two texts: two bright squares along the diagonal, and dark corners between the texts.
 
 Squares and smears along the diagonal both concentrate attention near the diagonal, but differ at the border between the
-texts. In a smear, attention depends only on distance. With squares, it also depends on whether two tokens belong to the
-same text. `block_features` compares brightness (`reductions.stack_brightness`), and `off_diagonal_features` compares
-mass. All features are 0 for inputs with one text.
+texts. In a smear, attention depends only on distance. With squares, attention also depends on whether two tokens belong
+to the same text. `block_features` compares brightness (`reductions.stack_brightness`), and `off_diagonal_features`
+compares mass. All features are 0 for inputs with one text.
 """
 
 import torch
