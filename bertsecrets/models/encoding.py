@@ -42,7 +42,7 @@ class Encoded:
         return Encoded(self.input_ids[:count], segments, self.padding_id)
 
     def spread(self, count: int) -> list[int]:
-        """Return the indices of `count` examples whose lengths range evenly from the shortest to the longest."""
+        """Return the indices of `count` examples, evenly spaced in order of length from the shortest to the longest."""
         places = np.unique(np.linspace(0, len(self) - 1, count).astype(int))
         chosen: list[int] = np.argsort(self.lengths, kind="stable")[places].tolist()
         return chosen

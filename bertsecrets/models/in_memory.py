@@ -89,7 +89,7 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def has_own_code(model: Any) -> bool:
-    """Return whether a model has hooks, classes or `forward` functions that are not from transformers or torch.
+    """Return whether a model has hooks, classes or `forward` functions from outside transformers, torch and its family.
 
     Hooks and other code may affect only some inputs, so a comparison on a few rows does not show all effects of such
     code.

@@ -36,7 +36,7 @@ from bertsecrets.texts.published import ABLATION_BASELINES
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
-CHECKED_ROWS = 32  # number of examples, from the first, that are also computed in float32 for all sets
+CHECKED_ROWS = 32  # the first examples, whose predictions are also computed in float32 for every set of heads
 SCORE_TOLERANCE_POINTS = 0.1  # in points; similarity scores that differ by more count as different
 
 

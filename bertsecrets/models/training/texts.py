@@ -53,7 +53,7 @@ class Reading:
 
 
 class EncodedTexts:
-    """Training texts as the features that a frozen encoder computes for its classifier head."""
+    """Training texts, stored as the features that a frozen encoder computes for its classifier head."""
 
     def __init__(self, model: Any, encoded: Encoded, reading: Reading, device: torch.device, *, half: bool):
         """Encode all texts. The model must be in evaluation mode.
