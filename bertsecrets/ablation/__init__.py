@@ -1,1 +1,1 @@
-"""Exact logits of a classifier with heads disabled, without redundant computation."""
+"""Exact logits of a classifier while some heads are disabled, computed without redundant work."""

@@ -1,7 +1,8 @@
-"""BERT-style layers, for the fast path of ablation.
+"""The computation of BERT-style layers, for the fast path of ablation.
 
-A layer is recognised if it has all submodules of a BERT layer, under the names listed in `families.py`. The layer may
-contain more, such as rotary positions or adapters, so the engine first tests blocks against the model on a probe.
+A layer is recognised if it has all submodules of a BERT layer, under the names listed in `families.py`. Because the
+layer may also contain other modules, such as rotary positions or adapters, the engine first compares the output of its
+blocks with that of the model on a probe.
 """
 
 import math
@@ -24,7 +25,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def position_term(model: Any) -> Term | None:
-    """Return the function that computes a model's additive position term in attention logits, or None."""
+    """Return the function that computes the position term in a model's attention logits, or None if there is none."""
     name = POSITION_TERMS.get(model.config.model_type)
     term: Term | None = attrgetter(name)(model.base_model) if name else None
     return term
@@ -32,10 +33,10 @@ def position_term(model: Any) -> Term | None:
 
 @dataclass(frozen=True)
 class Block:
-    """A post-norm transformer layer, which computes `norm(outer(activation(inner(y))) + y)`.
+    """A post-norm transformer layer. Its output is `norm(outer(activation(inner(y))) + y)`.
 
-    `y` is the normalised sum of the layer's input and its projected attention. `term` computes the position term of the
-    attention logits from one row of hidden vectors, and is None for models without such a term.
+    `y` is the normalised sum of the layer's input and the projected attention output. `term` computes the position term
+    of the attention logits from one row of hidden vectors. For models without a position term, `term` is None.
     """
 
     heads: int
@@ -52,7 +53,7 @@ class Block:
 
     @classmethod
     def from_module(cls, module: nn.Module, heads: int, term: Term | None = None) -> "Block | None":
-        """Return the module as a block, or None if a submodule is missing."""
+        """Return a block made from the module, or None if the module lacks a submodule of a BERT layer."""
         for names in BERT_LAYOUTS.values():
             try:
                 parts = [attrgetter(name)(module) for name in names]
@@ -70,7 +71,7 @@ class Block:
 
     @cached_property
     def projections(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weight and the bias of the query, key and value projections, joined into one."""
+        """The weight and the bias of a single projection that joins the query, key and value projections."""
         parts = (self.query, self.key, self.value)
         biases: list[torch.Tensor] = [
             part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts
@@ -78,11 +79,11 @@ class Block:
         return torch.cat([part.weight for part in parts]), torch.cat(biases)
 
     def split(self, x: Float[torch.Tensor, "rows tokens width"]) -> PerHead:
-        """Split projected tokens into heads."""
+        """Split the projected tokens into one vector per head."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def attend(self, x: Hidden) -> tuple[PerHead, PerHead]:
-        """Return the context and the values of each head."""
+        """Return the context vectors and the value vectors of each head."""
         query, key, value = map(self.split, F.linear(x, *self.projections).chunk(3, -1))
         term = None if self.term is None else self.term(x[:1])
         return F.scaled_dot_product_attention(query, key, value, attn_mask=term, scale=self.scale), value
@@ -90,11 +91,11 @@ class Block:
     def attend_first(
         self, x: Hidden
     ) -> tuple[Float[torch.Tensor, "rows heads size"], Float[torch.Tensor, "rows heads size"]]:
-        """Return the context of the first token and the mean of the values, per head.
+        """Return, for each head, the context vector of the first token and the mean value vector.
 
-        Keys and values are never materialised. Since there is a single query, the key projection is applied to the
-        query and the value projection to the context. The key bias is omitted, because it adds the same constant to all
-        logits of a row.
+        The keys and values of all tokens are never computed. Since there is a single query, the key projection is
+        applied to the query and the value projection to the context. The key bias is omitted, because it adds the same
+        constant to all logits of a row.
         """
         key = self.key.weight.unflatten(0, (self.heads, -1))  # [heads, size, width]
         value = self.value.weight.unflatten(0, (self.heads, -1))
@@ -113,10 +114,10 @@ class Block:
     def deltas(
         self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: Int[torch.Tensor, " chosen"]
     ) -> Float[torch.Tensor, "chosen rows tokens width"]:
-        """Return the change in the projected attention if a head is disabled, W_o[h] (instead_h - context_h).
+        """Return how the projected attention changes if head h is disabled: W_o[h] (instead_h - context_h).
 
         Args:
-            instead: Replacement vectors of disabled heads. For uniform attention, these are the mean values.
+            instead: Replacement vectors of disabled heads. For uniform attention, these are the mean value vectors.
         """
         change = instead[:, heads] - context[:, heads]
         parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, chosen, size]
@@ -125,10 +126,10 @@ class Block:
         return torch.bmm(flat, parts.permute(1, 2, 0)).unflatten(1, (rows, tokens))
 
     def project(self, context: PerHead) -> Hidden:
-        """Return the output projection of all heads."""
+        """Return the output projection of the context vectors of all heads."""
         return self.output(context.transpose(1, 2).flatten(2))
 
     def finish(self, mixed: Float[torch.Tensor, "*batch width"]) -> Float[torch.Tensor, "*batch width"]:
-        """Return the layer's output, given the sum of its input and projected attention."""
+        """Return the layer's output, given the sum of the layer's input and the projected attention."""
         mixed = self.attention_norm(mixed)
         return self.norm(self.outer(self.activation(self.inner(mixed))).add_(mixed))

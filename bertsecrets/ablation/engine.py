@@ -1,10 +1,10 @@
-"""Exact logits of a classifier with heads disabled, for many sets of heads.
+"""Exact logits of a classifier for many sets of disabled heads.
 
-The attention weights of a disabled head are 1/L over the L real tokens (1/(i+1) for token i in causal models, 1/window
-with windowed attention). Other kinds of ablation replace the head's vectors instead (see `kinds`). Batches contain
-examples of equal length, so no padding is needed. There are two paths with the same results: a fast path
-(`shared_prefix`) for BERT-style models, and a general path for all architectures with full attention. The general path
-starts each run at the lowest layer with a disabled head.
+A disabled head attends to each of the L tokens with weight 1/L. For token i of a causal model, the weight is 1/(i+1);
+with windowed attention, it is 1/window. Other kinds of ablation replace the head's vectors instead (see `kinds`).
+Batches contain examples of equal length, so no padding is needed. There are two implementations with the same results:
+a fast path (`shared_prefix`) for BERT-style models, and a general path for all architectures with full attention. The
+general path starts each run at the lowest layer that has a disabled head.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +33,9 @@ PATH_TOLERANCE = 1e-4  # maximum difference between two computations of the same
 
 @dataclass(frozen=True)
 class Engine:
-    """A classifier prepared for ablation, whose weights must not change afterwards.
+    """A classifier prepared for ablation. Its weights must not change afterwards.
 
-    `blocks` is None if the model only supports the general path.
+    `blocks` is None if only the general path supports the model.
     """
 
     skeleton: Skeleton
@@ -57,7 +57,7 @@ class Engine:
         Args:
             ablation: Kind of ablation.
             path: Path to use. With `auto`, the fast path is used if it agrees with the general path.
-            budget: Memory budget for batches. Defaults to half of the free memory.
+            budget: Memory that batches may use. Defaults to half of the free memory.
         """
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
@@ -98,7 +98,7 @@ class Engine:
             raise MisreadError(f"disabling all heads of layers {unchanged} does not change the output")
 
     def resumes(self) -> bool:
-        """Return whether runs that start at later layers reproduce the logits of full runs."""
+        """Return whether runs that start at a later layer give the same logits as full runs."""
         skeleton, ids = self.skeleton, probe(self.skeleton.model)
         sets = whole_layers(len(skeleton.layers), skeleton.heads)
         full = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=False)
@@ -109,7 +109,7 @@ class Engine:
         return self._close(resumed.float(), full.float())
 
     def agrees_with(self, other: "Engine") -> bool:
-        """Return whether both engines agree on a probe with no heads, single heads or full layers disabled."""
+        """Return whether both engines give equal logits for a probe, with no heads, single heads or layers disabled."""
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         sets = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
         sets = list(dict.fromkeys(sets))
@@ -119,7 +119,7 @@ class Engine:
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
-        """Return replacement vectors for checks, computed from the reversed probe, or None if none are needed."""
+        """Return replacement vectors for checks, computed from the reversed probe, or None if the ablation has none."""
         return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
 
     def instead(self, encoded: Encoded) -> Instead:
@@ -152,7 +152,7 @@ class Engine:
         segments: Int[torch.Tensor, "rows tokens"] | None,
         vectors: list[Vectors] | None = None,
     ) -> Float[torch.Tensor, "sets rows outputs"]:
-        """Return the logits of rows of equal length for each set of disabled heads. Sets must be unique.
+        """Return the logits of rows of equal length for each set of disabled heads. All sets must be different.
 
         Args:
             vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
@@ -176,16 +176,17 @@ def ablate(
 ) -> Float[np.ndarray, "sets examples outputs"]:
     """Return the logits of every example for every set of disabled heads, in the given order (K19 section 4.6).
 
-    The empty set gives the model's own logits. Apart from the logits, memory use is independent of the number of
-    examples. Batches that do not fit into memory are split.
+    The empty set gives the model's own logits. Apart from the logits themselves, memory use does not depend on the
+    number of examples. Batches that do not fit into memory are split.
 
     Args:
-        engine: Engine to use, or a classifier, for which an engine is opened.
-        sets: Sets of heads. Each head is (layer, head), counted from 0. Duplicate sets are allowed.
-        device: Device for the new engine. Ignored if an engine is given.
-        instead: Function that computes replacement vectors. By default, the vectors are computed from these examples
-            according to the engine's kind of ablation.
-        progress: Progress callback, called with the number of sets (possibly fractional) completed since the last call.
+        engine: Engine to use, or a classifier for which an engine is to be opened.
+        sets: Sets of heads. A head is given as (layer, head), counted from 0. Duplicate sets are allowed.
+        device: Device of the new engine. If an engine is given, `device` is ignored.
+        instead: Function that computes replacement vectors. By default, they are computed from `encoded`, according to
+            the engine's kind of ablation.
+        progress: Progress callback, called with the number of sets completed since the last call, which may be a
+            fraction.
     """
     if isinstance(engine, OpenModel):
         engine = Engine.open(engine, device)
@@ -215,10 +216,10 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Split the work into portions that fit into memory, each of equally long examples and a slice of the sets.
+    """Split the work into portions that fit into memory. A portion has examples of one length and a slice of the sets.
 
     Args:
-        more: Number of hidden states stored per example, in addition to one for each set.
+        more: Number of hidden states stored per example, in addition to one hidden state per set.
     """
     lengths = encoded.lengths
     for length in np.unique(lengths):
@@ -245,7 +246,7 @@ def _cover(
     instead: Instead,
     put: Callable[[np.ndarray, slice, torch.Tensor], None],
 ) -> None:
-    """Compute the logits of `rows` for a portion of the sets, halving the work if memory runs out."""
+    """Compute the logits of `rows` for a portion of the sets. If memory runs out, compute two halves in turn."""
     batch = collate(encoded, rows).to(engine.skeleton.model.device)
     try:
         put(rows, portion, engine.logits(sets[portion], batch.input_ids, batch.segments, instead(rows)))
@@ -268,10 +269,10 @@ def _cover(
 def _general(
     skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool, vectors: list[Vectors] | None = None
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits from the general path, batching sets with the same lowest layer.
+    """Return the logits, computed by the general path in batches of sets with the same lowest layer.
 
     Args:
-        resume: Whether to start at the lowest layer with a disabled head, instead of the first layer.
+        resume: Whether to start at the lowest layer that has a disabled head, instead of the first layer.
     """
     layers, rows = len(skeleton.layers), len(ids)
     starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]

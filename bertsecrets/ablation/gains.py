@@ -1,7 +1,7 @@
-"""Gains: the score with a set of heads disabled minus the baseline score, in points, from stored predictions.
+"""Gains, computed from stored predictions: the score with a set of heads disabled, minus the baseline score, in points.
 
-The metrics are those of K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, accuracy for the other tasks. Both
-scores are computed on the same examples. This module does not import torch.
+The metrics are the same as in K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, and accuracy for the other
+tasks. The score and the baseline score are computed on the same examples. This module does not import torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ Gains = Callable[[np.ndarray], np.ndarray]
 
 
 def metric_of(measurement: Measurement) -> Metric:
-    """Return the metric of the measured task, as a function of mean moments."""
+    """Return the metric of the measured task, as a function that computes it from mean moments."""
     return METRICS[TASKS[measurement.subject.task].metric]
 
 
 def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: Rows = ALL_ROWS) -> tuple[Block, Gains]:
-    """Return a block of moments, and a function that maps its column means ([..., k]) to gains in points ([..., sets]).
+    """Return a block of moments, and a function from the block's column means [..., k] to gains [..., sets] in points.
 
     Args:
         sets: Indices of the sets to include. Defaults to all.
@@ -46,6 +46,6 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
 
 
 def all_gains(measurement: Measurement, rows: Rows = ALL_ROWS) -> Float[np.ndarray, " sets"]:
-    """Return the gain of every set in points, without resampling the examples."""
+    """Return the gain of every set in points, computed from the examples without resampling."""
     block, gains = gains_of(measurement, None, rows)
     return gains(block.mean(0))

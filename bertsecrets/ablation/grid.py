@@ -1,9 +1,9 @@
-"""A resumable grid of many sets of heads, computed in portions that several processes can share.
+"""A resumable computation for many sets of heads, split into portions that several processes can share.
 
-A grid is stored in a folder. In this folder, `grid.json` records the sets and inputs. Finished portions are subfolders
-(`portion-0003/predicted.npz`), written atomically, with a manifest that identifies the grid. While a process computes a
-portion, it holds a lock that the operating system releases when the process exits. No portion is computed twice, and
-the next run computes missing or damaged portions.
+A grid is stored in a folder, in which `grid.json` records the sets of heads and the inputs. Finished portions are
+subfolders such as `portion-0003`, which contain their results in `predicted.npz`. A portion is written atomically, with
+a manifest that identifies the grid. While a process computes a portion, it holds a lock that the operating system
+releases when the process exits. No portion is computed twice, and the next run computes missing or damaged portions.
 """
 
 import json
@@ -38,7 +38,7 @@ GRID_FILE, RESULT_FILE = "grid.json", "predicted.npz"
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid in a folder. Each portion lists the indices of sets that are computed together.
+    """A grid that is stored in a folder. Each portion lists the indices of sets that are computed together.
 
     `mark` is a digest of everything that determines the results.
     """
@@ -55,8 +55,8 @@ class Grid:
         Args:
             layers: Number of layers in the model. Sets with the same lowest layer are computed together, because they
                 share the most work.
-            size: Maximum number of sets per portion. An interruption loses unfinished portions.
-            about: Everything besides the sets that determines the results (weights, inputs), as JSON data.
+            size: Maximum number of sets per portion. If a run is interrupted, unfinished portions are lost.
+            about: Everything that determines the results besides the sets, such as weights and inputs, as JSON data.
         """
         order = sorted(range(len(sets)), key=lambda i: lowest_layer(sets[i], layers))
         portions = [order[start : start + size] for start in range(0, len(order), size)]
@@ -80,8 +80,8 @@ class Grid:
         """Compute missing portions, and return all results in the order of `sets`.
 
         Args:
-            compute: Function that returns the results for some sets. Its second argument is a progress callback, called
-                with the number of sets (possibly fractional) completed since the last call.
+            compute: Function that returns the results for some sets. The second argument of this function is a progress
+                callback, called with the number of sets completed since the last call, which may be a fraction.
             progress: Progress callback, called with the number of sets that any process has completed since the last
                 call.
         """
@@ -105,7 +105,7 @@ class Grid:
         return results
 
     def _portion(self, number: int, sets, compute: Compute, report: Callable[[float], Any]) -> np.ndarray | None:
-        """Return the results of a portion, or None while another process is computing it."""
+        """Return the results of a portion, or None if another process is still computing it."""
         place = self.folder / f"portion-{number:04d}"
         result = self._read(place)
         if result is None:
@@ -131,13 +131,13 @@ class Grid:
             return None
 
     def _write(self, place: Path, result: np.ndarray) -> None:
-        """Write a finished portion, replacing a damaged one."""
+        """Write a finished portion. If a damaged version exists, replace it."""
         with guarded_writes(place), whole_folder(place, replace=True) as temporary:
             np.savez_compressed(temporary / RESULT_FILE, predicted=result)
             write_manifest(temporary, {"kind": "portion", "name": place.name, "grid": self.mark})
 
 
 def _mark(file: Path) -> str | None:
-    """Return the digest in a `grid.json`, or None if the file is missing or damaged."""
+    """Return the grid's digest from a `grid.json`, or None if the file is missing or damaged."""
     facts = read_json_object(file)
     return facts["sha256"] if is_intact(facts) else None

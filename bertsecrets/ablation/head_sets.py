@@ -1,6 +1,6 @@
-"""Sets of heads that are disabled together: single heads, layers, pairs, nested sets, or sets given as text.
+"""Sets of heads to disable together: single heads, whole layers, pairs, nested sets, or sets given as text.
 
-In code, a head is (layer, head), counted from 0. In text, layers and heads are numbered from 1.
+In code, a head is a tuple (layer, head), with both counted from 0. In text, layers and heads are numbered from 1.
 """
 
 import itertools
@@ -16,22 +16,22 @@ BASELINE: HeadSet = frozenset()
 
 
 def single_heads(layers: int, heads: int) -> list[HeadSet]:
-    """Return one set per head, layer by layer (K19 section 4.6, figure 8)."""
+    """Return a set for each head, in order of layers (K19 section 4.6, figure 8)."""
     return [frozenset({(layer, head)}) for layer in range(layers) for head in range(heads)]
 
 
 def whole_layers(layers: int, heads: int) -> list[HeadSet]:
-    """Return one set per layer, with all its heads (K19 section 4.6, figure 9)."""
+    """Return a set for each layer, with all heads of the layer (K19 section 4.6, figure 9)."""
     return [frozenset((layer, head) for head in range(heads)) for layer in range(layers)]
 
 
 def head_pairs(layer: int, heads: int) -> list[HeadSet]:
-    """Return one set per pair of heads in the layer with this index (from 0)."""
+    """Return a set for each pair of heads in a layer. `layer` is counted from 0."""
     return [frozenset({(layer, a), (layer, b)}) for a, b in itertools.combinations(range(heads), 2)]
 
 
 def nested(order: Sequence[Head]) -> list[HeadSet]:
-    """Return the sets of stepwise pruning: the first head of `order`, the first two, and so on.
+    """Return the sets of stepwise pruning: the first head of `order`, the first two heads, and so on.
 
     >>> [label(heads) for heads in nested([(0, 1), (6, 5)])]
     ['1.2', '1.2+7.6']
@@ -43,8 +43,8 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
     """Parse sets of heads from text, removing duplicates.
 
     `1.2 7.6 1.2+7.6 5` selects head 2 of layer 1, head 6 of layer 7, both together, and all heads of layer 5. `pairs:3`
-    selects each pair of heads in layer 3. `nested:1.2,7.6,2` selects 1.2, then 1.2+7.6, and then adds the heads of
-    layer 2 one at a time. `all` selects all heads of the model as one set.
+    selects each pair of heads in layer 3. `nested:1.2,7.6,2` selects a series of growing sets: 1.2, then 1.2+7.6, and
+    then one more head of layer 2 at a time. `all` selects all heads of the model as one set.
 
     Args:
         layers, heads: Number of layers, and number of heads per layer.
@@ -89,7 +89,7 @@ def _parse(part: str, layers: int, heads: int) -> list[Head]:
 
 
 def label(heads: HeadSet) -> str:
-    """Format a set as text for `parse_sets`, with numbers from 1, and the empty set as `none`.
+    """Return a set as text that `parse_sets` understands, numbered from 1. The label of the empty set is `none`.
 
     >>> label(frozenset({(0, 1), (6, 5)}))
     '1.2+7.6'
@@ -98,12 +98,12 @@ def label(heads: HeadSet) -> str:
 
 
 def lowest_layer(heads: HeadSet, layers: int) -> int:
-    """Return the index of the lowest layer with a head in the set, or `layers` if the set is empty."""
+    """Return the index of the lowest layer that has a head in the set, or `layers` if the set is empty."""
     return min((layer for layer, _ in heads), default=layers)
 
 
 def check_sets(sets: Iterable[HeadSet], layers: int, heads: int) -> None:
-    """Check that the model has all heads in the sets."""
+    """Check that all heads in the sets exist in a model with these numbers of layers and heads."""
     for layer, head in itertools.chain.from_iterable(sets):
         if not (0 <= layer < layers and 0 <= head < heads):
             raise UserError(f"no head {head + 1} in layer {layer + 1}: the model has {layers} layers of {heads} heads")

@@ -1,15 +1,16 @@
-"""Kinds of ablation, which define what a disabled head passes to the output projection.
+"""Kinds of ablation. The kind determines what a disabled head passes to the output projection.
 
-A head's vector at a token is the attention-weighted sum of the values. The vector of a disabled head is replaced by
+A head's vector at a token is the attention-weighted sum of the value vectors. A disabled head instead has the vector
 
-- `uniform`: the mean of the values at all tokens that the head can attend to, as with weights 1/L (K19 section 4.6);
+- `uniform`: the mean of the value vectors at all tokens that the head can attend to, as with weights 1/L (K19 section
+  4.6);
 - `zero`: 0 (Michel, Levy and Neubig 2019);
-- `mean`: the head's mean vector over all real tokens of all measured rows;
+- `mean`: the head's mean vector over all tokens (except padding) of all measured rows;
 - `resampled`: the head's vector in another measured row, the partner. The partner of a row is the next row in a random
-  order, so every row is a partner once. Token positions are scaled linearly to the partner's length and rounded down,
-  so that first tokens correspond to first tokens, and last tokens to last tokens.
+  order, so every row is a partner exactly once. Token positions are scaled linearly to the partner's length and rounded
+  down, so that the first tokens of both rows correspond to each other, and so do the last tokens.
 
-Means and partners' vectors are computed with no heads disabled.
+Mean vectors and partners' vectors are computed with no heads disabled.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,14 +31,14 @@ Instead = Callable[[np.ndarray], list[Vectors] | None]  # maps rows of equal len
 
 @dataclass(frozen=True)
 class Ablation:
-    """A kind of ablation. `draw` seeds the random order of partners for `resampled`."""
+    """A kind of ablation. For `resampled`, `draw` is the seed for the random order of partners."""
 
     kind: Kind = "uniform"
     draw: int = 1
 
     @property
     def replaces(self) -> bool:
-        """Whether the ablation replaces vectors instead of attention weights."""
+        """Whether the ablation replaces the vectors of disabled heads, instead of their attention weights."""
         return self.kind != "uniform"
 
     def instead(self, skeleton: Skeleton, encoded: Encoded, tokens: int) -> Instead:
@@ -58,7 +59,7 @@ class Ablation:
         return lambda rows: vectors
 
     def states(self, layers: int) -> int:
-        """Return how many hidden states take as much memory as a row's replacement vectors."""
+        """Return how many hidden states take up as much memory as the replacement vectors of a row."""
         return layers if self.kind == "resampled" else 0
 
 
@@ -66,7 +67,7 @@ UNIFORM = Ablation()
 
 
 def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
-    """Return each row's partner: the next row in a random order, never itself."""
+    """Return the partner of each row: the next row in a random order. No row is its own partner."""
     if rows == 1:
         raise UserError("kind=resampled takes vectors from other rows: use at least two rows, or another kind")
     order = np.random.default_rng(draw).permutation(rows)
@@ -85,7 +86,7 @@ def stretched(length: int, partner: int) -> Int[np.ndarray, " length"]:
 
 
 def mean_vectors(skeleton: Skeleton, encoded: Encoded, tokens: int) -> list[Vectors]:
-    """Return each head's mean vector over all tokens of all rows, accumulated in float64 if the device supports it."""
+    """Return each head's mean vector over all tokens of all rows. Sums are in float64 if the device supports it."""
     precise = torch.float32 if skeleton.model.device.type == "mps" else torch.float64
     sums: list[torch.Tensor] = []
     for rows in of_one_length(encoded, np.arange(len(encoded)), tokens):
@@ -121,7 +122,7 @@ class _Partners:
 
 
 def of_one_length(encoded: Encoded, rows: Int[np.ndarray, " rows"], tokens: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Yield the rows in batches of equal length, shortest first."""
+    """Yield the rows in batches of equally long rows, starting with the shortest rows."""
     lengths = encoded.lengths[rows]
     for length in np.unique(lengths):
         members = rows[lengths == length]

@@ -1,10 +1,11 @@
-"""The fast path of ablation for BERT-style models, in which sets of heads share the computation of common prefixes.
+"""The fast path of ablation for BERT-style models. Runs for different sets of heads share their first layers.
 
 The runs for two sets are identical up to the first layer in which the sets differ. All runs therefore form a tree. One
-state (the hidden vectors of all tokens) enters layer 0, and each layer splits a state into one state per choice of
-disabled heads. Attention is computed once per state. Each choice only adds W_o[h] (instead_h - context_h), where
-instead_h is the mean of V or, for other kinds of ablation, another replacement vector. The last layer computes only the
-first token, because the classifier uses no other token. Rows have equal lengths, so no padding or mask is needed.
+state (the hidden vectors of all tokens) enters layer 0, and each layer splits a state into several, one for each choice
+of disabled heads. Attention is computed once per state. Each choice only adds W_o[h] (instead_h - context_h), where
+instead_h is the mean of V or, for other kinds of ablation, another replacement vector. In the last layer, only the
+first token is computed, because the classifier uses no other token. Rows have equal lengths, so neither padding nor a
+mask is needed.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ Splits = dict[int, dict[int, Choice]]
 
 @lru_cache(maxsize=8)  # groups of rows usually share a plan
 def plan(sets: tuple[HeadSet, ...], layers: int) -> tuple[tuple[Splits, ...], tuple[int, ...]]:
-    """Return the tree of runs by layer, and the index of each set's final state. Sets must be unique.
+    """Return the tree of runs by layer, and the index of each set's final state. All sets must be different.
 
     >>> steps, ends = plan((frozenset(), frozenset({(0, 1)}), frozenset({(1, 0)})), layers=2)
     >>> steps
@@ -64,11 +65,11 @@ def run(
     tokens: int,
     vectors: Sequence[Vectors] | None = None,
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits of rows of equal length for each set.
+    """Return the logits of rows of equal length for each set of disabled heads.
 
     Args:
         tokens: Approximate number of tokens per batch.
-        vectors: Replacement vectors for each layer. If None, the mean values are used.
+        vectors: Replacement vectors for each layer. If None, mean value vectors are used.
     """
     steps, ends = plan(tuple(sets), len(blocks))
     at_once = max(1, tokens // ids.numel())
@@ -91,7 +92,7 @@ def _pass(
     at_once: int,
     instead: Vectors | None,
 ) -> None:
-    """Run all states through a layer in place."""
+    """Run all states through a layer, and overwrite them with the resulting states."""
     unsplit = [(entering, leaving[entering]) for entering, leaving in splits.items() if len(leaving) == 1]
     for chunk in _chunks(unsplit, at_once):
         places = _indices([place for place, _ in chunk], states.device)
@@ -110,7 +111,7 @@ def _pass(
 def _split(
     block: Block, states, *, entering: int, leaving: dict[int, Choice], at_once: int, instead: Vectors | None
 ) -> None:
-    """Run one state through a layer for multiple choices of heads."""
+    """Run one state through a layer for several choices of disabled heads."""
     context, value = block.attend(states[entering])
     plain = block.project(context).add_(states[entering])
     disabled = sorted({head for choice in leaving.values() for head in choice})
@@ -126,7 +127,7 @@ def _split(
 def _pass_last(
     block: Block, splits: Splits, states, at_once: int, instead: Vectors | None
 ) -> Float[torch.Tensor, "sets rows width"]:
-    """Return the last layer's output for the first token of every state, in the order of state indices."""
+    """Return the last layer's output for the first token of every state, ordered by state index."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
     for chunk in _chunks(list(splits.items()), at_once):
         x = states[_indices([entering for entering, _ in chunk], states.device)]
@@ -142,7 +143,7 @@ def _pass_last(
 
 
 def _indices(values: Sequence[int], device: torch.device) -> Int[torch.Tensor, " indices"]:
-    """Return indices as a tensor."""
+    """Return the indices as a tensor on the device."""
     return _constant(tuple(values), device)
 
 
@@ -155,7 +156,7 @@ def _members(
 
 @lru_cache(maxsize=1024)
 def _constant(values: tuple, device: torch.device) -> torch.Tensor:
-    """Return values as a tensor, which is cached because copying to a GPU waits for all queued work."""
+    """Return the values as a tensor. The tensor is cached because a copy to a GPU waits for all queued work."""
     return torch.tensor(values, device=device)
 
 
@@ -164,7 +165,7 @@ def _chunks(items: list, size: int):
 
 
 def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows tokens width"]:
-    """Return the input of layer 0, from a run in which all layers are skipped."""
+    """Return the input of layer 0, obtained from a run in which all layers are skipped."""
     inputs = []
 
     def enter(layer, hidden):
@@ -178,8 +179,9 @@ def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows token
 def _classify(skeleton: Skeleton, first, ids, segments) -> Float[torch.Tensor, "rows outputs"]:
     """Return the classifier's logits, given the last layer's output for the first token.
 
-    The modules after the last layer (norm, pooler, dropout, classifier) differ between model families. The model is
-    therefore run on one dummy token per row, with all layers skipped and `first` as the output of the last layer.
+    The modules after the last layer (norm, pooler, dropout, classifier) differ between model families. To use the right
+    modules, the model itself is run on one dummy token per row. All layers are skipped, and `first` is used as the
+    output of the last layer.
     """
     dummy = ids[:1, :1].expand(len(first), 1)
     dummy_segments = None if segments is None else segments[:1, :1].expand(len(first), 1)

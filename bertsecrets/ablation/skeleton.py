@@ -1,15 +1,16 @@
-"""Architecture-independent access to a classifier's layers, to run the model from any layer or with heads disabled.
+"""Architecture-independent access to a classifier's layers, for runs that start at any layer or disable heads.
 
-Layers are identified by tracing the module calls of a small forward pass, not by name. Runs can start at any layer.
-There are two ways to make the attention of a head uniform (K19 section 4.6):
+Layers are identified not by name, but by tracing the module calls of a small forward pass. There are two ways to make
+the attention of a head uniform (K19 section 4.6):
 
-- `zeroed`: the model passes queries, keys and values to transformers' attention interface. Zeroing a head's queries
-  makes its logits equal, so the softmax is exactly 1/L over the tokens that it can attend to, even in a fused kernel.
+- `zeroed`: the model passes queries, keys and values to transformers' attention interface. If a head's queries are set
+  to zero, all its attention logits are equal, and so the softmax is exactly 1/L over the tokens that the head can
+  attend to, even in a fused kernel.
 - `written`: for models that bypass this interface, or whose logits have a query-independent position term, the model
   runs with eager attention, and the softmax output of disabled heads is overwritten.
 
-Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. This is the output of
-attention for `zeroed`, and the product of weights and values for `written`.
+Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. With `zeroed`, the output of
+the attention function is replaced. With `written`, the product of weights and values is replaced.
 """
 
 import functools
@@ -40,9 +41,9 @@ PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bm
 
 
 class Watch:
-    """A callback for each call of attention. The base class counts the calls.
+    """Callbacks that run whenever attention is computed. The base class of callbacks only counts the calls.
 
-    `vectors` is called only if `reads_vectors` is set. If `gradients` is set, the forward pass is differentiable.
+    `vectors` is called only if `reads_vectors` is True. If `gradients` is True, the forward pass is differentiable.
     """
 
     gradients = False
@@ -51,12 +52,12 @@ class Watch:
         self.seen, self.read, self.reads_vectors = 0, 0, reads_vectors
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return which heads keep their weights, or None for all. Called at the start of attention."""
+        """Return a mask of the heads that keep their weights, or None for all. Called before attention is computed."""
         self.seen += 1
         return None
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors to pass to the output projection."""
+        """Return the vectors to pass to the output projection in place of `context`."""
         self.read += 1
         return context
 
@@ -65,11 +66,11 @@ _watch: ContextVar[Watch] = ContextVar("watch")
 
 
 class PositionTermError(Exception):
-    """Attention logits have a query-independent term, so zeroing the queries does not make the logits equal."""
+    """Attention logits have a term that does not depend on the query, so zero queries do not make the logits equal."""
 
 
 def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
-    """Compute transformers' SDPA attention with the queries of disabled heads set to zero."""
+    """Compute the SDPA attention of transformers, with the queries of disabled heads set to zero."""
     watch = _watch.get()
     keep = watch.kept_heads()
     additive = attention_mask is not None and attention_mask.dtype != torch.bool
@@ -89,7 +90,7 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
 
 @functools.cache
 def register_attention() -> None:
-    """Register `uniform_where_disabled` with transformers, which is slow to import."""
+    """Register `uniform_where_disabled` with transformers, which is imported only here because the import is slow."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -100,8 +101,9 @@ def register_attention() -> None:
 class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
-    The output of any softmax over the last dimension of (rows, heads, tokens, tokens) is treated as attention weights.
-    `watch` selects the heads to keep, and may replace their vectors, which are the next product of these weights.
+    If a softmax over the last dimension has an output of shape (rows, heads, tokens, tokens), this output is taken to
+    be attention weights. `watch` selects the heads to keep. `watch` may also replace the vectors of heads, which are
+    the result of the next product with attention weights.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -110,7 +112,7 @@ class WrittenWeights(TorchFunctionMode):
         self._weights: torch.Tensor | None = None  # weights that have not been multiplied with values yet
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the function, and overwrite attention weights of disabled heads in its output."""
+        """Call the function. If the function outputs attention weights, overwrite the weights of disabled heads."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self._weights is not None and func in PRODUCTS and args and args[0].data_ptr() == self._weights.data_ptr():
@@ -132,7 +134,7 @@ class WrittenWeights(TorchFunctionMode):
 
 
 class _Run(Watch):
-    """A run that disables heads. `layer` is the current layer."""
+    """Callbacks of a run that disables heads. `layer` is the current layer."""
 
     def __init__(self, disabled: Bool[torch.Tensor, "rows layers heads"] | None, vectors: Sequence[Vectors] | None):
         super().__init__(reads_vectors=vectors is not None)
@@ -140,12 +142,12 @@ class _Run(Watch):
         self._disabled, self._vectors = disabled, vectors
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return which heads keep their weights, which is all heads if vectors are replaced."""
+        """Return a mask of the heads that keep their weights, or None (all heads) if vectors are replaced."""
         super().kept_heads()
         return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors, after replacing the vectors of disabled heads."""
+        """Return the vectors of all heads, after replacing those of disabled heads."""
         super().vectors(context)
         if self._disabled is None or self._vectors is None:
             return context
@@ -153,7 +155,7 @@ class _Run(Watch):
 
 
 class _Read(_Run):
-    """A run that records the vectors of all heads in each layer."""
+    """Callbacks of a run that records the vectors of all heads in each layer."""
 
     def __init__(self) -> None:
         super().__init__(None, [])
@@ -166,7 +168,7 @@ class _Read(_Run):
 
 
 class _Gated(_Run):
-    """A run that scales each head's vectors by a gate."""
+    """Callbacks of a run that multiplies each head's vectors by a gate."""
 
     gradients = True
 
@@ -175,15 +177,15 @@ class _Gated(_Run):
         self._gates = gates
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors, scaled by the gates of their heads."""
+        """Return the vectors, multiplied by the gates of their heads."""
         return super().vectors(context) * self._gates[:, self.layer][..., None, None]
 
 
 def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
-    """Return each head's vectors, after replacing the vectors of disabled heads.
+    """Return the vectors of all heads, with those of disabled heads replaced.
 
     Args:
-        context: Vectors of the rows for one or more sets, concatenated.
+        context: Vectors of the rows, repeated for each set of disabled heads and concatenated.
         vectors: Replacement vectors of the rows. Dimensions of size 1 are broadcast.
     """
     rows = vectors.shape[0]
@@ -194,9 +196,10 @@ def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: V
 class Skeleton:
     """The layers of a sequence classifier.
 
-    `layers[i]` lists the modules whose calls belong only to layer i, outermost first. Modules shared by all layers, as
-    in ALBERT, are listed for each layer. `way` is the way of making attention uniform. `resumes` is True if runs can
-    start at any layer, and False if layers pass on more than hidden states.
+    `layers[i]` lists the modules whose calls belong to layer i alone, starting with the outermost. If all layers share
+    a module, as in ALBERT, it is listed for each layer. `way` is the method that makes the attention of heads uniform,
+    `zeroed` or `written`. `resumes` is True if runs can start at any layer, and False if layers pass more than hidden
+    states to the next layer.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -224,7 +227,7 @@ class Skeleton:
         return NotApplicableError(f"heads of {type(self.model).__name__} cannot be disabled: {why}")
 
     def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
-        """Return the result of `_watch` for the first way that observes exactly one attention call per layer."""
+        """Return the result of `_watch` for the first way that encounters exactly one attention call per layer."""
         counts = []
         for self.way in ("zeroed", "written"):
             try:
@@ -238,7 +241,7 @@ class Skeleton:
         raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """Return the enclosing module calls of each attention call, as (call index, module), outermost first."""
+        """Return, for each attention call, the module calls around it, as (call index, module), outermost first."""
         uids = count()
         stack: list[tuple[int, nn.Module]] = []
         frames: list[list[tuple[int, nn.Module]]] = []
@@ -279,7 +282,7 @@ class Skeleton:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """Set the attention implementation that runs need, so that runs inside the block need not switch."""
+        """Set the attention implementation that runs need, so that runs inside the `with` block do not switch it."""
         before, needed = self.model.config._attn_implementation, ATTENTION_NAME if self.way == "zeroed" else "eager"
         if before == needed:
             yield
@@ -298,12 +301,13 @@ class Skeleton:
         enter: Enter | None = None,
         vectors: Sequence[Vectors] | None = None,
     ) -> Float[torch.Tensor, "rows outputs"]:
-        """Return the logits of unpadded rows.
+        """Return the logits of rows without padding.
 
         Args:
             disabled: Mask of disabled heads for each row.
-            enter: Hook called with the index and input of each layer. Returns a replacement for the input, and whether
-                to run the layer. If the layer is skipped, the replacement is its output.
+            enter: Hook that is called with the index and input of each layer. The hook returns a replacement for the
+                input, and whether to run the layer. If the layer is not run, the replacement is used as the layer's
+                output.
             vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
         """
         return self._run(ids, segments, _Run(disabled, vectors), enter)
@@ -311,7 +315,7 @@ class Skeleton:
     def vectors(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None = None
     ) -> list[PerHead]:
-        """Return the vectors that the heads of each layer pass to the output projection, for unpadded rows."""
+        """Return the vectors that the heads of each layer pass to the output projection, for rows without padding."""
         read = _Read()
         self._run(ids, segments, read)
         return read.recorded
@@ -319,9 +323,10 @@ class Skeleton:
     def gated(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None, gates: Gates
     ) -> Float[torch.Tensor, "rows outputs"]:
-        """Return the logits of unpadded rows, differentiable with respect to gates that scale each head's vectors.
+        """Return the logits of rows without padding, differentiable with respect to `gates`.
 
-        A gate of 1 leaves a head unchanged, and a gate of 0 disables it (Michel, Levy and Neubig 2019).
+        Each head's vectors are multiplied by its gate: 1 leaves the head unchanged, and 0 disables it (Michel, Levy and
+        Neubig 2019).
         """
         return self._run(ids, segments, _Gated(gates))
 
@@ -344,7 +349,7 @@ class Skeleton:
 
     @contextmanager
     def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
-        """Make each layer call `enter` first and act on its result."""
+        """Make each layer first call `enter`, and then act on what `enter` returns."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
             module.forward = _replaceable(module.forward, enter, self._fields[module])
@@ -358,7 +363,7 @@ class Skeleton:
 def _replaceable(
     forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
 ) -> Callable[..., Any]:
-    """Wrap `forward` to call `enter` with the layer's input and act on its result.
+    """Return a `forward` that first calls `enter` with the layer's input, and then acts on what `enter` returns.
 
     Args:
         fields: Length of the tuple that the layer returns (hidden states first), or None if it returns a tensor.
@@ -376,7 +381,7 @@ def _replaceable(
 
 
 def probe(model: Any, rows: int = 2, tokens: int = 9) -> Int[torch.Tensor, "rows tokens"]:
-    """Return fixed random token ids for testing a model, without special tokens."""
+    """Return token ids for testing a model: random but always the same, and without special tokens."""
     config = model.config
     special = set(range(5))
     for role in ("pad", "bos", "eos"):

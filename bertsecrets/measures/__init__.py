@@ -1,4 +1,4 @@
-"""The measures of the paper. Each module contains one measure with its options, observer and charts.
+"""Measures from the paper and from related work. A module contains one measure, with its options and charts.
 
-The name of a measure is that of its module, so `attention-change` is in `attention_change.py`.
+A measure and its module have the same name: the measure `attention-change` is in `attention_change.py`.
 """

@@ -1,9 +1,10 @@
-"""Anisotropy, the cosine similarity between the vectors of random words, by layer (Ethayarajh 2019; claims I2).
+"""Anisotropy: the mean cosine similarity between the vectors of random words, by layer (Ethayarajh 2019; claims I2).
 
-Rows are randomly split into pairs. The value of a pair is the mean cosine over all pairs of word-pieces, one from each
-row, excluding special tokens. It is 0 on average if the vectors are distributed isotropically. Word-pieces in short
-rows have more weight than in Ethayarajh's uniform sample. `centred` is computed after subtracting the mean vector over
-all word-pieces. The same pairs are used before and after fine-tuning, so claims I9 can compare the two.
+Rows are randomly split into pairs. The value of a pair of rows is the mean cosine between each word-piece of one row
+and each word-piece of the other, excluding special tokens. On average, this value is 0 if the vectors are distributed
+isotropically. Word-pieces in short rows have more weight than in Ethayarajh's sample, which is uniform over
+word-pieces. `centred` is computed after subtracting the mean vector over all word-pieces. The pairs are the same before
+and after fine-tuning, so claims I9 can compare the two models.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,7 @@ class Anisotropy(Measure):
     """Values: `cosine` and `centred` [state], for the embeddings followed by the output of each layer.
 
     Samples: `cosine` and `centred` [example, state]; `same_class` [example], 1 if both rows of a pair have the same
-    label, 0 if they do not, and NaN for regression. All samples are NaN for the second row of each pair.
+    label, 0 if not, and NaN for regression. All samples are NaN at the second row of each pair.
     """
 
     section = "attention"
@@ -61,7 +62,7 @@ class Anisotropy(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield both cosines by layer, excluding the embeddings."""
+        """Yield the chart of both cosines by layer, excluding the embeddings."""
         curves = {
             "not centred": np.asarray(measurement.value("cosine"))[1:],
             "centred": np.asarray(measurement.value("centred"))[1:],
@@ -70,7 +71,7 @@ class Anisotropy(Measure):
 
 
 def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
-    """Return random disjoint pairs of rows."""
+    """Return a random division of the rows into pairs. With an odd number of rows, one row is left out."""
     if rows < 2:
         raise UserError("random pairs need at least two rows: measure more")
     return np.random.default_rng(PAIRING_SEED).permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
@@ -88,7 +89,7 @@ def paired(
 def same_class(
     labels: Sequence[float], pairs: Int[np.ndarray, "pairs 2"], *, regression: bool
 ) -> Float[np.ndarray, " examples"]:
-    """Return 1 at a pair's first row if the labels are equal and 0 if not, and NaN at other rows and for regression.
+    """Return, at each pair's first row, 1 if both labels are equal and 0 if not. All other values are NaN.
 
     >>> same_class([1, 0, 0], np.array([[0, 2]]), regression=False).tolist()
     [0.0, nan, nan]
@@ -110,7 +111,7 @@ def row_directions(
     The dot product of two rows' mean unit vectors is the mean cosine over all pairs of their word-pieces.
 
     Args:
-        less: Mean to subtract from every vector before normalisation.
+        less: Mean vector of each state, to be subtracted from all vectors before normalisation.
         advance: Progress callback, called with the number of examples completed since the last call.
     """
     device = next(opened.model.parameters()).device
@@ -153,7 +154,7 @@ def hidden_states(opened: OpenModel, batch: Batch) -> States:
 
 
 def ordinary(opened: OpenModel, batch: Batch) -> Bool[torch.Tensor, "rows tokens"]:
-    """Return a mask of the real tokens that are not special."""
+    """Return a mask of the tokens that are neither special tokens nor padding."""
     words = batch.mask
     for token in special_ids(opened.tokenizer).values():
         if token is not None:

@@ -1,8 +1,8 @@
 """How fine-tuning changes each head's attention (K19, Kovaleva et al. 2019, section 4.3, figure 5).
 
-For each head, the measure is the cosine similarity between the flattened maps of the pretrained and the fine-tuned
-model on the same input, averaged over examples. Maps are cropped to the real tokens unless `padded_to` is set, which
-reproduces K19's padding.
+For each head and input, the map of the pretrained model and the map of the fine-tuned model are flattened and compared
+by cosine similarity, which is then averaged over examples. Maps are cropped to the tokens without padding, unless
+`padded_to` is set to reproduce K19's padding.
 """
 
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ UNCHANGED_COSINE = 1 - 1e-7
 
 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
-    """Return the cosine similarity of two sets of maps per head. Entries that are 0 in both have no effect.
+    """Return, for each row and head, the cosine similarity of two maps. Entries that are 0 in both maps have no effect.
 
-    The cosine is computed from the difference of the maps, so equal maps give exactly 1 and small changes are not lost
-    to rounding.
+    The cosine is computed from the difference between the maps, so that equal maps give exactly 1 and small changes are
+    not lost to rounding.
 
     >>> map_cosine(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
     tensor([[1.]])
@@ -70,7 +70,7 @@ class AttentionChange(AttentionMeasure):
     """
 
     class Options(AttentionMeasure.Options):
-        """`padded_to` pads every input to this many tokens and includes padding rows. K19's notebook uses 200."""
+        """`padded_to` pads every input to this number of tokens and includes the padding in the maps. K19 uses 200."""
 
         padded_to: PositiveInt | None = None
 
@@ -87,14 +87,14 @@ class AttentionChange(AttentionMeasure):
         return options.padded_to
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
-        """Return both variants: cropped to the real tokens, and padded as in the paper's figure 5."""
+        """Return the options for both variants: maps without padding, and maps padded as in the paper's figure 5."""
         return [{}, {"padded_to": settings.attention.max_length}]
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Report heads without values, or that training changed none of the maps.
+        """Return a message if some heads lack values or if training changed none of the maps, else None.
 
-        Unchanged maps carry no information about where attention changes, and would trivially satisfy C2 (most maps
-        change little). A frozen encoder always gives unchanged maps.
+        Unchanged maps do not show where attention changes, and would trivially satisfy C2 (most maps change little). A
+        frozen encoder always gives unchanged maps.
         """
         cosine = np.asarray(measurement.value("cosine"))
         if not np.isfinite(cosine).all():
@@ -103,7 +103,7 @@ class AttentionChange(AttentionMeasure):
         return "its attention maps equal the pretrained model's: training changed none of them" if unchanged else None
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that compares both models' maps."""
+        """Return the observer that compares the maps of both models."""
         assert view.twin is not None
         return CosineObserver(*view.shape, weight_cosine(view.tuned.model, view.twin.model))
 
@@ -116,7 +116,7 @@ class AttentionChange(AttentionMeasure):
         return [f"probably not trained from {name}: the mean cosine of their weight matrices is {cosine:.2f}"]
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published map of similarities, if there is one, and the measured map."""
+        """Yield the published map of similarities, if there is one, and then the measured map."""
         padded_to = seeds.first.options.get("padded_to")
         form = "cropped to the real tokens" if padded_to is None else f"padded to {padded_to} tokens"
         theirs, unit = seeds.published("fig5_cosine"), "cosine similarity"

@@ -1,7 +1,7 @@
-"""How much the loss depends on attention to [SEP] and to other tokens (Clark et al. 2019).
+"""Gradients of the loss with respect to attention to [SEP] and to other tokens (Clark et al. 2019).
 
-Gradients near 0 for attention to [SEP] would indicate that attending to [SEP] is a no-op. Gradients are taken of the
-fine-tuning loss of a single example.
+Gradients near 0 for attention to [SEP] would indicate that attending to [SEP] is a no-op. The loss is the fine-tuning
+loss of a single example.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ GRADIENT_BATCH_TOKENS = 1024  # per batch; small, because activations are stored
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
 class AttentionGradients(MapMeasure):
-    """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to this token.
+    """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to such tokens.
 
-    `other` stands for all real tokens except [CLS] and [SEP]. Samples: `sep`, `cls`, `other` [example, layer, head],
-    which are NaN for examples without tokens of that kind.
+    `other` stands for all tokens except [CLS], [SEP] and padding. Samples: `sep`, `cls`, `other` [example, layer,
+    head], which are NaN for examples without such tokens.
     """
 
     gradients: ClassVar[bool] = True
@@ -41,12 +41,12 @@ class AttentionGradients(MapMeasure):
     curves = TOKEN_KINDS
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that maps can be read and that inputs contain a special token."""
+        """Check that maps can be read and that inputs contain [CLS] or [SEP]."""
         check_special_tokens(classifier)
         super().check_model(classifier)
 
     def run(self, context: MeasureContext) -> Results:
-        """Differentiate the loss of every example with respect to all its attention weights."""
+        """Differentiate each example's loss with respect to all attention weights."""
         opened, rows = context.open(self.kernel), self.rows(context)
         encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.attention.max_length))
         targets = torch.as_tensor(np.asarray(rows.targets()), device=context.resources.device)
@@ -63,7 +63,7 @@ class AttentionGradients(MapMeasure):
         return {self.name: observer.compute()}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the gradients by layer, averaged over heads."""
+        """Yield the chart of the gradients by layer, averaged over heads."""
         names = {"cls": "to [CLS]", "sep": "to [SEP]", "other": "to other tokens"}
         curves = {
             names[kind]: np.asarray(measurement.value(kind)).mean(1)
@@ -75,7 +75,7 @@ class AttentionGradients(MapMeasure):
 
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:
-    """Return, for each layer, the absolute gradient of each example's loss with respect to its attention weights."""
+    """Return, by layer, the absolute gradients of each example's loss with respect to its attention weights."""
     modules, ask = attention_modules(model)
     rows, tokens = batch.input_ids.shape
     shape = (rows, model.config.num_attention_heads, tokens, tokens)
@@ -96,7 +96,7 @@ def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss)
 
 
 def marked(batch: Batch, ids: dict[str, int | None]) -> dict[str, Bool[torch.Tensor, "rows tokens"]]:
-    """Return masks of the [CLS] tokens, the [SEP] tokens and all other real tokens."""
+    """Return three masks: [CLS] tokens, [SEP] tokens, and all other tokens except padding."""
     none = torch.zeros_like(batch.mask)
     cls, sep = (
         none if (token := ids[kind]) is None else (batch.input_ids == token) & batch.mask for kind in ("cls", "sep")
@@ -107,6 +107,6 @@ def marked(batch: Batch, ids: dict[str, int | None]) -> dict[str, Bool[torch.Ten
 def mean_slope(
     slopes: Maps, marks: Bool[torch.Tensor, "rows tokens"], real: Bool[torch.Tensor, "rows tokens"]
 ) -> Float[torch.Tensor, "rows heads"]:
-    """Return the mean over all weights from real to marked tokens, or NaN for rows without marked tokens."""
+    """Return, by row and head, the mean of `slopes` for attention to marked tokens, or NaN if there are none."""
     chosen = (real[:, :, None] & marks[:, None, :])[:, None]
     return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 is NaN

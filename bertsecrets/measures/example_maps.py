@@ -1,4 +1,4 @@
-"""Maps of a few short examples before and after fine-tuning, and the mean targets of each head's attention.
+"""Maps of a few short examples before and after fine-tuning, and the kinds of tokens that each head attends to.
 
 The attention viewer in the report displays these maps. No claim uses this measure.
 """
@@ -33,14 +33,16 @@ SIDES = ("before", "after")  # fine-tuning
 class ExampleMaps(AttentionMeasure):
     """Values: `cosine` [layer, head], the mean similarity between the maps before and after fine-tuning; `to_before`
     and `to_after` [layer, head, kind], the mean share of attention to [CLS], [SEP], the token itself, the previous
-    token, the next token, the rest of its text and the other text. A special token belongs to the preceding text. For
-    the displayed examples: `texts`, `labels`, and the concatenated `tokens`, spelled as in the texts.
+    token, the next token, the rest of the same text and the other text. A special token belongs to the text before it.
+    For the displayed examples: `texts`, `labels`, and `tokens`, the tokens of all displayed examples in one list,
+    spelled as in the texts.
 
     Samples: `cosine` [example, layer, head], `to_before` and `to_after` [example, layer, head, kind]. For the displayed
-    examples: their indices `shown`, `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token, token].
+    examples: their indices (`shown`), their `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token,
+    token].
 
-    The displayed examples are the shortest inputs of 8 to 40 word-pieces, alternating between labels, out of at most
-    100 inputs. The measurement contains text from the data set, so check the licence before publishing it.
+    Out of at most 100 inputs, the shortest inputs that have 8 to 40 word-pieces are displayed, alternating between
+    labels. The measurement contains text from the data set, so check the licence before publishing it.
     """
 
     compares: ClassVar[bool] = True
@@ -57,7 +59,7 @@ class ExampleMaps(AttentionMeasure):
         return min(AVERAGED_EXAMPLES, settings.attention.examples)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that compares both models' maps."""
+        """Return the observer that compares the maps of both models."""
         rows = view.rows
         shown = short_examples(view.encoded.lengths, rows.labels, rows.task.labels)
         if not shown:
@@ -67,7 +69,7 @@ class ExampleMaps(AttentionMeasure):
         return ExampleObserver(view, shown)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of similarities. The example maps are left to the viewer."""
+        """Yield the chart of similarities. The attention viewer displays the example maps."""
         cosine = np.asarray(measurement.value("cosine"))
         caption = f"Similarity of each head's maps before and after fine-tuning, {measurement.examples} inputs: {{who}}"
         yield HeadMap(caption, cosine, unit="cosine similarity", low=float(np.nanmin(cosine)))
@@ -87,7 +89,7 @@ def short_examples(
 
 
 class ExampleObserver:
-    """Observer of two models that stores full maps of some examples, and means over all examples."""
+    """Observer of two models that stores full maps for some examples, and summaries for all examples."""
 
     pairs = True
 
@@ -120,7 +122,7 @@ class ExampleObserver:
                     self.maps[side][place, layer, :, :length, :length] = example_map.cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
-        """Yield a mask of token pairs for each kind. Each pair belongs to the first kind that applies."""
+        """Yield a mask of token pairs for each kind. A pair of tokens belongs to the first kind that applies to it."""
         device, size = batch.mask.device, batch.input_ids.shape[1]
         cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls
@@ -155,7 +157,7 @@ class ExampleObserver:
         return {**means, **words}, samples
 
     def _words(self, example: int) -> Iterator[str]:
-        """Yield the tokens of an example as spelled in its texts, prefixing word continuations with `##`."""
+        """Yield the tokens of an example as spelled in its texts. Tokens that continue a word have the prefix `##`."""
         rows, alignment = self.view.rows, self.view.alignment
         texts = (rows.sentence1[example], "" if rows.sentence2 is None else rows.sentence2[example])
         ids = self.view.encoded.input_ids[example]

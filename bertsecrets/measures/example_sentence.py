@@ -1,4 +1,4 @@
-"""The paper's example of a frame-semantic head: the weights in one row of one sentence (K19 section 4.2; claim B5)."""
+"""The paper's example of a frame-semantic head: attention weights in a single sentence (K19 section 4.2; claim B5)."""
 
 import re
 
@@ -23,7 +23,7 @@ class ExampleSentence(EncoderMeasure):
     "agitated" to "He" (`he_from_agitated`); and the largest weight from "agitated" to any other token except itself
     (`rest_from_agitated`).
 
-    For words split into several pieces, the largest weight counts.
+    If a word is split into several pieces, the largest weight counts.
     """
 
     def fingerprint(self, context: MeasureContext) -> str:
@@ -52,7 +52,7 @@ class ExampleSentence(EncoderMeasure):
 def example_observer(
     alignment: Alignment, token_ids: list[int], sep: int | None, *, layers: int, heads: int
 ) -> PairObserver:
-    """Return the observer for a pass over the sentence, encoded with `encode_words`."""
+    """Return the observer for a pass over the sentence, which must be encoded with `encode_words`."""
 
     def word(text: str) -> Marks:
         return alignment.mark([[match.span() for match in re.finditer(rf"\b{text}\b", EXAMPLE_SENTENCE)]])

@@ -1,8 +1,8 @@
 """Attention to nouns, verbs, pronouns, subjects, objects and negations (K19 sections 4.4, 4.5, figures 6, 7).
 
 The attention received by a token is its column sum divided by the number of rows L. If an input has several tokens of
-a kind, the maximum counts. In the last layer, the maximum weight from [CLS] to each kind is also measured. Inputs
-without the feature are excluded, whereas K19's code counts them as 0.
+one kind, the maximum over these tokens counts. In the last layer, the maximum weight from [CLS] to each kind is also
+measured. Inputs without tokens of a kind are excluded, whereas K19's code counts them as 0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,16 +35,17 @@ FIGURE_7_LABELS = {  # labels of the kinds in K19's figure 7
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")
 class Features(AttentionMeasure):
-    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and `<name>_examples`, the number of inputs for each.
+    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and the number of inputs for each, `<name>_examples`.
 
-    Samples: `<kind>` [example, layer, head], `cls_row_<kind>` [example, head], both NaN for inputs without the kind.
+    Samples: `<kind>` [example, layer, head], `cls_row_<kind>` [example, head], both NaN for inputs without tokens of
+    the kind.
     """
 
     class Options(AttentionMeasure.Options):
-        """These options reproduce deviations of K19's code from the paper.
+        """Options that reproduce what K19's code does differently from the paper.
 
         `substrings` also counts words that contain a negation, such as "another". `absent` says whether inputs without
-        the feature are `left out` or count as `zero`.
+        such tokens are `left out` or count as `zero`.
         """
 
         substrings: bool = False
@@ -71,7 +72,7 @@ class Features(AttentionMeasure):
         return FeatureObserver(*view.shape, marks, marks["cls"], absent=0.0 if options.absent == "zero" else np.nan)
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the chart of the last layer's [CLS] row by kind of token, unless the model has no [CLS]."""
+        """Yield the chart of attention from [CLS] by kind of token in the last layer, if the model has [CLS]."""
         kinds = [kind for kind in FIGURE_7_LABELS if f"cls_row_{kind}" in seeds.first.values]
         if kinds:
             published = seeds.published("fig7_CLS_last_layer")
@@ -82,13 +83,13 @@ class Features(AttentionMeasure):
 
 
 def contains_negation(word: Word) -> bool:
-    """Return whether a word contains a negation by K19's substring test, which matches `another` and `notice`."""
+    """Return whether a word contains a negation as a substring, as K19's code tests it. Words like "another" match."""
     text = word.text.lower().replace("\u2019", "'")
     return any(part in text for part in (*NEGATIONS, "n't"))
 
 
 class FeatureObserver(SampleObserver):
-    """Observer of one model that stores attention to each kind of token, overall and in the last layer's [CLS] row."""
+    """Observer of one model that stores the attention that each kind of token receives, overall and from [CLS]."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class FeatureObserver(SampleObserver):
         """
         Args:
             absent: Value for kinds of words that do not occur in an input.
-            marks: Mask of the tokens of each kind.
+            marks: Masks of the tokens of each kind.
             cls: Mask of the tokens whose row is read in the last layer. Only the first such token in each example
                 counts. If None, no row is read.
         """
@@ -141,11 +142,11 @@ def feature_marks(
     first: Parses,
     second: Parses | None = None,
 ) -> dict[str, Marks]:
-    """Return masks of each kind of tokens, from K19's linguistic features to punctuation and special tokens.
+    """Return a mask for each kind of token: K19's linguistic features, punctuation and special tokens.
 
     Args:
         token_ids: Token ids of each example (`Encoded.input_ids`).
-        special: Ids of `cls` and `sep` (see `encoding.special_ids`), or None for missing tokens.
+        special: Ids of `cls` and `sep` (see `encoding.special_ids`), which are None if the tokenizer lacks the token.
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

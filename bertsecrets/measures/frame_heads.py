@@ -1,8 +1,8 @@
 """Heads that follow frame-semantic relations (K19 section 4.2, figure 3; claims B).
 
 For each head, the measure is the maximum weight over all token pairs (core element -> target) of a sentence, averaged
-over sentences. K19's code differs from the paper in the pairing (k-th element token with k-th target token) and the
-direction (target -> core element), so both variants are measured as well.
+over sentences. K19's code deviates from the paper in two ways: it pairs the k-th element token with the k-th target
+token, and it reverses the direction (target -> core element). These variants are measured as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class FrameHeads(EncoderMeasure):
     """Values: `max_weight` (the paper's definition), `max_weight_reverse`, `max_weight_zipped` and
     `max_weight_zipped_reverse`, each [layer, head]; `sentences`, a digest of the sentences.
 
-    Samples: the weights for each sentence, [sentence, layer, head].
+    Samples: the same four names, with one weight for each sentence, [sentence, layer, head].
     """
 
     needs = (FrameSentences(),)
@@ -42,7 +42,7 @@ class FrameHeads(EncoderMeasure):
     )
 
     def fingerprint(self, context: MeasureContext) -> str:
-        """Return a digest of the sentence file, or of all XML files in a folder, independent of where these are."""
+        """Return a digest of the sentence file, or of all XML files in the folder. Their location has no influence."""
         frames = context.resources.frames
         if frames is None:
             raise UserError(FRAMES_ADVICE)
@@ -78,7 +78,7 @@ class FrameHeads(EncoderMeasure):
         return {self.name: ({**values, "sentences": sentences_digest(sentences)}, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of all heads in ascending order."""
+        """Yield the chart of all heads, sorted by their weights."""
         sample = measurement.sample("max_weight")
         yield RankedHeads(
             "Maximum attention from core frame elements to their target, with 95 % interval over sentences: {who}",
@@ -89,7 +89,7 @@ class FrameHeads(EncoderMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published and the measured map of weights."""
+        """Yield the published map of weights and the measured map."""
         theirs = published_figures()["fig3_frame_notebook"]
         yield from published_and_measured(
             theirs, seeds.mean("max_weight"), "maximum weight", ("K19, figure 3", "{who}")
@@ -97,7 +97,7 @@ class FrameHeads(EncoderMeasure):
 
 
 def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:
-    """Return the observer for a pass over the sentences, encoded in this order with `encode_words`."""
+    """Return the observer for a pass over the sentences, which `encode_words` must have encoded in this order."""
     elements = alignment.mark([s.core_elements for s in sentences])
     targets = alignment.mark([[s.target] for s in sentences])
     every, zipped = all_pairs(elements, targets), zipped_pairs(elements, targets)

@@ -1,4 +1,4 @@
-"""The score with each head disabled, or with given sets of heads disabled (K19 section 4.6, figure 8)."""
+"""A model's score with one head or with given sets of heads disabled at a time (K19 section 4.6, figure 8)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,10 +18,9 @@ from bertsecrets.types import Measurement
 
 @measure("head-ablation", title="score with each head disabled", source="K19 4.6")
 class HeadAblation(AblationMeasure):
-    """Values: `baseline` and `score` [layer, head], the task's metric as a fraction.
-
-    If `heads` is given: `score` [set], and `sets`, the names of the sets. Samples: `predicted` [set, example],
-    `baseline_predicted` and `target` [example].
+    """Values: `baseline` and `score` [layer, head], the task's metric as a fraction. With the option `heads`: `score`
+    [set], and `sets`, the names of the sets. Samples: `predicted` [set, example], `baseline_predicted` and `target`
+    [example].
     """
 
     axes = ("layer", "head")
@@ -32,7 +31,7 @@ class HeadAblation(AblationMeasure):
     )
 
     class Options(AblationOptions):
-        """`kind` selects what replaces a disabled head: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`).
+        """`kind` selects what replaces a disabled head: `uniform`, `zero`, `mean` or `resampled` (with seed `draw`).
 
         `heads` selects sets of heads, numbered from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`.
         """
@@ -45,7 +44,7 @@ class HeadAblation(AblationMeasure):
             return text and " ".join(text.split())
 
     def axes_of(self, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a single axis, over the sets, if sets of heads were given."""
+        """Return the axes `layer` and `head`, or only `set` if sets of heads were given."""
         return ("set",) if options.get("heads") is not None else self.axes
 
     def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
@@ -62,7 +61,7 @@ class HeadAblation(AblationMeasure):
             values["score"] = values["score"].reshape(shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of gains, and all heads ranked by gain, or nothing if sets of heads were given."""
+        """Yield a map of gains and a chart of heads ranked by gain, or nothing if sets of heads were given."""
         shape = np.shape(measurement.value("score"))
         if len(shape) != 2:
             return
@@ -88,7 +87,7 @@ class HeadAblation(AblationMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published and the measured map of scores, or nothing if sets of heads were given."""
+        """Yield the published and the measured map of scores. If sets of heads were given, yield nothing."""
         ours, baseline = 100 * seeds.mean("score"), 100 * float(seeds.mean("baseline"))
         if ours.ndim != 2:
             return

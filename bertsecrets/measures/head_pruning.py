@@ -1,10 +1,10 @@
 """Removal of heads step by step, starting with the least important (Michel, Levy and Neubig 2019; claims I4).
 
-A gate scales each head's input to the output projection. The importance of a head is the absolute gradient of an
-example's loss with respect to its gate, summed over examples and normalised by the Euclidean norm over the heads of the
-layer. Each step closes the gates of a tenth of all heads and recomputes the importance of the remaining heads. As in
-P20, importance and score are measured on the same validation rows, whereas Michel et al. estimate importance once, on
-training data.
+A gate scales what each head contributes to the output projection. The importance of a head is the absolute gradient of
+an example's loss with respect to the head's gate, summed over examples and divided by the Euclidean norm over the heads
+of the layer. Each step closes the gates of a tenth of all heads and recomputes the importance of the remaining heads.
+As in P20, importance and score are measured on the same validation rows, whereas Michel et al. estimate importance
+once, on training data.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,8 +37,9 @@ PRUNING_BATCH_TOKENS = 2048  # per batch; small, because activations are stored 
 @measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
 class HeadPruning(HeadRemovalMeasure):
     """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions; `left` [step], the number
-    of heads left after each step; `importance` [layer, head] in the unpruned model, 1 for a layer's only important
-    head; and `removed` [layer, head], the step that removes each head, from 1.
+    of heads left after each step; `importance` [layer, head] in the unpruned model, which is 1 for a head if all others
+    in its layer have importance 0; and `removed` [layer, head], the number of the step that removes each head, starting
+    with 1.
 
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """
@@ -96,7 +97,7 @@ class HeadPruning(HeadRemovalMeasure):
 
 @dataclass(frozen=True)
 class Path:
-    """The order in which heads are removed, and the predictions before the first step and after each step."""
+    """The order in which heads are removed, with the predictions before the first step and after each step."""
 
     predicted: list[np.ndarray]
     importance: Float[np.ndarray, "layers heads"]
@@ -121,7 +122,7 @@ def prune_heads(
     target: Sequence[float] | np.ndarray,
     advance: Callable[[float], Any] = lambda more: None,
 ) -> Path:
-    """Remove heads step by step, the least important first, until none are left.
+    """Remove heads step by step, starting with the least important, until none are left.
 
     Args:
         advance: Progress callback, called with the number of examples completed since the last call.

@@ -1,8 +1,8 @@
-"""The entropy of each head's attention, and the divergence between heads (after Clark et al. 2019, who sum over rows).
+"""The entropy of each head's attention, and the divergence between heads, as in Clark et al. 2019, who sum over rows.
 
 Entropy and Jensen-Shannon divergence are computed in bits for each row of a map and averaged over the map's L rows. The
-divergence of two heads is the entropy of their mean row minus the mean of their entropies. It is 0 for identical rows,
-and 1 for rows that attend to disjoint sets of tokens.
+divergence of two rows is the entropy of their mean minus the mean of their entropies. The divergence is 0 for identical
+rows, and 1 for rows that attend to disjoint sets of tokens.
 """
 
 import math
@@ -44,7 +44,7 @@ def divergences(maps: Float[torch.Tensor, "heads tokens tokens"]) -> Float[np.nd
 
 
 class HeadObserver:
-    """Observer of one model that stores entropies and, on some examples, the divergence of each pair of its heads."""
+    """Observer of one model that stores the entropy of each head and, on some examples, the divergence of each pair."""
 
     pairs = False
 
@@ -83,7 +83,7 @@ class HeadObserver:
                 where[example] = divergence[chosen].mean()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values and samples of `HeadStatistics`."""
+        """Return the values and samples of `HeadStatistics`."""
         values = {
             "entropy": self.entropy.mean(0, dtype=np.float64),
             "divergence": self.total / max(int(self.compared.sum()), 1),
@@ -93,10 +93,11 @@ class HeadObserver:
 
 @measure("head-statistics", title="entropy of each head, divergence of each pair of heads", source="Clark et al. 2019")
 class HeadStatistics(AttentionMeasure):
-    """Values: `entropy` [layer, head] and `divergence` [head, head] in bits, over the heads of all layers.
+    """Values: `entropy` [layer, head] and `divergence` [head, head] in bits; `head` numbers the heads of all layers.
 
     Samples: `entropy` [example, layer, head]; `within` and `between` [example], the mean divergence of heads in the
-    same layer and in different layers. Heads are compared on at most 64 evenly spaced examples, and all others are NaN.
+    same layer and in different layers. Heads are compared on at most 64 evenly spaced examples. For all other examples,
+    `within` and `between` are NaN.
     """
 
     common: ClassVar[bool] = False
@@ -108,7 +109,7 @@ class HeadStatistics(AttentionMeasure):
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of entropies, and heads as points, placed by the square root of their divergence."""
+        """Yield a map of entropies, and a chart of heads as points, placed by the square roots of their divergences."""
         values = np.asarray(measurement.value("entropy"))
         yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))
         distances = np.sqrt(np.asarray(measurement.value("divergence")))

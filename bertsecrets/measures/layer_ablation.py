@@ -1,4 +1,4 @@
-"""The score with all heads of each layer disabled (K19 section 4.6, figure 9)."""
+"""A model's score with all heads of one layer disabled at a time (K19 section 4.6, figure 9)."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ class LayerAblation(AblationMeasure):
     )
 
     def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
-        """Return one set per layer, with all its heads."""
+        """Return one set of heads per layer, containing all heads of the layer."""
         return whole_layers(layers, heads), "layers"
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:

@@ -14,32 +14,33 @@ from bertsecrets.store.files import digest
 @measure("pattern-quality", title="macro-F1 of the pattern classifiers on held-out heads", source="K19 4.1", version=4)
 class PatternQuality(SuiteMeasure):
     """Values: the numbers of `maps` and `heads`. For each reading (`special_macro_f1`): `macro_f1`, `accuracy`,
-    `f1_<class>`, `agreed_...` for maps on which readers agree, `single_macro_f1` against individual readers,
-    `readers_macro_f1` between two readers, `unseen_...` for maps of an encoder not used in training or model selection.
+    `f1_<class>`, `agreed_...` for maps on which annotators agree, `single_macro_f1` against individual annotators,
+    `readers_macro_f1` between two annotators, `unseen_...` for maps of an encoder not used in training or model
+    selection.
 
     Samples: `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
 
-    All values and samples come from the cross-validation in the training report on the classifiers.
+    All values and samples come from the cross-validation that is recorded in the classifiers' training report.
     """
 
     section = None
     needs = (PatternWeights(),)
 
     def fingerprint(self, context: MeasureContext) -> str:
-        """Return a digest of the training report, excluding the time that training took."""
+        """Return a digest of the training report, excluding the duration of the training."""
         parts = read_report(chosen_folder())["readings"]
         return digest([{**part, "seconds": None} for part in parts.values()])
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the data."""
+        """Return the name of the annotated data."""
         return "annotated maps"
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the digest of the classifier. The training report is part of the fingerprint."""
+        """Return the digest of the classifier files. The training report is already covered by `fingerprint`."""
         return {"classifier": super().settings(resources)["classifier"]}
 
     def run(self, context: MeasureContext) -> Results:
-        """Read the cross-validation from the training report, after checking that the weights belong to that report."""
+        """Read the cross-validation results from the training report, after checking that the weights belong to it."""
         folder = chosen_folder()
         for reading in READINGS:
             PatternClassifier.load(folder, reading)

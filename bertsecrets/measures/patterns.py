@@ -1,8 +1,8 @@
-"""The pattern class of each head's map on each example (K19 section 4.1, figure 2), under each reading of the text.
+"""The pattern class of each head's map on each example, under each reading (K19 section 4.1, figure 2).
 
 Classes are predicted by the shipped classifiers and numbered as in `patterns.classes.CLASSES`. Maps are not stored.
-Class shares are reported both raw and corrected for the classifiers' errors on held-out annotated heads. Value and
-sample names are prefixed with the reading (`patterns.readings`), as in `special_raw_block`.
+Class shares are reported both raw and corrected for the classifiers' errors on held-out annotated heads. The names of
+values and samples start with the reading (`patterns.readings`), as in `special_raw_block`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ from bertsecrets.types import Measurement
 
 
 class PatternWeights(Requirement):
-    """The trained classifiers of attention patterns, one for each reading."""
+    """The trained classifiers of attention patterns, one for each reading (see `patterns.readings`)."""
 
     def missing(self, resources: Resources) -> str | None:
         """Return why the classifier files cannot be used, or None if they are valid."""
@@ -64,7 +64,7 @@ class PatternWeights(Requirement):
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return digests of the classifiers and their validation maps, and the models that produced the maps."""
+        """Return digests of the classifiers and of their validation maps, and which models produced these maps."""
         report = read_report(chosen_folder())
         parts = {reading: report_of(report, reading) for reading in readings_of(report)}
         return {
@@ -92,8 +92,8 @@ class PatternObserver:
         """
         Args:
             classifiers: Classifier for each reading.
-            errors: Cross-validation errors for each reading (label minus probabilities), averaged over the maps of each
-                annotated head.
+            errors: Cross-validation errors for each reading (labels minus predicted probabilities), averaged over the
+                maps of each annotated head.
             separator: Token id of [SEP]. If None, every input is treated as a single text.
         """
         self.classifiers, self.errors, self.separator = classifiers, errors, separator
@@ -143,7 +143,7 @@ UNCHECKED_REMARK = "the pattern classifier's errors were measured on other model
 class Patterns(AttentionMeasure):
     """Values: `<reading>_share_<class>`, `<reading>_majority` (the head's most frequent class) and
     `<reading>_agreement` (the fraction of examples with that class), each [layer, head]; `<reading>_raw_<class>` and
-    `<reading>_corrected_<class>`, the shares of all maps.
+    `<reading>_corrected_<class>`, the class's share of all maps.
 
     Samples: `<reading>_predicted` [example, layer, head]; `<reading>_expected` [example, class], the mean class
     probabilities; `<reading>_errors` [annotated head, class].
@@ -169,7 +169,7 @@ class Patterns(AttentionMeasure):
         )
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Report maps that could not be classified."""
+        """Return a message if some maps could not be classified, else None."""
         for name in readings_in(measurement):
             expected = measurement.samples.get(f"{name}_expected", np.zeros(0))
             if (measurement.sample(f"{name}_predicted") < 0).any() or not np.isfinite(expected).all():
@@ -177,7 +177,7 @@ class Patterns(AttentionMeasure):
         return None
 
     def remarks(self, measurement: Measurement) -> list[str]:
-        """Return a remark if the classifier was not trained or checked on maps of this model."""
+        """Return a remark if the classifiers were neither trained nor validated on maps of this model."""
         annotated = measurement.settings.get("annotated_models")
         model = recorded_name(measurement.subject.model)
         if is_papers_model(model) and AUTHORS in readings_in(measurement):
@@ -187,7 +187,7 @@ class Patterns(AttentionMeasure):
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the classes by layer and head for each reading."""
+        """Yield charts of the classes by layer and head, for each reading."""
         for name in readings_in(measurement):
             caption = f"reading {name}{f' ({READING_TITLES[name]})' if name in READING_TITLES else ''}: {{who}}"
             by_class = [100 * np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES]
@@ -215,7 +215,7 @@ class Patterns(AttentionMeasure):
             )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield one bar of class shares for the paper, and one bar of corrected shares for each reading."""
+        """Yield a chart with a bar of class shares for the paper, and a bar of corrected shares for each reading."""
         shares: dict[str, np.ndarray] = {}
         if (published := seeds.published("fig2")) is not None:
             theirs = dict(zip(FIGURE_2_ORDER, published, strict=True))
@@ -228,7 +228,7 @@ class Patterns(AttentionMeasure):
 
 
 def readings_in(measurement: Measurement) -> list[str]:
-    """Return the readings that a measurement covers, those of the suite first."""
+    """Return the readings in a measurement: first the readings known to the suite, then any others."""
     suffix = "_predicted"
     names = [name.removesuffix(suffix) for name in measurement.samples if name.endswith(suffix)]
     return sorted(names, key=lambda name: (name not in READINGS, name))

@@ -1,4 +1,4 @@
-"""Figure 8 of K19 as a measurement, so that claims about it are judged like any other claim."""
+"""Figure 8 of K19 as a measurement, so that claims about this figure are judged like any other claim."""
 
 import numpy as np
 

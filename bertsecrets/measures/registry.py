@@ -1,4 +1,4 @@
-"""The registry of measures. Listing names imports nothing, because measures are imported on first use."""
+"""The registry of measures. Built-in measures are imported on first use, so listing their names imports nothing."""
 
 import importlib
 import pkgutil
@@ -27,8 +27,8 @@ def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable
     """Return a decorator that registers a class as the measure `name`.
 
     Args:
-        title: Short description of the measured quantity.
-        source: Source of the definition, such as `K19 4.3`.
+        title: Short description of what is measured.
+        source: Publication and section that define the measure, such as `K19 4.3`.
         version: Version of the definition. Increase it when the definition changes, to invalidate stored results.
 
     Raises:
@@ -55,7 +55,7 @@ def measure_names() -> list[str]:
 
 
 def list_measures() -> dict[str, str]:
-    """Return the titles of all measures by name."""
+    """Return a mapping from the names of all measures to their titles."""
     return {name: get_measure(name).title for name in measure_names()}
 
 
@@ -74,7 +74,7 @@ def is_seedless(name: str) -> bool:
 
 
 def canonical(request: Request) -> Request:
-    """Return the request without default options and fields that do not affect its result."""
+    """Return the request without anything that does not affect the result, such as options at their defaults."""
     if request.measure is None:
         return request
     measure, subject = get_measure(request.measure), request.subject
@@ -104,5 +104,5 @@ def _(measurement: Measurement) -> "pd.DataFrame":
 
 
 def request(measure: str, subject: Subject, options: Mapping[str, Any]) -> Request:
-    """Return the canonical request for a measurement. Requests for the same result are equal."""
+    """Return the canonical request for a measurement. Two requests for the same result are equal."""
     return canonical(Request(measure, subject, tuple(options.items())))

@@ -1,7 +1,7 @@
-"""Attention from token to token along a relation (K19 section 4.5).
+"""Attention between tokens that are linguistically related (K19 section 4.5).
 
 For each head, the measure is the maximum weight over all (source, target) token pairs of an input, averaged over
-inputs. Sources are rows, targets are columns. Inputs without pairs are excluded.
+inputs. Sources are rows of a map, and targets are columns. Inputs without such pairs are excluded.
 """
 
 from typing import ClassVar
@@ -41,9 +41,9 @@ class Relations(AttentionMeasure):
 def relation_pairs(
     alignment: Alignment, first: Parses, second: Parses | None = None, *, zipped: bool = False
 ) -> dict[str, TokenPairs]:
-    """Return the relations of K19 section 4.5 in both directions: noun and pronoun, verb and subject.
+    """Return the token pairs of K19 section 4.5 in both directions: noun and pronoun, verb and subject.
 
-    As in K19's code, every noun is paired with every pronoun in either text of the input. A verb is paired with the
+    As in K19's code, every noun is paired with every pronoun in either text of the input. Every verb is paired with the
     words of its subject. If `zipped` is True, the k-th verb is paired with the k-th subject instead, as in K19's code.
     """
     nouns, pronouns = (mark_words(alignment, WORD_FEATURES[kind], first, second) for kind in ("noun", "pronoun"))

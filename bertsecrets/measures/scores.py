@@ -1,6 +1,6 @@
 """Scores on the validation set, with a majority-class baseline (K19 section 3, table 1).
 
-The baseline and the entropy of the predicted classes expose classifiers that predict a constant.
+The baseline and the entropy of the predicted classes reveal whether a classifier always predicts the same class.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Scores(Measure):
     class Options(MeasureOptions):
         """`cased` disables lower-casing in the tokenizer (claim D6).
 
-        `shuffle` is the seed for shuffling the words of each text (claims J6). With 0, words are not shuffled.
+        `shuffle` is the seed for shuffling the words of each text (claims J6). If it is 0, words are not shuffled.
         """
 
         cased: bool = False
@@ -58,9 +58,9 @@ class Scores(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Report that a fine-tuned model predicts a constant or does worse than chance, or that a logit is not finite.
+        """Return a message if predictions after fine-tuning are constant or worse than chance, or are not finite.
 
-        Constant predictions and chance are valid results for frozen, untrained and random encoders.
+        For frozen, untrained and random encoders, constant predictions and chance-level scores are valid results.
         """
         predicted = measurement.sample("predicted")
         if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
@@ -76,7 +76,7 @@ class Scores(Measure):
 
 
 def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: Sequence[float]) -> Result:
-    """Return the values and samples of `Scores` from a classifier's logits.
+    """Return the values and samples of `Scores`, computed from a classifier's logits.
 
     Args:
         targets: Class indices, or scores for a regression task.

@@ -1,8 +1,8 @@
-"""Attention to [CLS] and [SEP] per head (K19 section 4.4, figure 6).
+"""Attention of each head to [CLS] and [SEP] (K19 section 4.4, figure 6).
 
-The attention received by a token is its column sum divided by the number of rows L. For inputs with two [SEP] tokens,
-the larger value counts, as in K19. The sum over both tokens is also stored as a control for claim E2, because two [SEP]
-tokens may split the attention that a single [SEP] would receive.
+The attention received by a token is its column sum divided by the number of rows L. If an input has two [SEP] tokens,
+the larger of their values counts, as in K19. The sum of both values is also stored as a control for claim E2, because
+two [SEP] tokens may share the attention that a single [SEP] would receive.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,8 @@ class SpecialTokenObserver(SampleObserver):
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
-            ids: Ids of `cls` and `sep`, or None for missing tokens. Values are NaN for inputs without the token.
+            ids: Ids of `cls` and `sep`, which are None if the tokenizer lacks the token. Values are NaN for inputs
+                without the token.
         """
         super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"), counts=False)
         self.ids = ids
@@ -68,16 +69,16 @@ class SpecialTokens(AttentionMeasure):
     )
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer for the columns of [CLS] and [SEP]."""
+        """Return the observer of the attention to [CLS] and [SEP]."""
         return SpecialTokenObserver(*view.shape, view.special_ids)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that maps can be read and that inputs contain a special token."""
+        """Check that maps can be read and that inputs contain [CLS] or [SEP]."""
         check_special_tokens(classifier)
         super().check_model(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of attention to [CLS] and [SEP] by layer, for those that the model has."""
+        """Yield the chart of attention to [CLS] and [SEP] by layer, without tokens that the model lacks."""
         curves = {
             f"[{name.upper()}]": np.asarray(measurement.value(name)).mean(1)
             for name in ("cls", "sep")
@@ -88,7 +89,7 @@ class SpecialTokens(AttentionMeasure):
             yield Lines(caption, curves, unit="attention received")
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published and measured maps of attention to [CLS] and [SEP], for those that the model has."""
+        """Yield published and measured maps of attention to [CLS] and [SEP], without tokens that the model lacks."""
         for name in ("sep", "cls"):
             ours, token = seeds.mean(name), f"attention to [{name.upper()}]"
             if not np.isnan(ours).all():

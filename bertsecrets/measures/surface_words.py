@@ -1,8 +1,8 @@
-"""Attention to surface features: identical words in both texts, and punctuation (blog, open questions).
+"""Attention to surface features: words that occur in both texts, and punctuation (the blog's open questions).
 
 Words are compared by their letters and digits, case-insensitively. For each token of a word that occurs in both texts,
-`equal` is its attention to the word in the other text. `expected` is the same attention by chance, which is the
-attention to the other text times the fraction of that text's tokens that belong to the word.
+`equal` is the token's attention to that word in the other text. `expected` is the attention expected by chance: the
+token's attention to the whole other text, times the fraction of that text's tokens that belong to the word.
 """
 
 import re
@@ -29,7 +29,7 @@ SURFACE_KINDS = ("final", "other", "word")
 class SurfaceWords(AttentionMeasure):
     """Values, each [layer, head]: `equal` and `expected`, the observed and chance-level mean weight from a word to the
     same word in the other text; `final`, `other` and `word`, the maximum attention received by final punctuation, other
-    punctuation and words. `<name>_examples` is the number of inputs for each.
+    punctuation and words. `<name>_examples` is the number of inputs that each value is based on.
 
     Samples: the same names, [example, layer, head], which are NaN for inputs without such tokens.
     """
@@ -45,7 +45,7 @@ class SurfaceWords(AttentionMeasure):
 
 
 def equal_words(alignment: Alignment, texts: Sequence[Sequence[str]]) -> TokenPairs:
-    """Return token pairs between identical words of the two texts, in both directions."""
+    """Return the token pairs between equal words of the two texts, in both directions."""
     first, second = texts if len(texts) == 2 else (texts[0], [""] * len(texts[0]))
     links = [
         [(here, there) for word, spans in words.items() for here in spans for there in others.get(word, [])]
@@ -76,12 +76,12 @@ def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Mar
 
 
 class SurfaceObserver(SampleObserver):
-    """Observer of one model that stores attention between equal words and to punctuation, for each head."""
+    """Observer of one model that stores each head's attention between equal words, and to words and punctuation."""
 
     def __init__(self, examples: int, layers: int, heads: int, alignment: Alignment, texts: Sequence[Sequence[str]]):
         """
         Args:
-            texts: List of first texts, followed by the list of second texts for two-text tasks.
+            texts: List of first texts and, for tasks with two texts, list of second texts.
         """
         super().__init__(examples, layers, heads, ("equal", "expected", *SURFACE_KINDS))
         self.part, self.equal = alignment.part, equal_words(alignment, texts)
@@ -97,7 +97,7 @@ class SurfaceObserver(SampleObserver):
             self.record(kind, batch, layer, weights)
 
     def _between(self, batch: Batch, maps: Maps) -> Iterator[tuple[str, Float[torch.Tensor, "rows heads"]]]:
-        """Yield the observed and expected weight between identical words, or NaN for inputs without such words."""
+        """Yield the observed and the expected weight between equal words, with NaN for inputs without such words."""
         rows, source, target = (torch.from_numpy(part).to(maps.device) for part in self.equal.of_rows(batch.indices))
         same = torch.zeros(maps.shape[0], *maps.shape[2:], dtype=maps.dtype, device=maps.device)
         same[rows, source, target] = 1

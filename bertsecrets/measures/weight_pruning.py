@@ -1,8 +1,8 @@
-"""The score under magnitude pruning of an increasing fraction of the weights (claims I1).
+"""A model's score after magnitude pruning of increasing fractions of its weights (claims I1).
 
-As in P20, weights are ranked globally across the weight matrices of all layers. Embeddings, layer norms, biases, the
-pooler and the classifier are not pruned. The model is not retrained, whereas Gordon et al. prune each matrix of the
-pretrained model, including embeddings, and continue training. The checkpoint on disk is never modified.
+As in P20, weights are ranked jointly across the weight matrices of all layers. Embeddings, layer norms, biases, the
+pooler and the classifier are not pruned. The model is not retrained. Gordon et al. instead prune each matrix of the
+pretrained model separately, including embeddings, and then continue training. The checkpoint on disk is never modified.
 """
 
 import re
@@ -34,7 +34,7 @@ UNPRUNED_NAMES = re.compile("bias|embed")  # in names of tensors with two or mor
 @measure("weight-pruning", title="score with the smallest weights set to 0", source="Gordon et al. 2020; P20")
 class WeightPruning(RemovalMeasure):
     """Values: `baseline` and `score` [share], accuracy or Pearson's correlation as fractions; `share` and `pruned`
-    [share], the fraction and the number of weights set to 0.
+    [share], the fraction of weights set to 0 and their number.
 
     Samples: `predicted` [share, example], `baseline_predicted` and `target` [example].
     """
@@ -47,7 +47,7 @@ class WeightPruning(RemovalMeasure):
         layer_weights(classifier.model)
 
     def run(self, context: MeasureContext) -> Results:
-        """Score the validation rows at increasing levels of sparsity, starting with the unpruned model."""
+        """Score the model on the validation rows at increasing levels of sparsity, starting with the unpruned model."""
         opened, rows = context.open(self.kernel), self.rows(context)
         encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.scores.max_length))
         weights, device = layer_weights(opened.model), context.resources.device
@@ -62,7 +62,7 @@ class WeightPruning(RemovalMeasure):
         return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of the score by sparsity, with P20's published points if available."""
+        """Yield the chart of the score by sparsity. If P20 published scores for the task, the chart includes them."""
         task = TASKS[measurement.subject.task]
         scores = [measurement.value("baseline"), *measurement.value("score")]
         shares = [0.0, *measurement.value("share")]
@@ -79,9 +79,9 @@ class WeightPruning(RemovalMeasure):
 
 
 def layer_weights(model: Any) -> list[nn.Parameter]:
-    """Return the weight matrices of a model's layers, excluding embeddings.
+    """Return the weight matrices in a model's layers, without embeddings.
 
-    In mixture-of-experts models, the experts' matrices are stacked in three-dimensional tensors.
+    The matrices of a mixture of experts are included. They are stacked in three-dimensional tensors.
     """
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     weights = [
@@ -96,7 +96,7 @@ def layer_weights(model: Any) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def prune_smallest(weights: Sequence[torch.Tensor], share: float) -> int:
-    """Set the smallest weights by magnitude to 0 in place, and return the number of these weights.
+    """Set the weights of smallest magnitude to 0 in place, and return how many there are.
 
     Weights that are already 0 count towards `share`, so pruning in steps gives the same result as pruning at once.
     """

@@ -1,1 +1,1 @@
-"""Encoders and classifiers: location, opening, training, encoding of inputs, and reading of attention."""
+"""Encoders and classifiers: locating, opening and training them, encoding inputs, and reading attention."""

@@ -1,7 +1,7 @@
-"""Alignment of character spans with word-piece tokens.
+"""The alignment of character spans in texts with word-piece tokens.
 
-Tokens are located by the tokenizer's character offsets, never by comparing strings, so contractions, accents and
-repeated words work. A token belongs to a span if the two overlap by at least one character.
+Tokens are located by the tokenizer's character offsets, never by comparing strings. Contractions, accents and repeated
+words are therefore handled correctly. A token belongs to a span if they share at least one character.
 """
 
 from collections.abc import Sequence
@@ -21,19 +21,20 @@ Marks = Bool[np.ndarray, "examples tokens"]
 class Alignment:
     """The position of every token in its text.
 
-    `offsets` are the start and end (exclusive) of each token in characters. `part` is the text that contains the token:
-    0 or 1, or -1 for special tokens and padding. The number of columns is the length of the longest example.
+    `offsets` are the start and end (exclusive) of each token in characters. `part` is the index of the text that
+    contains the token (0 or 1), or -1 for special tokens and padding. The number of columns is the length of the
+    longest example.
     """
 
     offsets: Int[np.ndarray, "examples tokens 2"]
     part: Int[np.ndarray, "examples tokens"]
 
     def mark(self, spans: Sequence[Sequence[Span]], part: int = 0) -> Marks:
-        """Return a mask of the tokens that overlap any span of their example.
+        """Return a mask of the tokens that overlap at least one span of their example.
 
         Args:
-            spans: Spans of each example, in the example's first (`part` 0) or second (1) text. Spans in truncated text
-                have no tokens.
+            spans: Spans of each example, in its first text (`part` 0) or its second text (`part` 1). Spans in truncated
+                text have no tokens.
         """
         flat = [(i, *span) for i, of_example in enumerate(spans) for span in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 3)
@@ -43,7 +44,7 @@ class Alignment:
         return marks
 
     def tokens(self, token_ids: Sequence[Sequence[int]], wanted: int | None) -> Marks:
-        """Return a mask of the tokens with the given id, such as the id of [CLS], which is empty if the id is None."""
+        """Return a mask of the tokens with a given id, such as that of [CLS]. If the id is None, the mask is empty."""
         marks = np.zeros(self.part.shape, dtype=bool)
         if wanted is not None:
             for example, ids in enumerate(token_ids):
@@ -51,10 +52,11 @@ class Alignment:
         return marks
 
     def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0, to: int | None = None) -> "TokenPairs":
-        """Return the token pairs of linked spans, pairing every token of the first span with every token of the second.
+        """Return the token pairs of linked spans: every token of the first span with every token of the second.
 
         Args:
-            part: Text of both spans, or of the first span if `to` is given.
+            part: Index of the text that contains both spans. If `to` is given, the second span is in the text `to`
+                instead.
         """
         flat = [(i, *first, *second) for i, of_example in enumerate(spans) for first, second in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 5)
@@ -72,7 +74,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """Pairs of tokens, sorted by example. `source` is the row and `target` the column of the attention map."""
+    """Pairs of tokens, sorted by example. `source` is a row of the attention map, and `target` is a column."""
 
     example: Int[np.ndarray, " pairs"]
     source: Int[np.ndarray, " pairs"]
@@ -80,7 +82,7 @@ class TokenPairs:
 
     @classmethod
     def unique(cls, example: np.ndarray, source: np.ndarray, target: np.ndarray) -> "TokenPairs":
-        """Return the pairs, sorted and without duplicates."""
+        """Return the pairs in sorted order, without duplicates."""
         table = np.unique(np.stack([example, source, target], axis=1).astype(np.int64).reshape(-1, 3), axis=0)
         return cls(table[:, 0], table[:, 1], table[:, 2])
 
@@ -97,7 +99,7 @@ class TokenPairs:
     def of_rows(
         self, indices: Int[np.ndarray, " rows"]
     ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-        """Return the pairs of the given examples as (row, source, target), where row is a position in `indices`."""
+        """Return the pairs of the examples `indices` as (row, source, target), where row is a position in `indices`."""
         first = np.searchsorted(self.example, indices)
         counts = np.searchsorted(self.example, indices, side="right") - first
         rows = np.repeat(np.arange(len(indices)), counts)
@@ -106,7 +108,7 @@ class TokenPairs:
 
 
 def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """Pair every marked source with every marked target of the same example, except a token with itself."""
+    """Pair every marked source with every marked target of the same example. No token is paired with itself."""
     example, source = np.nonzero(sources)
     pair, target = np.nonzero(targets[example])
     distinct = source[pair] != target
@@ -123,10 +125,11 @@ def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 def encode_words(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None = None, max_length: int = 512
 ) -> tuple[Encoded, Alignment]:
-    """Encode texts (or pairs of texts) as `encoding.encode` does, and return the token ids and their alignment.
+    """Encode texts (or pairs of texts) as `encoding.encode` does. Return the token ids and their alignment.
 
     Args:
-        max_length: Maximum word-pieces per example, including special tokens. The longest text is truncated first.
+        max_length: Maximum number of word-pieces per example, including special tokens. The longer text is truncated
+            first.
     """
     encoded, encodings = tokenize(tokenizer, first, second, max_length)
     longest = int(encoded.lengths.max(initial=1))

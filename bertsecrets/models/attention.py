@@ -1,7 +1,8 @@
-"""Attention maps, streamed layer by layer and batch by batch, because all maps at once would not fit in memory.
+"""Attention maps, which are streamed layer by layer and batch by batch because they would not all fit in memory.
 
-One pass over the data feeds every observer. An observer sees one layer of one batch at a time and stores only what it
-has computed from the maps. Observers with `pairs` set see the maps of both the pretrained and the fine-tuned model.
+A single pass over the data serves all observers. An observer sees one layer of one batch at a time, and stores only
+what it computes from the maps. An observer whose `pairs` is True sees the maps of both the pretrained and the
+fine-tuned model.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +26,12 @@ MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory, for one batch and
 
 @runtime_checkable
 class Observer(Protocol):
-    """An observer of a pass. `pairs` is True if the observer also needs the second model's maps."""
+    """An object that processes the maps of a pass. `pairs` says whether it also needs the second model's maps."""
 
     pairs: bool
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer (from 0) of one batch. The rows and columns of padding tokens in `maps` are 0."""
+        """Process one layer (counted from 0) of one batch. In `maps`, the rows and columns of padding tokens are 0."""
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return values (arrays of shape [layers, heads]) and samples (one row per example)."""
@@ -54,7 +55,7 @@ class Tap:
         self.modules, self.ask = attention_modules(model)
 
     def run(self, batch: Batch, see: Callable[[int, Maps], None]) -> None:
-        """Run the model once, calling `see(layer, maps)` once per layer, in order."""
+        """Run the model once, and call `see(layer, maps)` for each layer in order."""
         rows, tokens = batch.input_ids.shape
         shape = (rows, self.model.config.num_attention_heads, tokens, tokens)
         calls = 0
@@ -76,7 +77,7 @@ class Tap:
 
 
 def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
-    """Check that the rows of real tokens are probability distributions over the real tokens."""
+    """Check that rows, except for padding rows, are probability distributions over the tokens that are not padding."""
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2
     real = batch.mask[:, None, :, None]
     on_real = maps @ real.to(maps.dtype)  # each row's weight on real tokens; reads the maps once
@@ -92,19 +93,19 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
 
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
-    """Set the rows of padding tokens to 0, so that only the L x L map of real tokens counts, and return the maps.
+    """Return the maps with the rows of padding tokens set to 0, so that only the L x L map of other tokens counts.
 
-    The maps are modified in place, because the model no longer needs them and copying takes as long as a measure.
+    The maps are modified in place, because the model no longer needs them and a copy would take as long as a measure.
     """
     return maps if bool(batch.mask.all()) else maps.masked_fill_(~batch.mask[:, None, :, None], 0)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass over encoded examples with one or two models.
+    """A pass of one or two models over encoded examples.
 
-    If `padded_to` is given, every example is padded to that many tokens and the rows of padding tokens are included, as
-    in the notebook of K19's authors. By default (None), only real tokens are included.
+    If `padded_to` is given, every example is padded to this number of tokens, and the rows of padding tokens are
+    included, as in the notebook of K19's authors. By default (None), padding is excluded.
     """
 
     model: OpenModel
@@ -114,10 +115,10 @@ class Pass:
     def feed(
         self, encoded: Encoded, observers: Sequence[Observer], progress: Callable[[int], Any] | None = None
     ) -> None:
-        """Run every example once, and feed every layer to every observer.
+        """Run every example once, and pass the maps of every layer to every observer.
 
         Args:
-            progress: Progress callback, called after each batch with the batch's number of examples.
+            progress: Progress callback, called after each batch with the number of examples in the batch.
         """
         if not observers:
             raise UserError("nothing to observe: name at least one measure")
@@ -147,7 +148,7 @@ class Pass:
 
 
 def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
-    """Return batches whose maps (layers x rows x heads x tokens x tokens, float32) fit in MAP_BYTES."""
+    """Return batches so small that the maps (layers x rows x heads x tokens x tokens, float32) fit in MAP_BYTES."""
     longest = max(int(encoded.lengths.max(initial=1)), width or 1)
     per_token_place = 4 * heads * held_layers * longest
     return batches(encoded, tokens=max(longest, min(4096, MAP_BYTES // per_token_place)), width=width)
@@ -158,13 +159,14 @@ def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
 
 @torch.no_grad()
 def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
-    """Return the modules whose output contains attention weights, and the arguments with which the model returns them.
+    """Return the modules that output attention weights, and the arguments that make the model return these weights.
 
-    A tiny forward pass finds the modules. A module is included if it is the first to return a tuple that contains a
-    tensor of shape [1, heads, tokens, tokens]. A module that is shared by all layers (ALBERT) appears once.
+    The modules are found by a tiny forward pass. A module is included if it is the first to return a particular tensor
+    of shape [1, heads, tokens, tokens] in a tuple. A module that is shared by all layers (ALBERT) appears once.
 
     Returns:
-        The modules in call order, and `output_attentions=True` if the modules return weights only with this argument.
+        The modules in the order of their calls, and `output_attentions=True` if they return weights only with this
+        argument.
     """
     config = model.config
     if (why := why_no_maps(config)) is not None:
@@ -204,7 +206,7 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
 
 
 def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
-    """Find the attention weights, of shape [rows, heads, tokens, tokens], among a module's outputs."""
+    """Return the attention weights [rows, heads, tokens, tokens] from a module's output, or None if it has none."""
     if isinstance(output, tuple | list):
         for item in output[1:]:
             if torch.is_tensor(item) and item.dtype.is_floating_point and tuple(item.shape) == shape:

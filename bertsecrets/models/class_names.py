@@ -1,4 +1,4 @@
-"""The classes of a fine-tuned checkpoint, as named in its `config.json`."""
+"""The names that a fine-tuned checkpoint gives to its classes in `config.json`."""
 
 import json
 import re
@@ -12,9 +12,9 @@ NUMBERED_NAME = re.compile(r"(?:label|class)?[ _-]?([0-9]{1,9})", re.IGNORECASE)
 
 
 def classes_in_order(folder: Path, task: Task) -> list[str] | None:
-    """Return the task's class for each of a checkpoint's outputs, or None if the outputs are numbered, not named.
+    """Return the task's class for each output of a checkpoint, or None if the outputs have only numbers and no names.
 
-    Names are read from both `id2label` and `label2id`, because some checkpoints record names in only one of the two.
+    Names are read from both `id2label` and `label2id`, because some checkpoints record names in only one of them.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     pairs = _pairs(config.get("id2label")) + [(number, name) for name, number in _pairs(config.get("label2id"))]

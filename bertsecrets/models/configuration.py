@@ -1,4 +1,4 @@
-"""Load a model's configuration and tokenizer. This module does not import torch."""
+"""Functions that load a model's configuration and tokenizer. This module does not import torch."""
 
 import os
 import re
@@ -38,11 +38,11 @@ OPTIONAL_SIZES, ABSENT_SIZES = ("max_position_embeddings", "type_vocab_size"), (
 
 
 class ModelWarning(UserWarning):
-    """A model or tokenizer may differ from the description in its files."""
+    """Warning that a model or tokenizer may differ from the description in its files."""
 
 
 def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
-    """Call `cls.from_pretrained` without remote code, using only local files."""
+    """Call `cls.from_pretrained` with local files only, and without running remote code."""
     from safetensors import SafetensorError
 
     folder = ref.folder(weights=cls.__name__ not in ("AutoConfig", "AutoTokenizer"))
@@ -67,7 +67,7 @@ def _needs_code(ref: ModelRef, why: str = "") -> UserError:
 
 
 def open_config(ref: ModelRef) -> Any:
-    """Return a model's configuration. This is also a quick check that the model is available."""
+    """Return a model's configuration, and thereby quickly check that the model is available."""
     import transformers
     from transformers import AutoConfig
 
@@ -88,7 +88,7 @@ def open_config(ref: ModelRef) -> Any:
 
 
 def _check_class(config: Any, ref: ModelRef) -> None:
-    """Refuse a model that transformers would silently open with a class that differs from the model's own."""
+    """Reject a model if transformers would silently open it with another class than the one it was made with."""
     import transformers
 
     if getattr(config, "auto_map", None):
@@ -118,7 +118,7 @@ def _check_class(config: Any, ref: ModelRef) -> None:
 
 
 def _check_sizes(config: Any, ref: ModelRef) -> None:
-    """Check that the sizes in a configuration are plausible before allocating anything of that size."""
+    """Check that the sizes in a configuration are plausible, before anything of these sizes is allocated."""
     for name, most in SIZE_LIMITS.items():
         size = getattr(config, name, None)
         if size is None:
@@ -169,7 +169,7 @@ def open_tokenizer(ref: ModelRef) -> Any:
 
 
 def _check_tokenizer_class(ref: ModelRef) -> None:
-    """Refuse a tokenizer that needs its own code, since transformers would open its files with another class."""
+    """Reject a tokenizer that needs its own code, because transformers would open the files with another class."""
     from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
 
     for file in ("tokenizer_config.json", "config.json"):
@@ -182,9 +182,9 @@ def _check_tokenizer_class(ref: ModelRef) -> None:
 
 
 def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
-    """Warn if transformers encodes texts differently from tokenizer.json, which many of its classes override.
+    """Warn if transformers encodes texts differently from what tokenizer.json says. Many tokenizer classes override it.
 
-    Settings of the normalizer in tokenizer_config.json count as part of the file.
+    The settings of the normalizer in tokenizer_config.json count as part of tokenizer.json.
     """
     folder = ref.folder(weights=False)
     try:
@@ -209,9 +209,10 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
 
 
 def _separate_texts(tokenizer: Any) -> None:
-    """Make a fast tokenizer that adds no special tokens insert the end-of-text token before and between texts.
+    """If a fast tokenizer adds no special tokens, make it insert the end-of-text token before and between texts.
 
-    GPT-2 was trained with `<|endoftext|>` in these positions. Without this token, two texts would run together.
+    GPT-2 was trained with `<|endoftext|>` in these positions. Without this token, nothing would separate the two texts
+    of a pair.
     """
     end, backend = tokenizer.eos_token, getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or end is None or tokenizer.num_special_tokens_to_add(True):
@@ -222,7 +223,7 @@ def _separate_texts(tokenizer: Any) -> None:
 
 
 def shape_of(ref: ModelRef) -> tuple[int, int] | None:
-    """Return the number of layers and of heads per layer, or None if the configuration does not state them."""
+    """Return the number of layers and the number of heads per layer, or None if the configuration has neither."""
     try:
         config = open_config(ref)
     except UserError:

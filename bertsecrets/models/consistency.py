@@ -1,7 +1,7 @@
-"""Checks that a classifier's logits are the same with and without padding, and in training and evaluation.
+"""Checks that a classifier's logits are the same with and without padding, and in training and evaluation mode.
 
-A model that fails a check is rejected, because its measurements would depend on the batches, or the measured model
-would differ from the trained one.
+A model that fails a check is rejected, because its measurements would depend on how examples are batched, or because
+the measured model would differ from the trained model.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ DROPOUTS = (F.dropout, torch.dropout, F.alpha_dropout, F.dropout1d, F.dropout2d)
 
 
 class WithoutDropout(TorchFunctionMode):
-    """Disable dropout and layer drop inside the block, even in training mode."""
+    """Disable dropout and layer drop inside the `with` block, even in training mode."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         """Call the function, with dropout disabled."""
@@ -43,7 +43,7 @@ class WithoutDropout(TorchFunctionMode):
 
 @contextmanager
 def explain_failure(model: Any) -> Iterator[None]:
-    """Turn errors raised by the model's code inside the block into one-line errors."""
+    """Turn errors that the model's code raises inside the `with` block into one-line errors."""
     try:
         yield
     except UserError:
@@ -61,11 +61,11 @@ def check_logits(
     forward: Callable[[list[int]], Logits] | None = None,
     tolerance: float = LOGIT_TOLERANCE,
 ) -> None:
-    """Check that logits in a padded batch equal those of single examples and, without dropout, those in training mode.
+    """Check that logits in a padded batch equal the logits of single examples and, without dropout, of training mode.
 
     Args:
-        forward: Function that returns the logits of a training step for the given examples. By default, the model is
-            run in training mode.
+        forward: Function that returns the logits that a training step computes for the given examples. By default, the
+            model is run in training mode.
         tolerance: Tolerance for the comparison with training mode.
     """
     rows = encoded.spread(CHECKED_EXAMPLES)
@@ -87,10 +87,10 @@ def check_logits(
 
 
 def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -> None:
-    """Check that padding is masked, so that each example alone has the same logits as in its batch.
+    """Check that padding is masked. If padding is masked, an example has the same logits alone as in a batch.
 
     Args:
-        logits: Logits that the examples `rows` have in their batch.
+        logits: Logits of the examples `rows`, computed in one batch.
     """
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
@@ -115,10 +115,10 @@ def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
 
 
 def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the largest absolute difference between two tensors, or NaN if either is not finite."""
+    """Return the largest absolute difference between two tensors, or NaN if one of them is not finite."""
     return float((one - other).abs().max())
 
 
 def largest(logits: torch.Tensor) -> float:
-    """Return the scale relative to which differences between logits are judged."""
+    """Return the scale by which differences between logits are divided before they are judged."""
     return max(SMALLEST_SCALE, float(logits.abs().max()))

@@ -1,7 +1,7 @@
-"""Encode texts into batches of token ids, and predict with a classifier.
+"""The encoding of texts into batches of token ids, and predictions of a classifier.
 
-Batches are sorted by length to reduce padding, but results are in the original order. Batches are limited by tokens
-rather than rows, so memory use does not depend on text length.
+Examples are sorted by length to reduce padding, but results are in the original order. The size of a batch is limited
+in tokens instead of rows, so memory use does not depend on text length.
 """
 
 import copy
@@ -27,7 +27,7 @@ CACHED_SPLITS = 4  # encoded splits cached per process, enough for a task's rows
 
 @dataclass(frozen=True)
 class Encoded:
-    """A split as token ids, one list per example. `segments` is None for models without token types."""
+    """The token ids of a split, with one list per example. `segments` is None for models without token types."""
 
     input_ids: Sequence[Sequence[int]]
     segments: Sequence[Sequence[int]] | None
@@ -37,25 +37,25 @@ class Encoded:
         return len(self.input_ids)
 
     def head(self, count: int) -> "Encoded":
-        """Return the first examples."""
+        """Return the first `count` examples."""
         segments = None if self.segments is None else self.segments[:count]
         return Encoded(self.input_ids[:count], segments, self.padding_id)
 
     def spread(self, count: int) -> list[int]:
-        """Return the indices of `count` examples of all lengths, including the shortest and the longest."""
+        """Return the indices of `count` examples, evenly spaced in order of length from the shortest to the longest."""
         places = np.unique(np.linspace(0, len(self) - 1, count).astype(int))
         chosen: list[int] = np.argsort(self.lengths, kind="stable")[places].tolist()
         return chosen
 
     @property
     def lengths(self) -> Int[np.ndarray, " examples"]:
-        """Tokens per example, including special tokens."""
+        """Number of tokens in each example, including special tokens."""
         return np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples as tensors. `mask` is True on real tokens, and `indices` are the examples' positions in the split."""
+    """Examples as tensors. `mask` is False for padding, and `indices` are the examples' positions in the split."""
 
     indices: Int[np.ndarray, " rows"]
     input_ids: Int[torch.Tensor, "rows tokens"]
@@ -64,7 +64,7 @@ class Batch:
 
     @property
     def lengths(self) -> Int[torch.Tensor, " rows"]:
-        """Tokens per row, without padding."""
+        """Number of tokens in each row, without padding."""
         return self.mask.sum(1)
 
     def inputs(self) -> dict[str, torch.Tensor]:
@@ -75,7 +75,7 @@ class Batch:
         return inputs
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Return the batch on another device. Copies to a GPU are asynchronous."""
+        """Return a copy of the batch on another device. Copies to a GPU are asynchronous."""
         segments = None if self.segments is None else self.segments.to(device, non_blocking=True)
         ids, mask = (tensor.to(device, non_blocking=True) for tensor in (self.input_ids, self.mask))
         return Batch(self.indices, ids, segments, mask)
@@ -85,13 +85,13 @@ _encoded: dict[tuple[str, str, int], Encoded] = {}
 
 
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
-    """Encode a split as token ids, with one or two segments per example, as in K19's code.
+    """Encode a split as token ids. As in K19's code, an example has one or two segments.
 
-    If a pair is too long, the longer text is truncated first. The result is cached per process by rows, tokenizer and
-    length, so callers must not modify it.
+    If a pair is too long, the longer text is truncated first. Callers must not modify the result, because each process
+    caches it by rows, tokenizer and length.
 
     Args:
-        max_length: Maximum word-pieces per example, including special tokens.
+        max_length: Maximum number of word-pieces per example, including special tokens.
     """
     identity = _identity(tokenizer)
     if identity is None:
@@ -105,9 +105,9 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
 
 
 def _identity(tokenizer: Any) -> str | None:
-    """Return a digest of everything that affects a fast tokenizer's output, or None for a slow tokenizer.
+    """Return a digest of everything that affects the output of a fast tokenizer. For a slow tokenizer, return None.
 
-    Truncation and padding are excluded, because `tokenize` sets them on each call.
+    Truncation and padding are not included, because `tokenize` sets them on each call.
     """
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         return None
@@ -125,7 +125,7 @@ def tokenize(
     A special token that appears in a text, such as a typed [SEP], is encoded as plain text.
 
     Args:
-        max_length: Maximum word-pieces per example, including special tokens.
+        max_length: Maximum number of word-pieces per example, including special tokens.
     """
     pairs = {"text_pair": list(second)} if second is not None else {}
     coded = tokenizer(
@@ -138,9 +138,10 @@ def tokenize(
 
 
 def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer: Any, *, paired: bool) -> None:
-    """Replace special tokens in the texts by unknown tokens, in place, except those added by the tokenizer.
+    """Replace special tokens that occur in the texts (unlike those added by the tokenizer) by unknown tokens, in place.
 
-    `split_special_tokens` splits most such tokens, but a sentencepiece vocabulary contains some of them as pieces.
+    The tokenizer's option `split_special_tokens` splits most such tokens, but a sentencepiece vocabulary contains some
+    of them as pieces.
     """
     unknown = tokenizer.unk_token_id
     special = {*tokenizer.all_special_ids} - {unknown}
@@ -184,11 +185,11 @@ def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
 
 
 def batches(encoded: Encoded, tokens: int = BATCH_TOKENS, rows: int = 256, width: int | None = None) -> Iterator[Batch]:
-    """Yield all examples in batches of similar length, shortest first.
+    """Yield all examples in batches of similar length, starting with the shortest examples.
 
     Args:
-        tokens: Maximum tokens per batch, including padding. An example with more tokens gets its own batch.
-        rows: Maximum examples per batch.
+        tokens: Maximum number of tokens per batch, including padding. An example with more tokens forms its own batch.
+        rows: Maximum number of examples per batch.
         width: Number of tokens to which a batch is padded, unless its longest example is longer.
 
     >>> encoded = Encoded([[1, 2, 3], [4], [5, 6]], None, padding_id=0)
@@ -207,9 +208,9 @@ def batches(encoded: Encoded, tokens: int = BATCH_TOKENS, rows: int = 256, width
 
 
 def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"] | Sequence[int], width: int | None = None) -> Batch:
-    """Collate examples into one batch, padded on the right regardless of the tokenizer's `padding_side`.
+    """Collate examples into one batch. Padding is on the right, regardless of the tokenizer's `padding_side`.
 
-    Training and evaluation share this function, so their inputs always have the same form.
+    Training and evaluation both use this function, so that inputs always have the same form.
 
     Args:
         width: Number of tokens to which the batch is padded, unless its longest example is longer.
@@ -250,9 +251,9 @@ def check_finite(logits: torch.Tensor) -> None:
 
 
 def special_ids(tokenizer: Any) -> dict[str, int | None]:
-    """Return, by role, the ids of [CLS] and [SEP] or of equivalent tokens, such as RoBERTa's `<s>` and `</s>`.
+    """Return the ids of [CLS] and [SEP], or of the tokens with these roles, such as RoBERTa's `<s>` and `</s>`.
 
-    GPT-2's `<|endoftext|>` has both roles. The id is None if the tokenizer has no token for a role.
+    GPT-2's `<|endoftext|>` has both roles. If the tokenizer has no token for a role, the id is None.
     """
     first = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
     last = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
@@ -260,7 +261,7 @@ def special_ids(tokenizer: Any) -> dict[str, int | None]:
 
 
 def loss_of(regression: bool) -> Loss:
-    """Return the fine-tuning loss, a function of logits and targets whose value is summed over examples.
+    """Return the fine-tuning loss: a function of logits and targets that returns the sum over examples.
 
     >>> loss_of(regression=True)(torch.tensor([[1.0], [4.0]]), torch.tensor([2.0, 2.0])).item()
     5.0

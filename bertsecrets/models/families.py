@@ -1,7 +1,7 @@
-"""Facts about particular models and architectures, collected in tables.
+"""Tables of facts about particular models and architectures.
 
-A tiny forward pass detects all other facts (layers, heads, the modules with attention weights), so a new family usually
-needs no entry here.
+All other facts (layers, heads, modules with attention weights) are detected by a tiny forward pass, so a new family
+usually needs no entry here.
 """
 
 import functools
@@ -98,9 +98,9 @@ ALIASES = {name.split("/")[1]: name for name in PINNED_COMMITS}  # the short nam
 
 
 def full_name(name: str) -> str:
-    """Return the canonical name of a model, under which results of the model are stored.
+    """Return the canonical name of a model, which is the name under which its results are stored.
 
-    For a hub model, this is the full hub name, without the commit if it is the pinned commit. All other names and
+    For a hub model, this is the full hub name. The commit is left out if it is the pinned commit. All other names and
     folders are returned unchanged.
 
     >>> full_name("bert-base-uncased"), full_name("gpt2@main"), full_name("minilm")
@@ -163,7 +163,7 @@ CLASSIFIERS = r"\w*(classifi|head|regress|score|logit)\w*|dense|linear|sequence_
 
 
 def why_no_maps(config: Any) -> str | None:
-    """Return why a model lacks full attention maps of the same kind in all layers, or None if it may have them."""
+    """Return why a model has no full attention maps of the same kind in all layers, or None if it may have them."""
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder, with three kinds of attention"
     own = _OWN.get(config.model_type)
@@ -204,14 +204,14 @@ ACTIVATION = 6  # index of the activation, the only module that is neither a Lin
 
 @dataclass(frozen=True)
 class Family:
-    """A custom architecture, defined by transformers classes.
+    """A custom architecture, which is defined by classes for transformers.
 
     Attributes:
-        config: Configuration class. Its `model_type` must be a name that transformers does not use.
+        config: Configuration class, with a `model_type` that transformers does not use.
         encoder: Class of the bare encoder.
         classifier: Class of the sequence classifier, which stores the encoder under its `base_model_prefix`.
         positions_after_padding: Whether position ids start after the padding id, as in RoBERTa.
-        no_maps: Why the heads lack full token-by-token attention maps, or None if they have them.
+        no_maps: Why the heads have no full token-by-token attention maps, or None if they do have such maps.
     """
 
     config: Any
@@ -222,13 +222,13 @@ class Family:
 
     @property
     def source(self) -> str:
-        """A digest of the code of the family's classes, which is part of the cache key of every measurement."""
+        """A digest of the code of the family's classes, for the cache keys of measurements of the family's models."""
         code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
         return hashlib.sha256(code.encode()).hexdigest()
 
 
 def _source(cls: type) -> str:
-    """Return the text of a class's source file or, if it was defined interactively, the class's own source or name."""
+    """Return the text of the file that defines a class. For an interactive class, return its own source or its name."""
     readers: tuple[Callable[[], str], ...] = (
         lambda: Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8"),
         lambda: inspect.getsource(cls),
@@ -246,10 +246,10 @@ _OWN: dict[str, Family] = {}
 
 @checked
 def register_family(family: Family) -> None:
-    """Register a custom architecture in this Python process.
+    """Register a custom architecture for this Python process.
 
-    Installed packages can provide an architecture by an entry point in the group `bertsecrets.families`, named after
-    the model type.
+    An installed package can instead provide an architecture by an entry point in the group `bertsecrets.families` that
+    is named after the model type.
 
     Raises:
         UserError: If transformers already has an architecture with this model type.
@@ -267,12 +267,12 @@ def register_family(family: Family) -> None:
 
 @functools.cache
 def _offered(path: tuple[str, ...]) -> EntryPoints:
-    """Return the entry points for families that are provided by packages installed in these folders."""
+    """Return the entry points for families that the packages installed in these folders provide."""
     return entry_points(group=ENTRY_POINT_GROUP)
 
 
 def own_family(model_type: str | None) -> Family | None:
-    """Return the custom family for a model type, registered or provided by an installed package."""
+    """Return the custom family for a model type, which was registered or is provided by an installed package."""
     if model_type is None or model_type in _OWN:
         return _OWN.get(model_type or "")
     for entry in _offered(tuple(sys.path)).select(name=model_type):

@@ -1,8 +1,9 @@
-"""Models given as objects in memory, which may have hooks, replaced modules or a changed `forward`.
+"""Models that are given as objects in memory, possibly with hooks, replaced modules or a changed `forward`.
 
-Such an object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
-no hooks or code of its own, the saved form is measured. If not, the object itself is measured: inside `lent`, opening
-the folder gives the object, with copies of its weights. The object is unchanged afterwards.
+A model object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
+neither hooks nor code of its own, the saved form is measured. If not, the object itself is measured: inside `lent`,
+opening the folder returns the object, with copies of its weights. After the measurement, the object is as it was
+before.
 """
 
 import hashlib
@@ -43,7 +44,7 @@ PROBES: Sequence[str] = (
 
 
 def check_object(model: Any) -> None:
-    """Check that an object is a transformers model whose weights can be saved and read as numbers.
+    """Check that an object is a transformers model whose weights can be saved, and can be read as numbers.
 
     Raises:
         UserError: If the object is anything else, such as a wrapper, an adapter, or a quantised or parametrised model.
@@ -76,7 +77,7 @@ def check_object(model: Any) -> None:
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Check that an object is a transformers tokenizer, or None.
+    """Check that an object is a transformers tokenizer or None.
 
     Raises:
         UserError: If the object is anything else.
@@ -88,9 +89,10 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def has_own_code(model: Any) -> bool:
-    """Return whether a model has hooks, or classes or `forward` functions that its libraries do not define.
+    """Return whether a model has hooks, classes or `forward` functions from outside transformers, torch and its family.
 
-    Such code may act on some inputs only, so comparing a few rows does not show what it does.
+    Hooks and other code may affect only some inputs, so a comparison on a few rows does not show all effects of such
+    code.
     """
     family = own_family(type(model.config).model_type)
     of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
@@ -115,20 +117,20 @@ def _is_trusted(module: str) -> bool:
 
 
 class Held:
-    """A model object, and a temporary folder with its saved form, which is deleted with this instance.
+    """A model object and its saved form, which is in a temporary folder that is deleted with this instance.
 
     Attributes:
         name: Name of the model in messages and results.
-        storable: Whether results may be stored. For this, the saved form must compute the same numbers as the object on
-            some rows, and the object must have no hooks or code of its own.
+        storable: Whether results may be stored. Results may be stored if the saved form computes the same numbers as
+            the object on some rows, and the object has neither hooks nor code of its own.
     """
 
     def __init__(self, model: Any, tokenizer: Any, base: ModelRef | None = None, rows: Split | None = None):
-        """Save the object with its tokenizer, and compare it with its saved form.
+        """Save the object with its tokenizer, and compare the object with its saved form.
 
         Args:
             tokenizer: The model's tokenizer, or None to use the tokenizer of `base`.
-            base: The model that a classifier was trained from.
+            base: The model from which a classifier was trained.
             rows: Some rows of a classifier's task, or None for a bare encoder.
 
         Raises:
@@ -170,7 +172,7 @@ class Held:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Until the block ends, make the folder give the object's saved form if storable, and the object itself if not.
+        """Until the block ends, opening the folder returns the saved form if `storable` is True, else the object.
 
         Raises:
             UserError: If the object has changed since it was saved.
@@ -183,7 +185,7 @@ class Held:
 
 @contextmanager
 def opened(model: Any, tokenizer: Any = None, *, offline: bool = False) -> Iterator[OpenModel]:
-    """Open an encoder, given by name, by folder or as an object in memory, and yield it.
+    """Open an encoder and yield it. The encoder is given as a name, as a folder or as an object in memory.
 
     Raises:
         UserError: If the model is not available, or an object has no tokenizer or cannot be measured.
@@ -198,7 +200,7 @@ def opened(model: Any, tokenizer: Any = None, *, offline: bool = False) -> Itera
 
 
 def _state(model: Any) -> str:
-    """Return a digest of what a user may have changed in a model: weights, modules, hooks and `forward`."""
+    """Return a digest of everything that a user may have changed in a model: weights, modules, hooks and `forward`."""
     sha = hashlib.sha256()
     for name, module in model.named_modules():
         hooks = [id(hook) for hook in _hooks(module) if not _is_trusted(_home(hook))]
@@ -209,7 +211,7 @@ def _state(model: Any) -> str:
 
 
 def _leave_out_class(file: Path) -> None:
-    """Remove the name of a model's own class from its configuration, since the object itself provides the class."""
+    """Remove the name of a model's own class from its configuration file, because the object itself has the class."""
     config = {name: value for name, value in read_json(file).items() if name not in ("architectures", "auto_map")}
     file.write_text(json.dumps(config), encoding="utf-8")
 

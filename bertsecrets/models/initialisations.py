@@ -1,4 +1,4 @@
-"""Initialisations of a classifier, which define its initial weights and which weights are trained.
+"""Initialisations of a classifier. An initialisation defines initial weights, and which weights are trained.
 
 To add an initialisation, add its name to `types.InitialisationName` and an entry to the table below. This module does
 not import torch.
@@ -19,18 +19,19 @@ def _nothing(*_: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Initialisation:
-    """A way to initialise a training run (K19 section 3, table 1).
+    """A way to initialise a classifier for training (K19 section 3, table 1).
 
     Attributes:
-        name: Name on the command line and in cache keys.
+        name: Name of the initialisation on the command line and in cache keys.
         title: Description of the resulting models, such as "a model trained from random weights".
         label: Short description for charts.
         loads: Whether pretrained weights are loaded.
-        trains: Whether the model is trained at all.
+        trains: Whether any part of the model is trained.
         trains_encoder: Whether the encoder is also trained.
-        prepare: Function that modifies a classifier in place before training. Its arguments are the classifier, the
-            tokenizer, and a function that returns a new classifier with random weights determined by the seed.
-        freeze: Function that freezes weights in place.
+        prepare: Function that modifies a classifier in place before training. The function is called with the
+            classifier, the tokenizer, and a function that returns a new classifier with random weights determined by
+            the seed.
+        freeze: Function that freezes some of a classifier's weights in place.
     """
 
     name: InitialisationName
@@ -53,12 +54,12 @@ def get_initialisation(name: str) -> Initialisation:
 
 
 def freeze_encoder(model: Model) -> None:
-    """Freeze everything except the classifier."""
+    """Freeze all weights except those of the classifier head."""
     model.base_model.requires_grad_(False)
 
 
 def freeze_but_last_layers(model: Model) -> None:
-    """Freeze the encoder except its last two layers and the pooler."""
+    """Freeze all weights of the encoder, except for the last two layers and the pooler."""
     from bertsecrets.models.layers import last_layers
 
     layers = last_layers(model)

@@ -1,6 +1,6 @@
-"""A model's layers: the number of layers, the number of heads, and the token that the classifier reads.
+"""Functions for a model's layers: their number, their heads and weights, and which token the classifier reads.
 
-Layers are found by inspecting the model, never from the name of the architecture.
+Layers are found by inspecting the model. The name of the architecture is never used.
 """
 
 import re
@@ -18,7 +18,7 @@ SETTING, LAST = "classifies_from", "sep"  # in config.json
 
 
 def architecture(config: Any) -> str:
-    """Return the name of an architecture.
+    """Return the name of the architecture that a configuration describes.
 
     >>> from transformers import BertConfig
     >>> architecture(BertConfig())
@@ -31,7 +31,7 @@ SIZE_SETTINGS = ("model_type", "num_hidden_layers", "num_attention_heads", "hidd
 
 
 def size_difference(config: Any, base: Any) -> str | None:
-    """Return how a model's architecture or size differs from its supposed base model, or None if they are the same."""
+    """Return how a model differs from its supposed base model in architecture or size, or None if it does not."""
     for name in SIZE_SETTINGS:
         own, other = getattr(config, name, None), getattr(base, name, None)
         if own != other:
@@ -42,7 +42,8 @@ def size_difference(config: Any, base: Any) -> str | None:
 def weight_cosine(model: Any, base: Any) -> float:
     """Return the mean cosine similarity between the weight matrices of two models, excluding embeddings.
 
-    The value is about 0 for independently trained models. Fine-tuning barely changes the direction of a matrix.
+    The value is about 0 for independently trained models. After fine-tuning, the value is still close to 1, because
+    fine-tuning barely changes the direction of a matrix.
     """
     others = dict(base.base_model.named_parameters())
     cosines = [
@@ -54,12 +55,12 @@ def weight_cosine(model: Any, base: Any) -> float:
 
 
 def unreadable(config: Any, why: str) -> NotApplicableError:
-    """Return the error for an architecture whose attention maps cannot be read."""
+    """Return the error to raise for an architecture whose attention maps cannot be read."""
     return NotApplicableError(f"the attention of {architecture(config)} cannot be read: {why}")
 
 
 def attention_shape(model: Any) -> tuple[int, int]:
-    """Return a model's number of layers and number of heads per layer."""
+    """Return the number of layers of a model, and the number of heads per layer."""
     layers, heads = (getattr(model.config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
     if layers is None or heads is None:
         why = why_no_maps(model.config) or "its configuration gives no numbers of layers and heads"
@@ -68,7 +69,7 @@ def attention_shape(model: Any) -> tuple[int, int]:
 
 
 def layer_of(name: str) -> tuple[str, int] | None:
-    """Return a weight's name within its layer and the layer's index (from 0), or None if it is not in a layer.
+    """Return the name of a weight within its layer and the index of the layer (from 0), or None if it is in no layer.
 
     >>> layer_of("encoder.layer.11.output.dense.bias")
     ('encoder.layer.*.output.dense.bias', 11)
@@ -79,7 +80,7 @@ def layer_of(name: str) -> tuple[str, int] | None:
 
 @contextmanager
 def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any]) -> Iterator[None]:
-    """Register a forward hook with modules until the block ends."""
+    """Register a forward hook on each of the modules until the `with` block ends."""
     handles = [module.register_forward_hook(hook) for module in modules]
     try:
         yield
@@ -89,7 +90,7 @@ def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any]) -> Iterator[N
 
 
 def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
-    """Return a model's last layers."""
+    """Return the last `number` layers of a model."""
     depth = model.config.num_hidden_layers
     stacks = (m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
     stack = next(stacks, None)
@@ -102,7 +103,7 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
 
 
 class _Move:
-    """Hooks that replace the first token's hidden state after the last layer by the last token's hidden state."""
+    """Hooks that, after the last layer, replace the hidden state of the first token by that of the last token."""
 
     def __init__(self) -> None:
         self.at: torch.Tensor | None = None
@@ -126,10 +127,10 @@ class _Move:
 
 
 def read_last_token(model: Any, tokenizer: Any) -> None:
-    """Make a classifier read the final [SEP] instead of [CLS], and record this in the configuration.
+    """Make a classifier read the final [SEP] instead of [CLS], and record this change in the configuration.
 
-    Everything after the last layer (a norm, a pooler, the classifier) then reads [SEP]. If transformers opens such a
-    checkpoint without this suite, the classifier reads [CLS].
+    Everything after the last layer (a norm, a pooler, the classifier head) then reads [SEP]. If such a checkpoint is
+    opened by transformers without this suite, the classifier reads [CLS].
     """
     name = type(model).__name__
     example = tokenizer("one two three", "four five", return_tensors="pt")

@@ -1,6 +1,6 @@
-"""Folders that stand for a model object. Inside `lent`, opening such a folder gives the object, with copied weights.
+"""Folders that stand for a model object. Inside `lent`, opening the folder returns the object with copied weights.
 
-The object is restored afterwards.
+When `lent` ends, the object is restored to its former state.
 """
 
 from collections.abc import Iterator, MutableMapping, MutableSet
@@ -17,12 +17,12 @@ _lent: dict[str, "_Loan"] = {}  # by path of the folder
 
 
 def borrowed(folder: str, *, bare: bool) -> Any | None:
-    """Return the object that a folder stands for, free to be changed, or None if the folder stands for no object.
+    """Return the object that a folder stands for, or None if there is none. Callers may change the object.
 
-    The object has fresh float32 copies of its weights on the CPU, eager attention, and no hooks except its own.
+    The object has eager attention, only the hooks that it had before, and float32 copies of its weights on the CPU.
 
     Args:
-        bare: Whether to return the object's encoder without the classifier.
+        bare: Whether to return only the encoder of the object, without the classifier head.
     """
     loan = _lent.get(folder)
     return None if loan is None else loan.renew(bare)
@@ -35,7 +35,7 @@ def is_lent(folder: str) -> bool:
 
 @contextmanager
 def lent(model: Any, folder: Path) -> Iterator[None]:
-    """Let a folder stand for an object until the block ends, then restore the object."""
+    """Let a folder stand for an object until the `with` block ends. Then restore the object."""
     loan = _lent[str(folder)] = _Loan(model)
     try:
         yield
@@ -54,7 +54,7 @@ class _Loan:
         self.weights = [(each, each.data, each.requires_grad, each.grad) for each in model.parameters()]
 
     def restore(self) -> None:
-        """Give every module, configuration and weight the state that it had."""
+        """Restore every module, configuration and weight to its recorded state."""
         for namespace, contents in self.attributes:
             namespace.clear()
             for name, (value, inside) in contents.items():
@@ -67,7 +67,7 @@ class _Loan:
             weight.requires_grad_(trained)
 
     def renew(self, bare: bool) -> Any:
-        """Restore the model, then replace its tensors by copies, so that any change to them can be undone."""
+        """Restore the model, and replace its tensors by copies, so that any change to the tensors can be undone."""
         with torch.inference_mode(False):
             self.restore()
             for weight, data, *_ in self.weights:
@@ -86,7 +86,7 @@ class _Loan:
 
 
 def _contents(namespace: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return each value together with a copy of its contents if it is a dict or a set, or None if not."""
+    """Return pairs of each value and a copy of its contents. The copy is None unless the value is a dict or a set."""
     return {
         name: (value, copy(value) if isinstance(value, MutableMapping | MutableSet) else None)
         for name, value in namespace.items()

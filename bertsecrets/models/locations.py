@@ -1,4 +1,4 @@
-"""Locations of model files: the hub at a pinned revision, a local folder, or a package.
+"""Locations of model files, which are on the hub (at a pinned revision), in a local folder, or in a package.
 
 `locate` resolves a name once, and all other code uses the resulting `ModelRef`.
 """
@@ -64,7 +64,7 @@ MODEL_ADVICE = (
 class ModelRef:
     """The location of a model. `path` is a folder or a hub name, and `revision` is a commit of the hub repository.
 
-    `name` is the name given by the user. `offline` forbids network access.
+    `name` is the name that the user gave. If `offline` is True, the network is not used.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ModelRef:
 
     @classmethod
     def in_folder(cls, folder: Path) -> "ModelRef":
-        """Return the reference to a model in a local folder."""
+        """Return a reference to the model in a local folder."""
         return cls(str(folder), str(folder))
 
     @property
@@ -83,14 +83,13 @@ class ModelRef:
         return os.path.isdir(self.path)  # Path.is_dir raises an error for names that are too long
 
     def resolved(self) -> "ModelRef":
-        """Return the reference with its commit filled in for a hub model, or unchanged for a local model."""
+        """Return the reference. For a hub model, its commit is filled in; for a local model, nothing is changed."""
         return self if self.local else _resolve(self)
 
     def identity(self) -> str:
-        """Return the identity of the encoder: a digest of file names and contents, or its hub name and commit.
+        """Return what identifies the encoder: a digest of file names and contents, or the hub name and the commit.
 
-        The identity also depends on the code of a custom architecture, and on the activation function of a
-        cross-encoder.
+        The digest also covers the code of a custom architecture, and the activation function of a cross-encoder.
         """
         contents = self._contents(ENCODER_FILES) or ""
         own = own_family(self.model_type())
@@ -98,7 +97,7 @@ class ModelRef:
         return digest([contents, *filter(None, more)]) if any(more) else contents
 
     def activation(self) -> str | None:
-        """Return the recorded function that sentence-transformers applies to a cross-encoder's logits, or None."""
+        """Return the function that a cross-encoder's files tell sentence-transformers to apply to logits, or None."""
         return read_json_object(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
 
     def model_type(self) -> str | None:
@@ -107,9 +106,9 @@ class ModelRef:
         return name if isinstance(name, str) else None
 
     def tokenizer(self) -> str | None:
-        """Return the identity of the tokenizer: a digest of file names and contents, or its hub name and commit.
+        """Return what identifies the tokenizer: a digest of file names and contents, or the hub name and the commit.
 
-        The identity is None for a local folder without a tokenizer.
+        For a local folder without a tokenizer, return None.
         """
         return self._contents(TOKENIZER_FILES)
 
@@ -122,10 +121,10 @@ class ModelRef:
         return digest({path.name: file_sha256(path) for path in files}) if files else None
 
     def folder(self, weights: bool = True) -> Path:
-        """Return the folder with the files, after downloading and verifying the files of a hub model.
+        """Return the folder that contains the files. The files of a hub model are downloaded and verified first.
 
         Args:
-            weights: Whether to include the weights, rather than only the configuration and the tokenizer.
+            weights: Whether the weights are needed, in addition to the configuration and the tokenizer.
         """
         if self.local:
             return Path(self.path)
@@ -139,7 +138,7 @@ class ModelRef:
         return _repository(self).folder(commit, patterns, essential)
 
     def tensors(self) -> dict[str, str]:
-        """Return the type of each tensor in the weight files, by name, as safetensors writes it (F32, I8)."""
+        """Return the data type of each tensor in the weight files, by name, as spelled by safetensors (F32, I8)."""
         from safetensors import safe_open
 
         folder = self.folder()
@@ -152,21 +151,21 @@ class ModelRef:
         return types
 
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest of a checkpoint made by this suite, or an empty one for other models."""
+        """Return the manifest of a checkpoint that this suite made. For other models, the manifest is empty."""
         return read_own_manifest(Path(self.path))
 
 
 def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """Return the files in a folder whose names match a pattern, sorted. A missing folder counts as empty."""
+    """Return, in sorted order, the files in a folder whose names match a pattern. A missing folder counts as empty."""
     files = [path for path in listed(folder) if any(fnmatchcase(path.name, pattern) for pattern in patterns)]
     return [path for path in files if path.is_file()]
 
 
 def published_identities(name: str) -> set[str]:
-    """Return the identities that a pinned hub model's encoder can have: one on the hub, and one in a local folder.
+    """Return both identities that the encoder of a pinned hub model can have: on the hub, and in a local folder.
 
-    The folder must contain the published `config.json` and `model.safetensors`. Files that were saved again have
-    different digests, even if the weights are the same.
+    A local folder has this identity if it contains the published `config.json` and `model.safetensors`. Files that were
+    saved again have different digests, even if the weights are the same.
     """
     repository = full_name(name)
     files = {file: MODEL_SHA256[repository][file] for file in ("config.json", "model.safetensors")}
@@ -174,9 +173,10 @@ def published_identities(name: str) -> set[str]:
 
 
 def recorded_name(name: str) -> str:
-    """Return the name under which outcomes for a model are on record, regardless of the path to its weights.
+    """Return the name under which a model's outcomes are recorded, no matter where its weights are.
 
-    A folder with the weights of a pinned or packaged model has that model's name. All others have their full name.
+    A folder with the weights of a pinned or packaged model gets the name of that model. Other models keep their full
+    name.
     """
     if name in PACKAGED_MODELS:
         return name
@@ -185,7 +185,7 @@ def recorded_name(name: str) -> str:
 
 
 def is_papers_model(name: str) -> bool:
-    """Return whether a model is the paper's model, judging by its weights or its repository's name, at any commit.
+    """Return whether a model is the paper's model, judging by its weights or by its repository (at any commit).
 
     >>> is_papers_model("google-bert/bert-base-uncased@86b5e09"), is_papers_model("minilm")
     (True, False)
@@ -194,10 +194,10 @@ def is_papers_model(name: str) -> bool:
 
 
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:
-    """Return a caching version of `locate`.
+    """Return a version of `locate` that caches its results.
 
     Args:
-        bases: Base models, by the checkpoints to be judged. The base model is located instead of the checkpoint.
+        bases: The base model of each checkpoint to be judged. The base model is located instead of the checkpoint.
     """
 
     @functools.cache
@@ -208,7 +208,7 @@ def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], 
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:
-    """Return the reference for `NAME[@REVISION]`, a folder, an alias, `minilm` or `mpnet`.
+    """Return the reference to a model, given as `NAME[@REVISION]`, a folder, an alias, `minilm` or `mpnet`.
 
     >>> locate("bert-base-uncased").path
     'google-bert/bert-base-uncased'
@@ -231,7 +231,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder contains a transformers model in safetensors that, if made by this suite, is undamaged."""
+    """Check that a folder contains a transformers model in safetensors and, if this suite made it, is undamaged."""
     refuse_adapter(folder)
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
@@ -244,7 +244,7 @@ def check_folder(folder: Path) -> None:
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Refuse adapter files, such as LoRA's, which transformers uses or ignores depending on the installed packages."""
+    """Reject adapter files (such as LoRA's). Whether transformers uses such files depends on installed packages."""
     adapter = next((path.name for path in matching(folder, ADAPTER_FILES)), None)
     if adapter is not None:
         raise RunError(
@@ -254,7 +254,7 @@ def refuse_adapter(folder: Path) -> None:
 
 
 def _check_shards(folder: Path) -> None:
-    """Check that an index only names files in its own folder, because a model's identity only covers these."""
+    """Check that an index names only files in its own folder, because the model's identity covers no other files."""
     index = folder / WEIGHT_FILES[1]
     if not index.is_file():
         return
@@ -271,12 +271,12 @@ def _check_shards(folder: Path) -> None:
 
 @functools.cache
 def _resolve(ref: ModelRef) -> ModelRef:
-    """Return a hub model's reference with its commit, either the cached one or, online, the revision's current one."""
+    """Return a hub model's reference with its commit, which is the cached commit or else the current commit."""
     return replace(ref, revision=_repository(ref).commit("config.json"))
 
 
 def _repository(ref: ModelRef) -> Repository:
-    """Return the hub repository of a model, with texts for messages about it."""
+    """Return the hub repository of a model, with the texts that messages about the repository need."""
     hint = near_matches(ref.name, [*PACKAGED_MODELS, *ALIASES, *PINNED_COMMITS])
     pinned = ref.revision is not None and ref.revision == PINNED_COMMITS.get(ref.path)
     return Repository(

@@ -1,4 +1,4 @@
-"""Step sizes that fit in memory, and one-line errors before long work if memory is too small."""
+"""Step sizes that fit in memory, and checks that report too little memory before long work begins."""
 
 import ctypes
 import gc
@@ -25,7 +25,7 @@ LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; lower values cost too many s
 
 @dataclass
 class Budget:
-    """The number of tokens computed in one step (`tokens`) and stored between layers (`kept`)."""
+    """The number of tokens that are computed in one step (`tokens`) and that are stored between layers (`kept`)."""
 
     tokens: int
     kept: int
@@ -35,7 +35,7 @@ class Budget:
         """Return a budget that uses half of the free memory.
 
         Args:
-            width: Hidden size of the model. Computing a token takes about 24 float32 values per hidden unit.
+            width: Hidden size of the model. The computation of a token takes about 24 float32 values per hidden unit.
         """
         gpu = device.type == "cuda"
         free = torch.cuda.mem_get_info(device)[0] // 2 if gpu else min(available_bytes() // 2, CPU_BYTES)
@@ -43,7 +43,7 @@ class Budget:
         return cls(tokens, max(1, free // (2 * 4 * 3 * width)))
 
     def halve(self, error: BaseException) -> None:
-        """Halve the budget after running out of memory."""
+        """Halve the budget if `error` says that memory ran out. Raise all other errors again."""
         if not ran_out(error):
             raise error
         if self.tokens == 1 and self.kept == 1:
@@ -54,16 +54,16 @@ class Budget:
 
 
 def too_small(error: BaseException) -> UserError:
-    """Return the error for an example that does not fit in memory even by itself."""
+    """Return the error to raise if an example does not fit in memory even by itself."""
     reason = next(iter(str(error).splitlines()), "out of memory")
     return UserError(f"not enough memory for a single example ({reason}): cut inputs shorter, or use the device cpu")
 
 
 @contextmanager
 def return_large_blocks() -> Iterator[None]:
-    """Until the block ends, return large freed allocations to the system immediately (GNU C library only).
+    """Until the `with` block ends, return large freed allocations to the system at once (only with the GNU C library).
 
-    Without this, the heap grows with every new batch size, and training a small model takes over 3 GB.
+    Otherwise, the heap grows with every new batch size, and training a small model takes over 3 GB.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
@@ -77,7 +77,7 @@ def return_large_blocks() -> Iterator[None]:
 
 
 def release_memory() -> None:
-    """Return freed memory (over a gigabyte after training) to the system and, on a GPU, to other processes."""
+    """Return freed memory to the system and, on a GPU, to other processes. After training, over a gigabyte is freed."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
@@ -89,9 +89,9 @@ def release_memory() -> None:
 def training_bytes(
     model: Any, rows: int, tokens: int, precision: str = "float32", device: str = "cpu", examples: int = 0
 ) -> int:
-    """Estimate the memory that training takes in addition to the model's weights, in bytes.
+    """Return an estimate of the memory in bytes that training takes in addition to the model's weights.
 
-    Each trained weight has a gradient and AdamW's two moments. For the backward pass, a layer stores about 23 values
+    Each trained weight has a gradient and two moments of AdamW. For the backward pass, a layer stores about 23 values
     per token and hidden unit (with a feed-forward size of four times the hidden size) and three maps per head. Training
     MiniLM takes 1.05 times this estimate, so a run that just fits is not rejected.
 
@@ -100,7 +100,7 @@ def training_bytes(
         tokens: Number of tokens in the longest example.
         precision: Training precision, float32 or bfloat16.
         device: Type of the device.
-        examples: Number of training examples whose features are stored if the encoder is frozen.
+        examples: Number of training examples, whose features are stored if the encoder is frozen.
     """
     width, heads, layers = (
         getattr(model.config, name, None) or 0  # if a size is unknown, only weights count
@@ -115,7 +115,7 @@ def training_bytes(
 
 
 def check_memory(what: str, needed: int, device: torch.device, advice: str) -> None:
-    """Check that there is enough memory before long work begins."""
+    """Check, before long work begins, that there is enough memory for it."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
         raise UserError(f"{what} needs about {in_bytes(needed)} of memory, {in_bytes(free)} are free: {advice}")
@@ -123,10 +123,10 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
 
 @contextmanager
 def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
-    """Turn an out-of-memory error inside the block into a one-line error that says how much memory is needed.
+    """Turn an out-of-memory error inside the `with` block into a one-line error that says how much memory is needed.
 
     Args:
-        needed: Required memory in bytes, or None if unknown.
+        needed: Required memory in bytes, or None if it is unknown.
     """
     try:
         yield
@@ -138,7 +138,7 @@ def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
 
 
 def available_bytes() -> int:
-    """Return the memory available to this process in bytes, within any container limit, or 2 GiB if unknown."""
+    """Return the memory in bytes that this process can use within any container limit, or 2 GiB if this is unknown."""
     free = 2**31
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

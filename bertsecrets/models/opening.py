@@ -1,4 +1,4 @@
-"""Open a model as a bare encoder, with a new classifier, or as a fine-tuned checkpoint."""
+"""Functions that open a model as a bare encoder, with a new classifier head, or as a fine-tuned checkpoint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,9 +41,9 @@ UNUSED_EMBEDDINGS = 128  # some models have a few more embeddings than tokens, t
 
 @dataclass(frozen=True)
 class OpenModel:
-    """An encoder or sequence classifier that is ready to run, as a model (in eval mode) and its tokenizer.
+    """An encoder or sequence classifier that is ready to run: a model (in evaluation mode) and its tokenizer.
 
-    `fingerprint` identifies the weights by a digest of local files, or by the hub name and commit.
+    `fingerprint` identifies the weights by a digest of local files, or by the hub name and the commit.
     """
 
     model: Any
@@ -51,7 +51,7 @@ class OpenModel:
     fingerprint: str
 
     def fit(self, tokens: int) -> int:
-        """Return `tokens`, capped at the number of positions in the model."""
+        """Return `tokens`, or the number of positions in the model if that is smaller."""
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
         positions = positions if positions > 0 else tokens  # -1 means unlimited (XLNet)
@@ -70,7 +70,7 @@ class OpenModel:
         return attention_shape(self.model)[1]
 
     def to(self, device: torch.device | str) -> "OpenModel":
-        """Move the model to a device, in place, and return it."""
+        """Move the model to a device in place, and return this object."""
         self.model.to(device)
         return self
 
@@ -83,10 +83,10 @@ def open_classifier(
     *,
     attention: str = "eager",
 ) -> OpenModel:
-    """Return a model with a new classifier for `task`, before any training (K19 section 3, table 1).
+    """Return a model with a new classifier head for `task`, before any training (K19 section 3, table 1).
 
-    Weights that are not loaded are drawn with `seed` by the architecture's initialisation (a normal distribution with
-    the config's `initializer_range`).
+    Weights that are not loaded are drawn at random with `seed`, by the initialisation of the architecture (a normal
+    distribution with the standard deviation `initializer_range` from the configuration).
 
     Args:
         attention: Attention implementation, `eager` or `sdpa`. Only `eager` exposes attention weights.
@@ -136,7 +136,7 @@ def _kernel(config: Any, attention: str) -> str:
 
 
 def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
-    """Copy a missing padding token from the tokenizer, since the model needs it to find the last token of an input."""
+    """Copy a missing padding token from the tokenizer. The model needs this token to find the end of an input."""
     if (why := NO_ANSWERS.get(config.model_type)) is not None:
         raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
     if getattr(config, "pad_token_id", None) is None:
@@ -146,7 +146,7 @@ def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
 def _load_classifier(
     ref: ModelRef, config: Any, attention: str, *, trained: bool = False
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
-    """Load a classifier as `_load_weights` does. `trained` says whether the stored head is used."""
+    """Load a classifier as `_load_weights` does. `trained` says whether the stored classifier head is used."""
     from transformers import AutoModelForSequenceClassification
 
     return _load_weights(
@@ -162,7 +162,7 @@ def _load_classifier(
 def _load_weights(
     ref: ModelRef, cls: Any, *, trained: bool = False, **options: Any
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
-    """Load a model, and return it with the shapes of wrongly shaped weights by name, with None for missing weights."""
+    """Return a model and, by name, the shapes of stored weights that do not fit. For missing weights, this is None."""
     from transformers import AutoModel
 
     if (model := borrowed(ref.path, bare=cls is AutoModel)) is not None:
@@ -196,7 +196,7 @@ def _load_weights(
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
-    """Reject missing or wrongly shaped weights, since transformers silently replaces them by random ones."""
+    """Reject missing or wrongly shaped weights, because transformers silently replaces them by random weights."""
     if names:
         first = sorted(names)[0]
         raise RunError(
@@ -206,7 +206,7 @@ def _refuse_drawn(path: str, names: list[str]) -> None:
 
 
 def open_encoder(ref: ModelRef) -> OpenModel:
-    """Open an encoder without a classifier, with eager attention."""
+    """Open an encoder without a classifier head and with eager attention."""
     from transformers import AutoModel
 
     if ref.local:
@@ -222,10 +222,10 @@ def open_encoder(ref: ModelRef) -> OpenModel:
 
 
 def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
-    """Open a fine-tuned classifier in any local folder that transformers can read.
+    """Open a fine-tuned classifier from any local folder that transformers can read.
 
-    If the checkpoint's classes are in a different order from the task's, the outputs are reordered. If the checkpoint
-    has no tokenizer, the base model's tokenizer is used.
+    If the classes of the checkpoint and of the task are in different orders, the outputs are reordered. If the
+    checkpoint has no tokenizer, the base model's tokenizer is used.
     """
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
@@ -254,7 +254,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
 
 
 def open_checkpoint_config(folder: Path, task: Task) -> Any:
-    """Return a checkpoint's configuration after checking it against the task, without reading weights."""
+    """Return a checkpoint's configuration, after checking that it fits the task. Weights are not read."""
     if not folder.is_dir():
         way = "give a folder that save_pretrained has written, or download a hub model into one first"
         raise UserError(f"no checkpoint folder at {folder}: {way}")
@@ -275,7 +275,7 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
 
 
 def check_base(folder: Path, task: Task, base: ModelRef) -> None:
-    """Check that a checkpoint could have been trained from a base model, with the same architecture and size."""
+    """Check that a checkpoint has the same architecture and size as the base model it is said to be trained from."""
     if problem := size_difference(open_checkpoint_config(folder, task), open_config(base)):
         raise UserError(
             f"checkpoint {folder} was not trained from {base.name}: {problem}: name its own base model with --model"
@@ -306,7 +306,7 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
 
 
 def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) -> None:
-    """Check that a model without a tokenizer of its own has the vocabulary of its supposed base model."""
+    """Check that a model without its own tokenizer has as many token embeddings as its base model's tokenizer needs."""
     own, known = (getattr(each, "vocab_size", None) for each in (config, open_config(base)))
     if own is not None and own != known and not 0 <= own - len(tokenizer) < UNUSED_EMBEDDINGS:
         raise UserError(
@@ -316,13 +316,13 @@ def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) ->
 
 
 def _activation(config: Any) -> Any:
-    """Return the name of the function that sentence-transformers applies to a model's outputs, from config.json."""
+    """Return, from config.json, the name of the function that sentence-transformers applies to a model's outputs."""
     own, former = (getattr(config, name, None) for name in ACTIVATIONS)
     return (own.get("activation_fn") if isinstance(own, dict) else None) or former
 
 
 def _activate(model: Any, name: Any, folder: Path) -> None:
-    """Make the last linear module of a cross-encoder apply the activation function that its outputs should include."""
+    """Make the last linear module of a cross-encoder also apply the activation function that belongs to its outputs."""
     root, _, function = name.rpartition(".") if isinstance(name, str) else ("", "", "")
     try:
         activation = getattr(nn, function)() if root in ACTIVATION_MODULES else None
@@ -338,7 +338,7 @@ def _activate(model: Any, name: Any, folder: Path) -> None:
 
 
 def _order_classes(model: Any, task: Task) -> None:
-    """Reorder the classifier's outputs if the checkpoint's classes are in a different order from the task's."""
+    """Reorder the outputs of a classifier if its classes are in a different order from the classes of the task."""
     if task.regression:
         return
     names = list(model.config.id2label.values())

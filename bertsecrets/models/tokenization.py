@@ -1,4 +1,4 @@
-"""Checks that a tokenizer encodes texts in the form on which its model was trained."""
+"""Checks that a tokenizer encodes texts in the same form as in the training of its model."""
 
 import warnings
 from typing import Any
@@ -14,9 +14,9 @@ CAPITALISED_SHARE = 0.01  # a vocabulary with at least this share of capitalised
 
 
 def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
-    """Make a tokenizer number the segments of a pair if the model has several, and check that the two match.
+    """Make a tokenizer number the segments of a pair if the model distinguishes them, and check that both match.
 
-    The tokenizers of some families number segments only on request, and transformers 5 does not request numbers.
+    The tokenizers of some families number segments only if asked to, and transformers 5 does not ask.
     """
     size, largest = getattr(config, "vocab_size", None), max(tokenizer.get_vocab().values())
     if isinstance(size, int) and largest >= size:
@@ -39,7 +39,7 @@ def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
 
 
 def _ask_for_segments(tokenizer: Any, segments: int | None) -> None:
-    """Make a tokenizer return segments if both its pairs and the model have several, unless its files forbid it."""
+    """Make a tokenizer return segments if it and the model distinguish them, unless the tokenizer's files forbid it."""
     names = tokenizer.model_input_names
     last = max(tokenizer("A", "B", return_token_type_ids=True)["token_type_ids"])
     if "token_type_ids" in names:
@@ -53,7 +53,7 @@ def _ask_for_segments(tokenizer: Any, segments: int | None) -> None:
 
 
 def _generates(model_type: str) -> bool:
-    """Return whether a family only continues texts, so that its inputs need no special tokens around them."""
+    """Return whether models of this type only continue texts, so that their inputs need no special tokens."""
     from transformers.models.auto import modeling_auto as auto
 
     return model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys() - auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.keys()

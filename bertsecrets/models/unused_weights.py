@@ -1,4 +1,4 @@
-"""Refuse weights that the opened model does not use, because transformers drops them without an error."""
+"""Checks that reject weights that an opened model does not use, which transformers would silently drop."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,13 +15,13 @@ UNSCALED_TYPES = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types w
 def check_weights(
     path: str, model: Any, unexpected: Iterable[str], stored: Mapping[str, str], *, trained: bool = False
 ) -> None:
-    """Check that a model uses all weights that were stored for it, and that they are not quantised.
+    """Check that a model uses all weights that are stored for it, and that these are not quantised.
 
     Args:
         path: Folder or hub name, for the messages.
         unexpected: Names of the weights that transformers reports as unused.
-        stored: Types of the tensors in the files, by name.
-        trained: Whether the stored classifier is used. If not, a new one replaces it.
+        stored: Data type of each tensor in the files, by name.
+        trained: Whether the stored classifier head is used, instead of a new classifier head.
     """
     names = _Names(model)
     _refuse_quantised(path, names, stored)
@@ -46,7 +46,7 @@ def check_weights(
 
 
 class _Names:
-    """The names of an opened model's weights and modules, for comparison with the names in its files."""
+    """The names of weights and modules in an opened model, for comparison with the names in the model's files."""
 
     def __init__(self, model: Any) -> None:
         self.model, self.encoder = model, model.base_model
@@ -54,7 +54,7 @@ class _Names:
         self.own = {name.removeprefix(self.prefix): weight for name, weight in model.state_dict().items()}
 
     def ignored(self, stored: Iterable[str]) -> Iterator[str]:
-        """Yield the unused stored weights that transformers does not report, because it ignores their names."""
+        """Yield the stored weights that are unused, but not reported because transformers ignores their names."""
         patterns = getattr(self.model, "_keys_to_ignore_on_load_unexpected", None) or ()
         modules = {name.removeprefix(self.prefix) for name, _ in self.model.named_modules()}
         for name in stored:
@@ -64,7 +64,7 @@ class _Names:
                 yield name
 
     def is_harmless(self, name: str, trained: bool) -> bool:
-        """Return whether an unused weight is known to be irrelevant, like a constant or the head of another task."""
+        """Return whether an unused weight is known to be irrelevant, such as a constant or a head for another task."""
         part = name.removeprefix(self.prefix)
         root = part.split(".")[0]
         if re.search(UNUSED_WEIGHTS, part):
@@ -78,7 +78,7 @@ class _Names:
         return not trained and re.fullmatch(CLASSIFIERS, root) is not None
 
     def behind_prefix(self, name: str) -> str | None:
-        """Return the end of a name if the model has a weight of that name, or None."""
+        """Return a name without its first parts if the model has a weight of the remaining name, else None."""
         parts = name.split(".")
         ends = (".".join(parts[start:]) for start in range(1, len(parts) - 1))
         return next((end for end in ends if end.removeprefix(self.prefix) in self.own), None)

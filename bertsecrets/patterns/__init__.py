@@ -1,4 +1,4 @@
-"""Attention patterns (K19, Kovaleva et al. 2019, section 4.1): classification of attention maps into five classes.
+"""Classification of attention maps into five pattern classes (K19, Kovaleva et al. 2019, section 4.1).
 
-This package contains the features of maps, the classifier, its recorded quality, and corrected class shares.
+This package contains the features of maps, the classifiers, the record of their quality, and corrected class shares.
 """

@@ -1,7 +1,8 @@
 """The five classes of attention maps (K19 section 4.1, figure 1), and the brightness scale used to display maps.
 
-A cell's brightness is its weight divided by the quantile `DISPLAYED_QUANTILE`, capped at 1, to the power `GAMMA`.
-Visual features use the same scale as the images shown to annotators. This module does not import torch.
+A cell's brightness is computed in three steps: its weight is divided by the quantile `DISPLAYED_QUANTILE`, capped at 1,
+and raised to the power `GAMMA`. Visual features use the same scale as the images that annotators saw. This module does
+not import torch.
 """
 
 from bertsecrets.errors import UserError, near_matches
@@ -12,7 +13,7 @@ DISPLAYED_QUANTILE = 0.98  # quantile of the row maxima that is displayed with m
 
 
 def check_class(name: str) -> str:
-    """Return the class called `name`."""
+    """Return `name` if it is the name of a class."""
     if name not in CLASSES:
         raise UserError(f"unknown class {name!r}: {near_matches(name, CLASSES)}")
     return name

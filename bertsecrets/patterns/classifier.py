@@ -1,11 +1,12 @@
-"""The shipped pattern classifiers, one for each reading, which combine boosted trees and a softmax regression.
+"""The pattern classifiers, one for each reading. A classifier combines boosted trees with a softmax regression.
 
-The models' log-probabilities are added, the regression's with half the weight, and calibrated by a temperature.
+The log-probabilities of both models are added (with half the weight for the regression) and divided by a temperature
+for calibration.
 
-Classifiers accept maps of any length, padded or unpadded, on any device. Each classifier's weights are in a safetensors
-file next to `report.json`, which records the performance on held-out heads. `python -m instruments train-patterns`
-creates these files in a checkout. A folder may also contain classifiers for external readings, such as other people's
-labels.
+Classifiers accept maps of any length, padded or unpadded, on any device. A classifier's weights are in a safetensors
+file next to `report.json`, which is the report that records the classifiers' performance on held-out heads. `python -m
+instruments train-patterns` creates these files in a checkout. A folder may also contain classifiers that were trained
+on labels from outside the suite (external readings).
 """
 
 import json
@@ -42,9 +43,9 @@ REGRESSION_WEIGHT = 0.5  # weight of the regression's log-probabilities, relativ
 
 @dataclass(frozen=True)
 class PatternClassifier:
-    """A five-class classifier of maps for one reading.
+    """A classifier that assigns maps to one of the five classes, under one reading.
 
-    Temperatures below 1 make the classifier more confident, above 1 less confident.
+    A temperature below 1 makes the classifier more confident, and a temperature above 1 makes it less confident.
     """
 
     trees: Trees
@@ -52,7 +53,7 @@ class PatternClassifier:
     temperature: float = 1.0
 
     def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
-        """Return class probabilities from features."""
+        """Return the class probabilities of maps, given their features."""
         trees, line = (
             part.probabilities(rows).clamp(min=PROBABILITY_FLOOR).log() for part in (self.trees, self.linear)
         )
@@ -65,7 +66,7 @@ class PatternClassifier:
     # ------------------------------------------------------------------ files
 
     def save(self, path: Path) -> None:
-        """Write the weights. Equal classifiers produce identical files."""
+        """Write the weights to a file. Equal classifiers produce identical files."""
         tensors = {
             f"{part}.{name}": (value.int() if value.dtype == torch.long else value).contiguous()
             for part, held in (("trees", self.trees), ("linear", self.linear))
@@ -102,7 +103,7 @@ class PatternClassifier:
 
 
 def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str | None:
-    """Return why the tensors and facts are not a valid classifier, or None if they are."""
+    """Return why these tensors and metadata do not form a valid classifier, or None if they do."""
     depth, temperature = facts.get("depth"), facts.get("temperature")
     if not isinstance(depth, int) or isinstance(depth, bool) or not 1 <= depth <= DEPTH_LIMIT:
         return f"its trees have a depth of {excerpt(depth, 40)}"
@@ -137,7 +138,7 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
 
 
 def chosen_folder() -> Path:
-    """Return the folder of the classifiers, which is `BERTSECRETS_PATTERNS` if set, and the shipped folder if not."""
+    """Return the folder of the classifiers: `BERTSECRETS_PATTERNS` if it is set, otherwise the shipped folder."""
     return expanded(os.environ.get(FOLDER_VARIABLE) or SHIPPED_FOLDER)
 
 
@@ -147,7 +148,7 @@ def weights_path(folder: Path, reading: str) -> Path:
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return the training report on the classifiers in a folder."""
+    """Return the training report for the classifiers in a folder."""
     report = read_json(folder / REPORT_FILE)
     of = report.get("readings") if isinstance(report, dict) else None
     if not isinstance(of, dict) or not set(READINGS) <= of.keys() or not all(map(_complete, of.values())):
@@ -161,7 +162,7 @@ def _complete(report: Any) -> bool:
 
 
 def readings_of(report: dict[str, Any]) -> tuple[str, ...]:
-    """Return the readings in a training report, with external readings last, in alphabetical order."""
+    """Return the readings in a training report: the suite's readings, then external readings in alphabetical order."""
     return (*READINGS, *sorted(report["readings"].keys() - set(READINGS)))
 
 
@@ -179,10 +180,10 @@ def annotated_models(report: dict[str, Any]) -> list[str]:
 
 
 def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "annotated classes"]:
-    """Return each annotated head's mean of label minus probabilities, predicted by classifiers trained on other heads.
+    """Return each annotated head's mean error: labels minus the probabilities from classifiers trained on other heads.
 
-    If readers disagree about a map, the mean of their labels is used. As in a model's class shares, heads are weighted
-    equally, regardless of their number of annotated maps. Heads of related models are counted separately, although
+    If readers disagree about a map, the mean of their labels is used. As in the class shares of a model, all heads have
+    equal weight, regardless of their number of annotated maps. Heads of related models are counted separately, although
     related heads are always in the same fold.
     """
     rows = report_of(report, reading)["held_out"]

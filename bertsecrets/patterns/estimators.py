@@ -1,6 +1,6 @@
-"""Boosted trees and a softmax regression as plain tensors, for batched inference on a GPU.
+"""Boosted trees and a softmax regression, stored as plain tensors for batched inference on a GPU.
 
-The models are stored without pickle. Training is in `instruments`.
+The models are stored without pickle. The code that trains these models is in `instruments`.
 """
 
 from dataclasses import dataclass, fields
@@ -15,7 +15,7 @@ BATCH_MAPS = 256  # maps per batch, so that intermediate results fit into the pr
 
 @dataclass(frozen=True)
 class Trees:
-    """The concatenated nodes of all trees. Leaves have feature -1, and `roots` are the indices of the root nodes.
+    """The nodes of all trees, concatenated. Leaves have feature -1, and `roots` are the indices of the root nodes.
 
     The logits are `start` plus the value of the leaf reached in each tree.
     """
@@ -48,7 +48,7 @@ class Trees:
 
     @cached_property
     def _walk(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The feature, threshold and two children of each node, right child first. A leaf is its own child.
+        """Each node's feature, threshold and two children (the right child first). A leaf is its own child.
 
         Thresholds are rounded down to single precision, which does not change comparisons with single-precision
         features.
@@ -68,7 +68,7 @@ class Trees:
 
 @dataclass(frozen=True)
 class Softmax:
-    """A softmax regression, whose logits are linear in standardised features."""
+    """A softmax regression, in which logits are linear in standardised features."""
 
     mean: Float[torch.Tensor, " features"]
     scale: Float[torch.Tensor, " features"]

@@ -1,4 +1,4 @@
-"""A padded tensor of maps with different lengths, the input of all features."""
+"""A padded tensor of maps with different lengths, from which all features are computed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 class MapStack:
     """Attention maps, zero-padded on the right and bottom.
 
-    `lengths` are the numbers of real tokens. `boundary` is the index of the second text's first token, or the length
-    for inputs with one text.
+    `lengths` are the numbers of tokens without padding. `boundary` is the index of the second text's first token. For
+    inputs with one text, `boundary` is the length.
     """
 
     maps: Float[torch.Tensor, "maps tokens tokens"]
@@ -24,19 +24,20 @@ class MapStack:
 
     @property
     def real(self) -> Bool[torch.Tensor, "maps tokens"]:
-        """Mask of the real tokens."""
+        """Mask of the tokens that are not padding."""
         return torch.arange(self.maps.shape[-1], device=self.maps.device) < self.lengths[:, None]
 
     def special(self) -> Int[torch.Tensor, "maps 3"]:
         """Return the positions of [CLS], of the [SEP] after the first text, and of the last token.
 
-        For inputs with one text, the last two positions are the same. Causal models have other tokens at these
-        positions, which is acceptable because a map's class depends only on its columns.
+        For inputs with one text, the last two positions are the same. Causal models have ordinary tokens at the
+        positions of special tokens. Other tokens at these positions are acceptable, because a map's class depends only
+        on its columns.
         """
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 
     def cut(self, cells: int) -> Iterator[tuple[slice, "MapStack"]]:
-        """Split the stack into smaller stacks of at most `cells` cells and at least one map, and yield (slice, stack).
+        """Split the stack into smaller stacks of at most `cells` cells (or a single map), and yield (slice, stack).
 
         Each smaller stack is padded to its longest map. Maps must be sorted by length.
         """
@@ -52,12 +53,12 @@ class MapStack:
 def second_text(
     ids: Int[torch.Tensor, "rows tokens"], lengths: Int[torch.Tensor, " rows"], separator: int | None
 ) -> Int[torch.Tensor, " rows"]:
-    """Return the index of the second text's first token in each row, or the row's length if it has no second text.
+    """Return the index of the second text's first token in each row, or the row's length if there is no second text.
 
     The second text starts after the first separator or run of separators (RoBERTa uses two).
 
     Args:
-        lengths: Number of real tokens in each row.
+        lengths: Number of tokens in each row, without padding.
         separator: Id of [SEP]. If None, each row is treated as a single text.
 
     >>> ids = torch.tensor([[2, 9, 3, 8, 3], [2, 9, 3, 0, 0]])

@@ -1,10 +1,11 @@
-"""The two readings (interpretations) of what K19 calls vertical.
+"""The readings (interpretations) of what K19 means by *vertical*.
 
 According to K19's section 4.1, *vertical* mainly corresponds to attention to the special tokens [CLS] and [SEP]
 (reading `special`). According to the authors' blog, *vertical* is attention to a single token, usually a special token
-(reading `stripes`). Each reading is defined by the labels of independent readers who were given only that text. A claim
-is judged under the reading of the claim's own source. P20's repository contains labels by K19's authors. A classifier
-trained on these adds a third reading (`k19`), which replaces the other two for the paper's model.
+(reading `stripes`). Each reading is defined by the labels of independent readers who were given only the corresponding
+text. A claim is judged under the reading that belongs to the source of the claim. P20's repository contains labels by
+K19's authors. A classifier trained on these labels adds a third reading (`k19`). For the paper's model, the reading
+`k19` replaces the other two readings.
 
 This module does not import torch.
 """
@@ -25,7 +26,7 @@ AGREED_SHARE = 0.8  # fraction of a map's labels that must be equal
 
 
 def majority_label(labels: Sequence[str]) -> str:
-    """Return the most frequent of a map's labels. Ties are resolved in favour of the earliest label.
+    """Return the most frequent label of a map. In case of a tie, the label that comes first is returned.
 
     >>> majority_label(["block", "diagonal", "diagonal"])
     'diagonal'
@@ -34,7 +35,7 @@ def majority_label(labels: Sequence[str]) -> str:
 
 
 def labels_agree(labels: Sequence[str]) -> bool:
-    """Return whether at least 80 % of a map's labels are equal, which is true for a single label.
+    """Return whether at least 80 % of a map's labels are equal. If a map has only one label, this is true.
 
     >>> labels_agree(["block", "diagonal"])
     False

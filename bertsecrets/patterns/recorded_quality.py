@@ -1,6 +1,6 @@
 """The quality of the pattern classifiers on held-out heads, as recorded in `report.json` (claim A1).
 
-Training the classifiers writes this record, so that no run has to repeat the cross-validation.
+The record is written when the classifiers are trained, so that no run has to repeat the cross-validation.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
 
 def recorded_quality(report: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the quality of the classifiers on held-out annotated heads, from their training report.
+    """Return the quality of the classifiers on held-out annotated heads, as recorded in their training report.
 
     The values and samples are described in `measures.pattern_quality`.
     """
@@ -61,11 +61,11 @@ def confusions_by_head(
     predicted: Int[np.ndarray, " maps"],
     counted: Bool[np.ndarray, " maps"] | None = None,
 ) -> Float[np.ndarray, "heads classes classes"]:
-    """Return each head's confusion matrix [true, predicted], in the order of the heads' names.
+    """Return the confusion matrix of each head, [true, predicted]. Heads are sorted by name.
 
     Args:
         groups: Name of each map's head.
-        counted: Which maps to count. By default, all are counted.
+        counted: Mask of the maps to count. By default, all maps are counted.
     """
     names, places = np.unique(groups, return_inverse=True)
     counts = np.zeros((len(names), len(CLASSES), len(CLASSES)))
@@ -75,7 +75,7 @@ def confusions_by_head(
 
 
 def scores(parts: Float[np.ndarray, "heads classes classes"]) -> dict[str, Any]:
-    """Return `maps`, `macro_f1`, `accuracy` and each class's `f1`, computed from the sum of all confusion matrices."""
+    """Return `maps`, `macro_f1`, `accuracy` and `f1` of each class, computed from the sum of all confusion matrices."""
     total = parts.sum(0)
     return {
         "maps": int(total.sum()),

@@ -1,10 +1,10 @@
-"""Shares of the pattern classes, corrected for the classifier's errors.
+"""Class shares: the fractions of maps in each pattern class, corrected for the errors of the classifier.
 
 The method is prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382). The mean
 class probabilities are corrected by the mean difference between labels and probabilities on held-out annotated heads.
-Since a model's heads are themselves a sample, each bootstrap resample draws fewer annotated heads than there are
-(`heads_to_draw`). The errors of each annotated head are estimated from only a few maps, so intervals are conservative
-if all maps of a head are similar.
+Since a model's heads are themselves a sample, each bootstrap resample contains fewer annotated heads than are available
+(`heads_to_draw`). Because the errors of each annotated head are estimated from only a few maps, intervals are
+conservative if all maps of a head are similar.
 """
 
 import functools
@@ -19,7 +19,7 @@ from bertsecrets.patterns.classes import CLASSES
 
 
 def raw_shares(predicted: Int[np.ndarray, " examples *heads"]) -> Float[np.ndarray, "examples classes"]:
-    """Return the share of heads with each predicted class for each example.
+    """Return, for each example, the share of heads that are predicted to belong to each class.
 
     >>> raw_shares(np.array([[0, 0, 1, 4]])).tolist()
     [[0.5, 0.25, 0.0, 0.0, 0.25]]
@@ -31,7 +31,7 @@ def raw_shares(predicted: Int[np.ndarray, " examples *heads"]) -> Float[np.ndarr
 def corrected(
     expected: Float[np.ndarray, "*one classes"], errors: Float[np.ndarray, "*other classes"]
 ) -> Float[np.ndarray, "*both classes"]:
-    """Project mean probabilities plus mean errors onto the probability simplex."""
+    """Add mean errors to mean probabilities, and project the sum onto the probability simplex."""
     return on_simplex(expected + errors)
 
 
@@ -50,10 +50,10 @@ def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "
 
 
 def heads_to_draw(heads: int, annotated: int) -> int:
-    """Return the number of annotated heads to draw in each bootstrap resample for a model.
+    """Return how many annotated heads each bootstrap resample for a model should contain.
 
     The model's heads and the annotated heads are both samples, with variances proportional to 1 / size. The returned
-    number is the size of a single sample with the sum of both variances.
+    number is the size of a single sample whose variance is the sum of both variances.
 
     >>> heads_to_draw(72, 360)
     60
@@ -63,14 +63,14 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 
 @functools.cache
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
-    """Return the class shares of every reader in the shipped training report, grouped by readers of the same maps."""
+    """Return the class shares of every reader in the shipped training report. Readers of the same maps form a group."""
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
     return shares
 
 
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
-    """Return the standard deviation between readers of the total share of `classes`, and the degrees of freedom.
+    """Return the standard deviation of the total share of `classes` between readers, and its degrees of freedom.
 
     >>> std, degrees = reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
     >>> round(std, 4), degrees
@@ -84,7 +84,7 @@ def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iter
 
 
 def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Float[np.ndarray, "heads classes"]:
-    """Return the mean over each head's maps, with heads sorted by name.
+    """Return the mean of the values over the maps of each head. Heads are sorted by name.
 
     >>> by_head(np.array([[1.0], [0.0], [1.0]]), np.array(["b", "a", "b"])).tolist()
     [[0.0], [1.0]]
@@ -96,6 +96,6 @@ def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Flo
 
 
 def majority(predicted: Int[np.ndarray, " examples *heads"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return each head's most frequent class (an index into `CLASSES`) and the fraction of examples with this class."""
+    """Return each head's most frequent class (an index into `CLASSES`) and the fraction of examples in this class."""
     counts = np.stack([(predicted == i).mean(0) for i in range(len(CLASSES))])
     return counts.argmax(0), counts.max(0)

@@ -1,1 +1,1 @@
-"""Text data: GLUE tasks, frame sentences, parses, and the suite's own corpus."""
+"""Text data: GLUE tasks, frame sentences, parses, and the suite's synthetic corpus."""

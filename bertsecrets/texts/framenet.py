@@ -1,7 +1,8 @@
-"""Sentences for K19's frame-semantic experiment, each with a target word and distant core frame elements.
+"""Sentences for K19's frame-semantic experiment, with a target word, and with core frame elements far from that word.
 
-Sentences are read from JSON lines, or selected from FrameNet's example sentences with the paper's filters. Selection is
-a pure function of the annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet distribution.
+Sentences are read from JSON lines, or selected from FrameNet's example sentences with the paper's filters. The
+selection is a pure function of the annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet
+distribution.
 """
 
 import json
@@ -29,7 +30,7 @@ ELEMENT_LIMIT = 50  # core elements per sentence
 
 @dataclass(frozen=True)
 class FrameSentence:
-    """A sentence with its target and core elements, as character spans. `made_up` marks the suite's own sentences."""
+    """A sentence with the character spans of its target and core elements. `made_up` marks synthetic sentences."""
 
     sentence: str
     target: Span
@@ -43,7 +44,7 @@ class FrameSentence:
 
 @dataclass(frozen=True)
 class Annotation:
-    """An annotated sentence. `elements` are the overt frame elements (first annotation layer), by name and span."""
+    """An annotated sentence. `elements` are the names and spans of overt frame elements (first annotation layer)."""
 
     sentence: str
     frame: str
@@ -53,17 +54,17 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The selected sentences, and the number of rejected sentences by reason."""
+    """The selected sentences, and for each reason, the number of sentences rejected for it."""
 
     sentences: list[FrameSentence]
     refused: dict[str, int] = field(default_factory=dict)
 
 
 def choose(annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[str]]) -> Chosen:
-    """Select the sentences that pass the filters, in order.
+    """Select the sentences that pass the filters, and keep their order.
 
     Args:
-        core_sets: Names of the core elements of each frame. Annotations of other frames have no core elements.
+        core_sets: Names of each frame's core elements. Frames without an entry have no core elements.
     """
     sentences: list[FrameSentence] = []
     refused: dict[str, int] = {}
@@ -77,7 +78,7 @@ def choose(annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[
 
 
 def _judge(annotation: Annotation, core: frozenset[str]) -> FrameSentence | str:
-    """Return the sentence, or the reason for rejecting the annotation."""
+    """Return the annotated sentence, or the reason why the annotation is rejected."""
     text = annotation.sentence
     if len(text.split()) > SENTENCE_TOKENS:
         return f"more than {SENTENCE_TOKENS} tokens"
@@ -96,7 +97,7 @@ def _judge(annotation: Annotation, core: frozenset[str]) -> FrameSentence | str:
 
 
 def token_range(text: str, span: Span) -> range:
-    """Return the range of white-space tokens, counted from 0, that overlap a span.
+    """Return which tokens, separated by white space and counted from 0, overlap a character span.
 
     >>> token_range("She sold the old boat .", (9, 16))
     range(2, 4)
@@ -108,7 +109,7 @@ def token_range(text: str, span: Span) -> range:
 
 
 def distance(one: range, other: range) -> int:
-    """Return the distance between two ranges in tokens, which is 0 if they overlap and 1 if they are adjacent.
+    """Return the distance between two ranges of tokens: 0 if the ranges overlap, and 1 if they are adjacent.
 
     >>> distance(range(0, 2), range(4, 5))
     3
@@ -119,17 +120,18 @@ def distance(one: range, other: range) -> int:
 
 
 def sentences_digest(sentences: Sequence[FrameSentence]) -> str:
-    """Return an order-independent digest of the sentences and the texts of their targets and core elements."""
+    """Return a digest of the sentences, their targets and core elements, independent of the order of sentences."""
     texts = ((sentence.sentence, *sentence.words()) for sentence in sentences)
     return digest(sorted([sentence, target, *elements] for sentence, target, elements in texts))
 
 
 def read_jsonl(path: Path) -> list[FrameSentence]:
-    """Read sentences from JSON lines with `sentence`, `target` and `core_elements` (substrings of the sentence).
+    """Read sentences from JSON lines with the fields `sentence`, `target` and `core_elements`.
 
-    If the target occurs more than once (as whole words), the first occurrence is used. For a core element, the closest
-    occurrence to the target is used that is not within `NEAR_TOKENS` of it. In 432 of 433 sentences, these are the
-    annotated places in FrameNet.
+    Targets and core elements are substrings of the sentence. If the target occurs more than once (as whole words), the
+    first occurrence is used. If a core element occurs more than once, the occurrence used is the closest to the target
+    that is more than `NEAR_TOKENS` away from it. In 432 of 433 sentences, these rules give the places annotated in
+    FrameNet.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
@@ -178,7 +180,7 @@ def _quoted(text: str) -> str:
 
 
 def find_words(text: str, wanted: str) -> list[Span]:
-    """Return the spans at which `wanted` occurs in `text` as whole words or, if there are none, inside words.
+    """Return the spans at which `wanted` occurs in `text` as whole words or, without any such span, inside words.
 
     >>> find_words("art is an art", "art")
     [(0, 3), (10, 13)]

@@ -1,7 +1,7 @@
-"""Read example sentences from a FrameNet distribution, unpacked by NLTK or a user.
+"""Read example sentences from a FrameNet distribution that NLTK or the user has unpacked.
 
-The lexical unit files have 580 MB, most of it in sentences that are too long. For speed, files are split into sentences
-as bytes, and only sentences that are short enough are parsed. A truncated file is still an error.
+The lexical unit files have 580 MB, mostly in sentences that are too long. For speed, files are split into sentences
+while they are still bytes, and only sentences that are short enough are parsed. A truncated file is still an error.
 """
 
 import html
@@ -23,7 +23,7 @@ FRAMENET_ADVICE = "get it with python -m nltk.downloader -d DIR framenet_v17, th
 
 
 def open_frames(path: Path) -> Chosen:
-    """Return the frame sentences in a `.jsonl` file or a FrameNet folder."""
+    """Return the frame sentences from a `.jsonl` file or a FrameNet folder."""
     if path.suffix.lower() in {".jsonl", ".json"}:
         return Chosen(read_jsonl(path))
     annotations, core_sets = read_framenet(path)
@@ -37,7 +37,7 @@ def open_frames(path: Path) -> Chosen:
 
 
 def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str]]]:
-    """Return the annotated sentences that are short enough, by lexical unit, and each frame's core elements."""
+    """Return annotated sentences that are short enough, in order of lexical units, and each frame's core elements."""
     units: list[tuple[int, list[Annotation]]] = []
     core_sets: dict[str, frozenset[str]] = {}
     for name, content in _xml_files(path):
@@ -58,7 +58,7 @@ def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str
 
 
 def exemplars(content: bytes) -> Iterator[Annotation]:
-    """Yield the annotations of the short sentences in the content of a lexical unit file."""
+    """Yield the annotations of short sentences, given the content of a lexical unit file."""
     _, begun, rest = content.partition(b"<lexUnit")
     unit = FRAME_OF_UNIT.search(rest.partition(b">")[0])
     if not begun or unit is None or not content.rstrip().endswith(b"</lexUnit>"):
@@ -99,7 +99,7 @@ def _spans(annotated: ElementTree.Element, layer: str, rank: str | None) -> Iter
 
 
 def read_frame(content: bytes) -> tuple[str, frozenset[str]]:
-    """Return a frame's name and the members of its core sets."""
+    """Return the name of a frame and the members of its core sets, given the content of the frame's file."""
     root = parse_xml(NAMESPACE.sub(b"", content, count=1))
     if root.tag != "frame" or not root.get("name"):
         raise ValueError("no <frame>")
@@ -112,12 +112,12 @@ class _WithoutEntities(ElementTree.TreeBuilder):
 
 
 def parse_xml(content: bytes) -> ElementTree.Element:
-    """Return the root of an XML document. Documents with a document type are rejected before any entity is declared."""
+    """Return the root of an XML document. A document with a document type is rejected before any entity is declared."""
     return ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutEntities()))  # nosec B314
 
 
 def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and content of XML files in `lu` and `frame`, at any depth of a folder, except hidden files."""
+    """Yield the names and contents of XML files in `lu` and `frame`, at any depth of a folder, except hidden files."""
     if not path.exists():
         raise UserError(f"no FrameNet at {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
     if not path.is_dir():

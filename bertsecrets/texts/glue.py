@@ -1,7 +1,7 @@
-"""GLUE data, from the hub at a pinned revision or from a local folder in GLUE's original TSV layout.
+"""GLUE data, read from a pinned revision on the hub or from a local folder in GLUE's original TSV layout.
 
-Both sources give a `Split`, which is checked against the official row and class counts. Local files are read like
-GLUE's: UTF-8, tab-separated, unquoted (a `"` is text), with one header line.
+With both sources, the result is a `Split`, which is checked against the official row and class counts. Local files must
+have the format of GLUE's files: UTF-8, tab-separated, unquoted (a `"` is text), with one header line.
 """
 
 import contextlib
@@ -80,10 +80,10 @@ TEXT_BYTES = {
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a task, in file order.
+    """One split of a task, with its rows in the order of the file.
 
-    `labels` are class names or, for STS-B, scores from 0 to 5. `official` says whether the split appears to be GLUE's,
-    because results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
+    `labels` are class names or, for STS-B, scores from 0 to 5. `official` says whether the split appears to be GLUE's
+    own, because results from other data are marked as unofficial. `made_up` marks the suite's synthetic corpus.
     """
 
     task: Task
@@ -100,9 +100,9 @@ class Split:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The hex sha256 of all texts and labels in order, each preceded by its length.
+        """The SHA-256 hex digest of all texts and labels in order, each preceded by its length.
 
-        Rows from the hub and a local copy have the same fingerprint.
+        A split from the hub and a local copy of it have the same fingerprint.
         """
         sha = hashlib.sha256(f"{self.task.identity} {self.name}".encode())
         second = self.sentence2 or [""] * len(self)
@@ -113,14 +113,14 @@ class Split:
         return sha.hexdigest()
 
     def targets(self) -> list[float] | list[int]:
-        """Return numeric labels for the loss, which are class indices in the order of `task.labels`, or scores."""
+        """Return numeric labels for the loss: class indices in the order of `task.labels`, or scores for regression."""
         if self.task.regression:
             return [float(score) for score in self.labels]
         index = {name: i for i, name in enumerate(self.task.labels)}
         return [index[str(label)] for label in self.labels]
 
     def select(self, rows: Iterable[int]) -> "Split":
-        """Return the rows with these indices."""
+        """Return a split that contains only the rows with these indices."""
         numbers = list(rows)
         second = self.sentence2
         labels: list[Any] = [self.labels[i] for i in numbers]
@@ -132,7 +132,7 @@ class Split:
         )
 
     def head(self, limit: int | None) -> "Split":
-        """Return the first `limit` rows, or all if there are fewer or `limit` is None."""
+        """Return the first `limit` rows. If there are fewer rows or if `limit` is None, return all rows."""
         if limit is None or limit >= len(self):
             return self
         if limit < 1:
@@ -144,8 +144,8 @@ class Split:
 class Source:
     """The source of splits: local GLUE folders, or the hub if there are none.
 
-    A split is read from `glue` or, if it is not there, from the first folder in `beside` that contains it. For example,
-    one folder can contain the official files and another incomplete files.
+    A split is read from `glue` or, if it is missing there, from the first folder in `beside` that contains it. For
+    example, one folder can contain the official files, and another folder can contain incomplete files.
 
     `own` contains the splits of own tasks, by task and name.
     """
@@ -157,7 +157,7 @@ class Source:
     own: Mapping[str, Mapping[str, Split]] = field(default_factory=dict)
 
     def split(self, task: Task, name: str) -> Split:
-        """Load and check a split (`train` or `dev`)."""
+        """Load a split (`train` or `dev`) and check it."""
         if task.own:
             return self._own(task, name)
         if self.glue is None:
@@ -172,7 +172,7 @@ class Source:
         return replace(split, official=not problem)
 
     def state(self, task: Task, name: str) -> tuple[str, ...]:
-        """Return the digests of the local files from which a split is read. There are none if the hub is the source."""
+        """Return the digests of the local files from which a split is read, or nothing if it is read from the hub."""
         if task.own:
             return (self._own(task, name).fingerprint,)
         if self.glue is None:
@@ -182,7 +182,7 @@ class Source:
         return (str(file), file_sha256(file), file_sha256(record) if record.is_file() else "")
 
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
-        """Return why the local folders cannot provide these splits, or None if the folders or the hub can."""
+        """Return why these splits are not in the local folders, or None if they are or if the hub is used."""
         try:
             find = self._own if task.own else self._find
             for name in splits if self.glue is not None or task.own else ():
@@ -201,7 +201,7 @@ class Source:
         return splits[name]
 
     def _find(self, task: Task, name: str) -> tuple[Path, Path]:
-        """Return the first folder that contains a split, and the split's file."""
+        """Return the first folder that contains a split, and the path of the split's file."""
         assert self.glue is not None
         for folder in (self.glue, *self.beside):
             with contextlib.suppress(UserError):
@@ -225,7 +225,7 @@ def check_glue(folder: Path) -> None:
 
 
 def find_file(glue: Path, task: Task, name: str) -> Path:
-    """Return the TSV file of a split in a GLUE folder, ignoring case and hyphens in the task's folder name."""
+    """Return the TSV file of a split in a GLUE folder. Case and hyphens in the task's folder name are ignored."""
     check_glue(glue)
     wanted = task.folder.lower().replace("-", "")
     file_name = task.dev_file if name == "dev" else "train.tsv"
@@ -273,7 +273,7 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
 
 
 def _places(path: Path, header: list[str], task: Task) -> list[int]:
-    """Return the column indices of both sentences and the label in a file's header."""
+    """Return the indices of the columns that contain the two sentences and the label, given a file's header."""
     if header == [""]:
         raise UserError(f"{path} is empty: it should be GLUE's own {task.title} file")
     wanted = [task.sentence1, task.sentence2 or task.sentence1, task.label]
@@ -322,7 +322,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
 
 
 def from_hub_table(task: Task, name: str, table) -> Split:
-    """Convert a hub table, which has named numeric labels, to a split."""
+    """Convert a table from the hub to a split. The table's labels are numbers with names."""
     first, second = task.hub_columns
     if task.regression:
         # The hub stores float32, whose shortest decimal form is the score in GLUE's file.
@@ -347,7 +347,7 @@ def from_hub_table(task: Task, name: str, table) -> Split:
 
 
 def official_problem(split: Split) -> str | None:
-    """Return how a split's row or class counts differ from the official counts, or None if they do not."""
+    """Return how a split's row or class counts differ from the official counts, or None if there is no difference."""
     task = split.task
     expected = task.dev_rows if split.name == "dev" else task.train_rows
     if len(split) != expected:
@@ -361,9 +361,10 @@ def official_problem(split: Split) -> str | None:
 
 
 def as_fetched(glue: Path, split: Split) -> str | None:
-    """Return the fingerprint that `fetch --output` recorded for an official split in this folder, or None.
+    """Return the fingerprint that `fetch --output` recorded in this folder for an official split, or None.
 
-    Only the digest of the hub's file is published, so this is the only record of the rows in that file.
+    Without a valid record, the result is None. The hub publishes only the digest of the whole file, so no other record
+    describes the rows.
     """
     try:
         record = json.loads((glue / FETCH_RECORD).read_text(encoding="utf-8"))[split.task.name][split.name]
@@ -373,10 +374,10 @@ def as_fetched(glue: Path, split: Split) -> str | None:
 
 
 def other_content(split: Split, fetched: str | None = None) -> str | None:
-    """Return a message if a split's texts or labels are known to differ from GLUE's file, or None if not.
+    """Return a message if a split's texts or labels are known to differ from those in GLUE's file, else None.
 
     Args:
-        fetched: Recorded fingerprint of the official split (see `as_fetched`).
+        fetched: Recorded fingerprint of the official split (see `as_fetched`), or None if there is no record.
     """
     key = (split.task.name, split.name)
     known = fetched or FINGERPRINTS.get(key)

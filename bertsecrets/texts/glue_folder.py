@@ -14,7 +14,7 @@ from bertsecrets.texts.tasks import Task
 
 
 def write_tasks(source: Source, tasks: Sequence[Task], folder: Path) -> list[Split]:
-    """Write the checked splits of some tasks to a GLUE folder, replacing an earlier version, and return the splits.
+    """Write the checked splits of tasks to a GLUE folder, and return the splits. An earlier version is replaced.
 
     Files from a GLUE folder are copied byte by byte. The output is deterministic.
     """
@@ -31,7 +31,7 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
     """Write a split's file into a GLUE folder.
 
     Args:
-        copied: Whether the split was read from a file in this format.
+        copied: Whether the split was read from a file that can be copied as it is.
     """
     task = split.task
     file = glue / task.folder / (task.dev_file if split.name == "dev" else "train.tsv")
@@ -45,7 +45,7 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
 
 
 def as_tsv(split: Split) -> str:
-    r"""Return a split in the layout of GLUE's files, with a header and one unquoted line per row."""
+    r"""Return a split as text in the layout of GLUE's files, with a header and one unquoted line per row."""
     task = split.task
     codes = {name: code for code, name in task.label_codes.items()}
     seconds = [] if split.sentence2 is None else [split.sentence2]
@@ -61,7 +61,7 @@ def as_tsv(split: Split) -> str:
 
 
 def _record(splits: Sequence[Split]) -> dict[str, dict[str, dict[str, object]]]:
-    """Return a description of the splits, by task and name, that is independent of local paths."""
+    """Return a description of the splits, by task and split name, that does not depend on local paths."""
     record: dict[str, dict[str, dict[str, object]]] = {}
     for split in splits:
         record.setdefault(split.task.name, {})[split.name] = {

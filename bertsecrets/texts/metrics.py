@@ -1,7 +1,7 @@
-"""GLUE metrics as functions of means over examples, so that resampling is a matrix product.
+"""GLUE metrics, written as functions of means over examples so that resampling is a matrix product.
 
-Predictions are converted to *moments*, a few numbers per example, and every metric is computed from the means of
-moments. Scores are fractions. This module only needs numpy.
+Predictions are converted to a few numbers per example, called *moments*. Every metric is computed from the means of
+these moments. Scores are fractions. This module only needs numpy.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MISORDERED_ERRORS = 3.3  # number of standard errors that rules out chance (0.05
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall, or `empty` without any actual or predicted positives.
+    """Return F1, the harmonic mean of precision and recall, or `empty` if there are no actual or predicted positives.
 
     Args:
         hits: Number (or fraction) of true positives.
@@ -33,7 +33,7 @@ def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0
 
 
 def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return each class's F1 from confusion matrices [true, predicted], or NaN for classes that never occur in either.
+    """Return, from confusion matrices [true, predicted], each class's F1 (NaN if it neither occurs nor is predicted).
 
     >>> f1_by_class(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])).tolist()
     [0.75, 0.75, nan]
@@ -42,7 +42,7 @@ def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[n
 
 
 def macro_f1(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any"]:
-    """Return the mean F1 over classes that occur or are predicted, from confusion matrices [true, predicted].
+    """Return, from confusion matrices [true, predicted], the mean F1 over the classes that occur or are predicted.
 
     >>> float(macro_f1(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])))
     0.75
@@ -73,7 +73,7 @@ def positive_f1(mean: Float[np.ndarray, "*any 4"]) -> Number:
 
 
 def pearson(mean: Float[np.ndarray, "*any 5"]) -> Number:
-    """Return Pearson's correlation from the means of `score_moments`, or 0 if either variable is constant."""
+    """Return Pearson's correlation from the means of `score_moments`, or 0 if one of the two variables is constant."""
     p, t, pp, tt, pt = (mean[..., i] for i in range(5))
     spread = np.sqrt(np.maximum(pp - p * p, 0) * np.maximum(tt - t * t, 0))
     return np.divide(pt - p * t, spread, out=np.zeros_like(spread), where=spread > 1e-12)
@@ -83,12 +83,12 @@ METRICS: dict[str, Metric] = {"accuracy": accuracy, "f1": positive_f1, "pearson"
 
 
 def moments(metric: str, predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples k"]:
-    """Return the moments per example for a metric."""
+    """Return the moments of each example that a metric needs."""
     return score_moments(predicted, target) if metric == "pearson" else class_moments(predicted, target)
 
 
 def decide(task: Task, logits: Float[np.ndarray, "examples outputs"]) -> np.ndarray:
-    """Return the predicted class indices or, for a regression task, the predicted scores."""
+    """Return the class indices or, for a regression task, the scores that the logits predict."""
     return logits[:, 0].astype(np.float64) if task.regression else logits.argmax(1)
 
 
@@ -98,7 +98,7 @@ def is_constant(task: Task, predicted: np.ndarray) -> bool:
 
 
 def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
-    """Return a metric as a fraction. Correlations with a constant, which are undefined, are 0.
+    """Return the value of a metric as a fraction. A correlation with a constant is undefined, and is returned as 0.
 
     >>> score("accuracy", np.array([0, 1, 1]), np.array([0, 1, 0]))
     0.6666666666666666
@@ -109,7 +109,7 @@ def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
 
 
 def scores(task: Task, predicted: np.ndarray, target: np.ndarray) -> dict[str, float]:
-    """Return all metrics of a task as fractions, which are accuracy (and F1 of class 1), or both correlations."""
+    """Return all metrics of a task as fractions: accuracy (and F1 of class 1) or, for regression, two correlations."""
     if not task.regression:
         return {name: score(name, predicted, target) for name in dict.fromkeys(("accuracy", task.metric))}
     from scipy.stats import rankdata  # takes most of a second to import
@@ -124,7 +124,7 @@ def if_shuffled(
     """Return the exact mean and standard deviation of a sum over rows after shuffling the predictions (Hoeffding 1951).
 
     Args:
-        points: What a row contributes to the sum, by predicted and true class.
+        points: What a row contributes to the sum, for each combination of predicted and true class.
 
     >>> if_shuffled(np.eye(2), np.array([0, 1]), np.array([0, 1]))  # both right or none
     (1.0, 1.0)
@@ -138,10 +138,10 @@ def if_shuffled(
 
 
 def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str | None:
-    """Return a message if predictions are worse than chance, or much better with permuted classes, or None if not.
+    """Return a message if predictions are worse than chance or would be much better with permuted classes, else None.
 
-    Classes in the wrong order are the usual cause. Predictions are much better if permuting the classes gains
-    `MISORDERED_ERRORS` standard errors and at least doubles the distance from chance.
+    The usual cause is that classes are in the wrong order. "Much better" means that permuting the classes gains
+    `MISORDERED_ERRORS` standard errors, and at least doubles the distance from chance.
     """
     if task.regression:
         varied = len(target) > 1 and np.ptp(predicted) > 0 and np.ptp(target) > 0

@@ -1,6 +1,7 @@
-"""Own tasks, which are a user's texts and labels from a table in memory, a CSV or TSV file, or a task file.
+"""Own tasks: texts and labels that a user provides as a table in memory, a CSV or TSV file, or a task file.
 
-Rows are read and checked once, when the task is made. Tasks carry their splits along, even to other processes.
+Rows are read and checked once, when the task is created. A task contains its splits, even if it is sent to another
+process.
 """
 
 import csv
@@ -45,8 +46,8 @@ class OwnTask(Task):
     ```
 
     Attributes:
-        splits: The checked rows by name of the split, `dev` and, if given, `train`.
-        file: The task file that describes the task, or None.
+        splits: The checked rows of each split, by name: `dev` and, if training rows were given, `train`.
+        file: The task file that describes the task, or None if there is no such file.
     """
 
     splits: Mapping[str, Split]
@@ -68,15 +69,15 @@ class OwnTask(Task):
         """Read and check the rows.
 
         Args:
-            name: Name of the task, a letter followed by letters, digits, hyphens and underscores.
+            name: Name of the task: a letter, followed by letters, digits, hyphens and underscores.
             dev: Validation rows, on which models are measured.
             train: Training rows, which are only needed to fine-tune models.
-            texts: The column of texts, or two columns for pairs of texts.
-            label: The column of labels, which are names or numbers of classes or, for `pearson`, scores.
-            metric: `accuracy`, `f1` (of the second of two classes), or `pearson` for scores.
-            labels: Names of the classes in the order of a model's outputs. By default, the classes that occur in the
-                training rows, in alphabetical or numerical order.
-            file: Task file that describes the task. Paths of data are relative to its folder.
+            texts: The name of the column of texts, or the names of two columns for pairs of texts.
+            label: The name of the column of labels. Labels are names or numbers of classes or, for `pearson`, scores.
+            metric: `accuracy`, `f1` (F1 of the second of two classes), or `pearson` (for scores).
+            labels: Names of the classes, in the order of a model's outputs. By default, these are the classes that
+                occur in the training rows, in alphabetical or numerical order.
+            file: Task file that describes the task. Paths of data are relative to the folder of this file.
 
         Raises:
             UserError: If the name, metric or a column is invalid, a value is missing, or a label is unknown. The
@@ -127,13 +128,13 @@ class OwnTask(Task):
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """The fingerprints of the splits, which cover the texts, the labels, the names of classes, and the metric."""
+        """The fingerprints of the splits, which cover the texts, the labels, the names of classes and the metric."""
         return {name: split.fingerprint for name, split in self.splits.items()}
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The columns of a table, and the names of its classes if it has any. `place` names a row in messages."""
+    """The columns of a table, and the names of its classes if it defines any. `place` names a row in messages."""
 
     texts: list[list[str]]
     labels: list[Any]
@@ -142,7 +143,7 @@ class _Table:
     place: Callable[[int], str]
 
     def split(self, task: Task, name: str) -> Split:
-        """Return the rows as a split, after checking their labels."""
+        """Return the rows of the table as a split, after checking their labels."""
         second = self.texts[1] if len(self.texts) > 1 else None
         labels: list[Any] = [self._label(task, row) for row in range(len(self.labels))]
         return Split(task, name, self.texts[0], second, labels, self.origin, official=False)
@@ -165,7 +166,7 @@ class _Table:
 
 
 def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path) -> _Table:
-    """Return the columns of a table in memory or in a file, after checking that no value is missing."""
+    """Return the columns of a table, which is in memory or in a file, after checking that no value is missing."""
     import pandas as pd  # takes a third of a second to import
 
     origin, place = what, lambda row: f"{what}, row {row + 1}"
@@ -199,7 +200,7 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path)
 
 
 def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
-    """Return the columns of a CSV or TSV file, and the line on which each row ends."""
+    """Return the columns of a CSV or TSV file, and for each row, the number of the line on which it ends."""
     delimiter = DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
         raise UserError(f"{path} is neither CSV nor TSV: its name must end in {' or '.join(DELIMITERS)}")
@@ -219,7 +220,7 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
 
 
 def _label_name(value: Any) -> str:
-    """Return a class name as text, with 1 for 1.0, since pandas columns with missing values contain floats."""
+    """Return a class name as text. 1.0 becomes `1`, because pandas turns columns with missing values into floats."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -238,7 +239,7 @@ def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str)
 
 
 def read_task_file(path: Path) -> OwnTask:
-    """Return the task that a YAML file describes. The file contains the arguments of `OwnTask` as strings or lists.
+    """Return the task that a YAML file describes. Fields of the file are arguments of `OwnTask`: strings or lists.
 
     Raises:
         UserError: If the file or its data are invalid.

@@ -1,8 +1,8 @@
-"""Words with character spans, part-of-speech tags and dependency relations, from a spaCy pipeline.
+"""Words with character spans, part-of-speech tags and dependency relations, as assigned by a spaCy pipeline.
 
-Any installed pipeline or pipeline folder can be used if it has Penn tags and a dependency parser. If no pipeline is
-available, `instruments.train_parser` trains a small one. spaCy is an optional extra and imported only when used. Parses
-are cached on disk under a digest of the texts and the pipeline.
+Any pipeline that assigns Penn tags and has a dependency parser can be used, whether it is installed or in a folder. If
+no pipeline is available, `instruments.train_parser` trains a small one. spaCy is an optional dependency, and is
+imported only when it is used. Parses are cached on disk under a digest of the texts and the pipeline.
 """
 
 import json
@@ -29,9 +29,9 @@ ACCURACY_SCORES = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object
 
 @dataclass(frozen=True)
 class Word:
-    """A word with its text, position (characters `start` to `stop`), Penn tag, and relation to `head`.
+    """A word with its text, its position (characters `start` to `stop`), its Penn tag, and its relation to `head`.
 
-    `head` is the index of the governing word in the text. A root is its own head.
+    `head` is the index of the word that governs this word. A root is its own head.
     """
 
     text: str
@@ -52,18 +52,18 @@ Sentence = tuple[Word, ...]
 
 @dataclass(frozen=True)
 class Parses:
-    """The words of each text, in order, and a description of the pipeline that parsed them."""
+    """The words of each text, in order, and a description of the pipeline that parsed the texts."""
 
     sentences: list[Sentence]
     pipeline: dict[str, Any]
 
     def spans(self, wanted: Callable[[Word], bool]) -> list[list[Span]]:
-        """Return a list of the spans of the wanted words for each text."""
+        """Return, for each text, a list of the spans of the wanted words."""
         return [[word.span for word in words if wanted(word)] for words in self.sentences]
 
 
 def is_negation(word: Word) -> bool:
-    """Return whether a word is one of K19's negations, such as `not`, `never`, or a contraction ending in `n't`.
+    """Return whether a word is one of K19's negations, such as "not", "never", or a contraction that ends in "n't".
 
     The apostrophe may be straight or curly.
     """
@@ -72,7 +72,7 @@ def is_negation(word: Word) -> bool:
 
 
 def is_punctuation(word: Word) -> bool:
-    """Return whether a word consists of punctuation, excluding signs that are read as words (`%`, `#`, `&`, `@`)."""
+    """Return whether a word is punctuation. Signs that are read aloud as words (`%`, `#`, `&`, `@`) do not count."""
     return bool(word.text) and all(c == "`" or (category(c)[0] == "P" and c not in "%#&@") for c in word.text)
 
 
@@ -88,7 +88,7 @@ WORD_FEATURES: dict[str, Callable[[Word], bool]] = {
 
 
 def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
-    """Return the (verb, subject) pairs of a text, in which the subject depends on the verb (K19 section 4.5).
+    """Return the spans of all pairs (verb, subject) of a text in which the subject depends on the verb (K19 4.5).
 
     As in K19's code, only active subjects (`nsubj`) that depend on a verb are included.
     """
@@ -123,7 +123,7 @@ def parse(texts: Sequence[str], pipeline: str, cache: Path) -> Parses:
 def parse_pairs(
     first: Sequence[str], second: Sequence[str] | None, pipeline: str, cache: Path
 ) -> tuple[Parses, Parses | None]:
-    """Parse the first and (if present) second texts of a split. The arguments are those of `parse`."""
+    """Parse the first texts of a split and, if there are any, the second texts. See `parse` for the other arguments."""
     both = parse([*first, *(second or [])], pipeline, cache)
     of_first = Parses(both.sentences[: len(first)], both.pipeline)
     return of_first, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
@@ -139,7 +139,7 @@ def spacy_module() -> Any:
 
 
 def load_pipeline(name: str) -> Any:
-    """Load a spaCy pipeline, installed or from a folder, without unused components."""
+    """Load a spaCy pipeline, which is installed or in a folder, without the components that are not used."""
     spacy = spacy_module()
     try:
         with warnings.catch_warnings():
@@ -159,7 +159,7 @@ def load_pipeline(name: str) -> Any:
 
 
 def describe(nlp: Any) -> dict[str, Any]:
-    """Describe a pipeline for results by names, versions, the accuracy that it reports, and a digest.
+    """Return what results record about a pipeline: names, versions, the accuracy that it reports, and a digest.
 
     If the pipeline was loaded from files, the digest covers all these files, including the weights.
     """
@@ -177,7 +177,7 @@ def describe(nlp: Any) -> dict[str, Any]:
 
 
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
-    """Return the cached parses, or None if the file is missing or damaged, so that texts must be parsed again."""
+    """Return the cached parses, or None if the file is missing or damaged. The texts are then parsed again."""
     data = read_json_object(path)
     try:
         sentences = [tuple(Word(*fields) for fields in words) for words in data["parses"]] if is_intact(data) else []

@@ -1,6 +1,6 @@
-"""Published values as data, from K19's figures, whose pixels were digitised, and from P20's results on five seeds.
+"""Published values as data, from K19's digitised figures and from P20's results on five seeds.
 
-K19 is the paper, Kovaleva et al. 2019. P20 is a later study by the same group, Prasanna et al. 2020.
+K19 is the paper (Kovaleva et al. 2019). P20 is a later study by the same group (Prasanna et al. 2020).
 """
 
 import json
@@ -35,13 +35,13 @@ Setting = Literal["scores", "scores_without_attention"]
 
 @cache
 def published_figures() -> dict[str, Any]:
-    """Return K19's published values by name and task, with arrays indexed [layer, head] from 0."""
+    """Return the values published in K19, by name and task. Arrays have the axes [layer, head], counted from 0."""
     return _read("figures.json")
 
 
 @cache
 def p20() -> dict[str, Any]:
-    """Return P20's published results by task.
+    """Return the results published in P20, by task.
 
     The keys are `scores`, `scores_without_attention`, `scores_of_pruned_weights`, `pattern_shares`,
     `pattern_shares_pretrained`, `surviving_heads`.
@@ -50,10 +50,10 @@ def p20() -> dict[str, Any]:
 
 
 def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple[float, float] | None:
-    """Return the mean and standard deviation over P20's fine-tuned models in points, or None if not published.
+    """Return a score's mean and standard deviation over P20's fine-tuned models, in points, or None if not published.
 
     Args:
-        setting: Whether the models are intact or have uniform attention in every layer.
+        setting: Selects either intact models, or models with uniform attention in every layer.
 
     >>> p20_score("rte", "accuracy")
     (63.249, 2.772)
@@ -63,7 +63,7 @@ def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple
 
 
 def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
-    """Return the percentage of P20's heads in each pattern class, for fine-tuned models or the pretrained model.
+    """Return the percentage of heads in each pattern class, as published in P20 for fine-tuned or pretrained models.
 
     >>> p20_shares("rte")["vertical"], p20_shares("rte", pretrained=True)["vertical"]
     (12.5, 16.8)
@@ -72,7 +72,7 @@ def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
 
 
 def figure_2_share(task_name: str, classes: Iterable[str]) -> float:
-    """Return the percentage of maps in some pattern classes in K19's figure 2.
+    """Return the percentage of maps that belong to any of the given pattern classes in K19's figure 2.
 
     >>> figure_2_share("rte", ["heterogeneous", "block"])
     38.9
@@ -83,9 +83,10 @@ def figure_2_share(task_name: str, classes: Iterable[str]) -> float:
 
 
 def published_gains(task_name: str, figure: Literal["fig8_head", "fig9_layer"]) -> Float[np.ndarray, "layers ..."]:
-    """Return the gains from disabling each head or layer in K19's figures 8 and 9, in points.
+    """Return the gain from disabling each head or each layer, in points, according to K19's figures 8 and 9.
 
-    Gains are relative to the published score with all heads or, if that is not published, to the median of figure 8.
+    Gains are relative to the published score with all heads. If no such score was published, gains are relative to the
+    median of figure 8.
 
     >>> float(published_gains("rte", "fig9_layer")[0].round(1))
     3.2
@@ -96,13 +97,13 @@ def published_gains(task_name: str, figure: Literal["fig8_head", "fig9_layer"]) 
 
 
 def p20_share_changes(task_name: str) -> dict[str, float]:
-    """Return how fine-tuning changes P20's percentage of heads in each pattern class, in percentage points."""
+    """Return how much fine-tuning changed the share of heads in each pattern class in P20, in percentage points."""
     before = p20_shares(task_name, pretrained=True)
     return {name: round(share - before[name], 1) for name, share in p20_shares(task_name).items()}
 
 
 def p20_pruned_scores(task_name: str) -> dict[float, float] | None:
-    """Return P20's accuracy in points by the fraction of weights pruned by magnitude, or None if not published.
+    """Return P20's accuracy in points, by fraction of weights pruned by magnitude, or None if it is not published.
 
     >>> p20_pruned_scores("rte")
     {0.2: 62.4, 0.5: 58.6, 0.7: 49.0}
@@ -112,7 +113,7 @@ def p20_pruned_scores(task_name: str) -> dict[float, float] | None:
 
 
 def p20_heads_left(task_name: str) -> tuple[float, float]:
-    """Return the percentage of heads that survive P20's pruning, as mean and standard deviation over seeds.
+    """Return the mean and the standard deviation, across seeds, of the percentage of heads that survive P20's pruning.
 
     >>> p20_heads_left("rte")
     (33.889, 17.392)

@@ -1,7 +1,7 @@
-"""The rows of GLUE tasks that a session uses for training and measuring.
+"""The rows of tasks that a session uses for training and measuring.
 
 Subsets are drawn at random, because the first rows of a sorted file (STS-B is sorted by genre) are not representative.
-K19's code also draws the rows for its attention maps.
+K19's code also draws rows for attention maps at random.
 """
 
 import csv
@@ -25,11 +25,11 @@ ROW_DRAW_SEED = 2019  # seed for drawing rows; not configurable, so that all res
 
 @dataclass(frozen=True)
 class TaskRows:
-    """The source of rows, and limits on the number of rows.
+    """A source of rows, with limits on the number of rows.
 
     `limit` and `train_limit` are the maximum numbers of validation and training rows. `grid_limit` is the maximum
-    number of validation rows for disabling every head or layer in turn. If `trains` is False, nothing is trained and
-    tasks only need validation rows. A split is read again if its file has changed.
+    number of validation rows on which every head or layer is disabled in turn. If `trains` is False, nothing is
+    trained, and so only validation rows are needed. A split is read again if its file has changed.
     """
 
     source: Source
@@ -47,10 +47,10 @@ class TaskRows:
     def split(
         self, task_name: str, name: str, most: int | None = None, *, first: bool = False, quoted: bool = False
     ) -> Split:
-        """Return a checked split (`train` or `dev`) within the limits.
+        """Return a checked split (`train` or `dev`), cut to the limits.
 
         Args:
-            most: Maximum number of rows, besides the limit.
+            most: Maximum number of rows, which applies in addition to `limit` or `train_limit`.
             first: Whether to take the first rows of the file instead of drawing them.
             quoted: Whether to read the file as K19's notebook does (see `read_quoted`).
         """
@@ -63,7 +63,7 @@ class TaskRows:
         return self._cut[key][1]
 
     def whole(self, task_name: str, name: str) -> Split:
-        """Return a checked split with all rows."""
+        """Return a checked split with all of its rows."""
         key, state = (task_name, name), self.source.state(task(task_name), name)
         if key not in self._read or self._read[key][0] != state:
             self._read[key] = state, self.source.split(task(task_name), name)
@@ -73,15 +73,15 @@ class TaskRows:
         return self.train_limit if name == "train" else self.limit
 
     def cut(self, task_name: str, name: str) -> int | None:
-        """Return the limit on a split, or None if it excludes no rows."""
+        """Return the limit on the rows of a split, or None if the limit does not exclude any rows."""
         limit = self._limit(name)
         return limit if limit is not None and limit < len(self.whole(task_name, name)) else None
 
     def missing(self, task_name: str, *, training: bool | None = None) -> str | None:
-        """Return why a task's rows are not available, or None if they are. The task `all` needs no rows.
+        """Return why the rows of a task are not available, or None if they are. The task `all` needs no rows.
 
         Args:
-            training: Whether training rows are also needed. By default, they are needed if anything is trained.
+            training: Whether training rows are also needed. By default, training rows are needed if `trains` is True.
         """
         if task_name == ALL_TASKS:
             return None
@@ -89,15 +89,15 @@ class TaskRows:
         return self.source.missing(task(task_name), ("train", "dev") if needed else ("dev",))
 
     def training_facts(self, task_name: str) -> dict[str, Any]:
-        """Return the origin and number of a task's training rows, for the manifest of a checkpoint."""
+        """Return facts for the manifest of a checkpoint: where the training rows come from, and how many there are."""
         rows = self.split(task_name, "train")
         return {"origin": {"train": public_origin(rows)}, "rows": {"train": len(rows)}, "official": rows.official}
 
 
 def draw_rows(split: Split, wanted: int | None) -> Split:
-    """Draw rows of a split at random and return them in file order. If `wanted` is None or too large, return all rows.
+    """Return `wanted` random rows of a split, in file order. If `wanted` is None or too large, return all rows.
 
-    The draw is deterministic, and smaller draws are subsets of larger ones.
+    The draw is deterministic. A smaller draw is a subset of a larger draw.
     """
     if wanted is None or wanted >= len(split):
         return split
@@ -107,11 +107,11 @@ def draw_rows(split: Split, wanted: int | None) -> Split:
 
 
 def read_quoted(split: Split) -> Split:
-    """Return a split as read by K19's notebook, which uses `csv.reader` with quoting, so that `"` is not read as text.
+    """Return a split as K19's notebook reads it: with `csv.reader`, for which a `"` is a quotation mark and not text.
 
     A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
-    in between are lost, and the row has a very long text. A second text that is swallowed becomes empty. A label that
-    is swallowed becomes the first row's label, which no attention measure uses.
+    in between become part of one very long text. A second text that is lost in this way becomes empty. A label that is
+    lost is replaced by the label of the first row, which no attention measure uses.
     """
     path, task = Path(split.origin), split.task
     if task.own or not path.is_file():
@@ -135,10 +135,10 @@ def read_quoted(split: Split) -> Split:
 
 
 def shuffled(split: Split, draw: int) -> Split:
-    """Shuffle the words of every text in a split, separately for each text of a pair.
+    """Shuffle the words of every text in a split. The texts of a pair are shuffled separately.
 
-    Words are separated by white space, so punctuation moves with its word. The new order depends only on `draw` and the
-    row index.
+    Words are separated by white space, so punctuation moves with the word it is attached to. The new order depends only
+    on `draw` and the row index.
     """
     second = None if split.sentence2 is None else _shuffled(split.sentence2, draw, 2)
     return replace(split, sentence1=_shuffled(split.sentence1, draw, 1), sentence2=second, official=False)
@@ -152,8 +152,8 @@ def _shuffled(texts: Sequence[str], draw: int, of_pair: int) -> list[str]:
 def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
     """Return the cluster index of each row. Rows that share a text, directly or through other rows, form a cluster.
 
-    Such rows are not independent. MNLI has up to three hypotheses per premise, and QNLI several sentences per question.
-    Texts are compared after stripping white space, and empty texts are ignored.
+    The rows of a cluster are not independent. MNLI has up to three hypotheses per premise, and QNLI has several
+    sentences per question. Texts are compared without leading and trailing white space, and empty texts are ignored.
     """
     from scipy.sparse import coo_array  # takes a third of a second to import
     from scipy.sparse.csgraph import connected_components
@@ -175,5 +175,5 @@ def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
 
 
 def public_origin(split: Split) -> str:
-    """Return a split's origin without the path of a folder on this machine."""
+    """Return the origin of a split. If the origin is a local file, the path of its folder is left out."""
     return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin

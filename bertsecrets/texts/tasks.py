@@ -1,7 +1,7 @@
-"""The registry of tasks. The seven GLUE tasks of K19 have columns, label names, a metric and official counts.
+"""The registry of tasks, with the columns, labels, metrics and official row counts of the seven GLUE tasks in K19.
 
-Details of GLUE's tasks are defined only in this module. Users' own tasks (`texts.own_tasks`) are added to the registry.
-Labels are stored by name. The order of `labels` is the order of classes in a model's output and on the hub
+All details of GLUE's tasks are defined in this module. The tasks that users define (`texts.own_tasks`) are added to the
+registry. Labels are stored by name. The order of `labels` is the order of classes in a model's output and on the hub
 (`nyu-mll/glue`).
 """
 
@@ -23,9 +23,9 @@ PARAPHRASE_WORDS = {"equivalent", "duplicate", "duplicates", "paraphrase", "para
 
 @dataclass(frozen=True)
 class Task:
-    """A GLUE task, or a user's own task if `own` is True.
+    """A GLUE task or, if `own` is True, a task that a user defined.
 
-    `train_rows` and `dev_rows` are the official row counts, and `dev_counts` and `train_counts` the official counts per
+    `train_rows` and `dev_rows` are the official row counts. `train_counts` and `dev_counts` are the official counts per
     label (empty for regression, or if unverified). `label_codes` maps the codes in GLUE's TSV files to label names. If
     `skips_short_rows` is True, rows with too few fields are skipped, as in the official counts.
     """
@@ -51,7 +51,7 @@ class Task:
 
     @property
     def regression(self) -> bool:
-        """Whether labels are scores (STS-B, 0 to 5) rather than classes."""
+        """Whether labels are scores (from 0 to 5 in STS-B) instead of classes."""
         return not self.labels
 
     @property
@@ -61,11 +61,11 @@ class Task:
 
     @property
     def identity(self) -> str:
-        """What identifies the task in cache keys: its name and, for own tasks, what the name does not determine."""
+        """The text that identifies the task in cache keys: its name and, for own tasks, the metric and the labels."""
         return self.name if not self.own else f"{self.name} {self.metric} {list(self.labels)}"
 
     def class_named(self, name: str) -> str | None:
-        """Return the class that a name stands for, regardless of case, separators and form, or None if unknown.
+        """Return the class that a name stands for, or None if it is unknown. Case, separators and form are ignored.
 
         >>> task("rte").class_named("Non-Entailment"), task("mnli").class_named("CONTRADICTORY")
         ('not_entailment', 'contradiction')
@@ -79,7 +79,7 @@ class Task:
 
 
 def _folded(name: str, ignored: str) -> tuple[str, str]:
-    """Return the negation of a class name (`not` or nothing) and the rest without ignored characters, in lower case."""
+    """Return the negation in a class name (`not` or nothing), and the rest in lower case without ignored characters."""
     letters = re.sub(ignored, "", name.lower())
     negation, word = re.fullmatch(r"(not?n?(?=entail|equiv|dupl|paraphr)|)(.*)", letters).groups()  # type: ignore[union-attr]
     return "not" if negation else "", "equivalent" if word in PARAPHRASE_WORDS else SYNONYMS.get(word, word)
@@ -135,7 +135,7 @@ GLUE_TASKS: tuple[Task, ...] = (
 
 
 class Registry(dict[str, Task]):
-    """Tasks by name. Looking up an unregistered name, such as another user's own task, raises a UserError."""
+    """Tasks by name. Looking up a name that is not registered, such as another user's own task, raises a UserError."""
 
     def __missing__(self, name: str) -> Task:
         raise UserError(f"unknown task {name!r}: {near_matches(name, self)} (a task of your own needs its data)")
@@ -145,7 +145,7 @@ TASKS = Registry({task.name: task for task in GLUE_TASKS})  # own tasks are adde
 
 
 def register_tasks(tasks: Iterable[Task]) -> None:
-    """Add own tasks to `TASKS`, replacing tasks of the same name."""
+    """Add own tasks to `TASKS`, where they replace tasks of the same name."""
     TASKS.update({task.name: task for task in tasks})
 
 
@@ -155,12 +155,12 @@ def own_task_names() -> list[str]:
 
 
 def task_name_of(title: str) -> str:
-    """Return the name for a task's title, which is in lower case and without hyphens and underscores."""
+    """Return the name that belongs to a task's title: the title in lower case, without hyphens and underscores."""
     return title.lower().replace("-", "").replace("_", "")
 
 
 def task(name: str) -> Task:
-    """Return a task by name, in any of its usual spellings (`sst2`, `SST-2`, `mnli-m`, ...).
+    """Return the task with this name, in any of the usual spellings (`sst2`, `SST-2`, `mnli-m`, ...).
 
     >>> task("MNLI-m").title, task("sst_2").metric
     ('MNLI-m', 'accuracy')

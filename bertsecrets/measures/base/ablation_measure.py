@@ -1,10 +1,11 @@
-"""Measures of a task's score with heads disabled (K19 section 4.6, figures 8 and 9).
+"""Measures of a model's score on a task while some of its heads are disabled (K19 section 4.6, figures 8 and 9).
 
-A disabled head attends uniformly to the L real tokens, with weight 1/L, unless the option `kind` selects another kind
-of ablation (`bertsecrets.ablation.kinds`). Predictions are stored for every set of heads and every example, for paired
-tests and confidence intervals.
+A disabled head attends uniformly to the L tokens of the input (without padding), with weight 1/L, unless the option
+`kind` selects another kind of ablation (`bertsecrets.ablation.kinds`). Predictions are stored for every set of heads
+and every example, so that paired tests and confidence intervals can be computed.
 
-In bfloat16, a few predictions differ. The differences are counted on a sample that is also computed in float32.
+In bfloat16, a few predictions differ from those in float32. To count the differences, a sample of predictions is
+computed in both precisions.
 """
 
 import hashlib
@@ -35,12 +36,12 @@ from bertsecrets.texts.published import ABLATION_BASELINES
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
-CHECKED_ROWS = 32  # number of examples, from the first, that are also computed in float32 for all sets
+CHECKED_ROWS = 32  # the first examples, whose predictions are also computed in float32 for every set of heads
 SCORE_TOLERANCE_POINTS = 0.1  # in points; similarity scores that differ by more count as different
 
 
 class AblationOptions(MeasureOptions):
-    """`kind` selects what replaces a disabled head: `uniform`, `zero`, `mean` or `resampled` (with the seed `draw`)."""
+    """`kind` selects what replaces a disabled head: `uniform`, `zero`, `mean` or `resampled` (with seed `draw`)."""
 
     kind: Kind = "uniform"
     draw: int = Field(default=1, ge=1)
@@ -59,7 +60,7 @@ class RemovalMeasure(Measure):
     section: ClassVar[Section | None] = "scores"
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return why the predictions are not informative about what was removed, or None if they are."""
+        """Return why the predictions do not show the effect of the removal, or None if they do."""
         baseline = measurement.sample("baseline_predicted")
         if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
             return "some predictions are not finite"
@@ -73,15 +74,15 @@ class RemovalMeasure(Measure):
 
 
 class HeadRemovalMeasure(RemovalMeasure):
-    """A measure of scores with many sets of heads removed, on a limited number of rows."""
+    """A measure that scores a model once for each of many sets of heads removed, on a limited number of rows."""
 
     def rows(self, context: MeasureContext) -> Split:
-        """Return at most `grid_limit` validation rows."""
+        """Return the validation rows, but no more than `grid_limit`."""
         return context.resources.rows.split(context.subject.task, "dev", context.resources.rows.grid_limit)
 
 
 class AblationMeasure(HeadRemovalMeasure):
-    """A measure of scores with sets of heads disabled. Multiple processes can share the work."""
+    """A measure that scores a model once for each of many sets of disabled heads. Processes can share the work."""
 
     Options = AblationOptions
     shared: ClassVar[bool] = True
@@ -91,7 +92,7 @@ class AblationMeasure(HeadRemovalMeasure):
         """Return the sets of heads to disable, and a plural noun that describes them in the progress bar."""
 
     def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Convert the values in place to this measure's layout. By default, scores keep the shape [set]."""
+        """Convert the values in place to the layout of this measure. By default, scores keep the shape [set]."""
         return
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -100,11 +101,11 @@ class AblationMeasure(HeadRemovalMeasure):
         engine.check_longest(probe_inputs(classifier))
 
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
-        """Return the cache key's inputs, including the precision."""
+        """Return the inputs of the cache key, including the precision of the forward passes."""
         return super().inputs(context) | {"precision": context.resources.grid_precision}
 
     def remarks(self, measurement: Measurement) -> list[str]:
-        """Return a remark for runs in bfloat16."""
+        """If heads were disabled in bfloat16, return a remark on how many predictions differ from float32."""
         values = measurement.values
         if "sampled" not in values:
             return []
@@ -112,7 +113,7 @@ class AblationMeasure(HeadRemovalMeasure):
         return [f"heads disabled in bfloat16: {counts} predictions of a sample differ from float32"]
 
     def run(self, context: MeasureContext) -> Results:
-        """Score the rows with each set disabled."""
+        """Score the model on the rows with each set of heads disabled."""
         opened = context.open(self.kernel)
         rows = self.rows(context)
         encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.scores.max_length))
@@ -152,13 +153,13 @@ def scored(
 
 
 def published_baseline_text(task_name: str) -> str:
-    """Return K19's score with all heads as text, which says so if no score was published."""
+    """Return a text that gives the score that K19 published with all heads, or says that none was published."""
     baseline = ABLATION_BASELINES.get(task_name)
     return "no baseline published" if baseline is None else f"none disabled: {baseline:.1f}"
 
 
 def kind_text(measurement: Measurement) -> str:
-    """Return the kind of ablation as text for captions, or an empty text for K19's uniform weights."""
+    """Return the kind of ablation as text for captions, or an empty string for K19's uniform attention."""
     kind = measurement.options.get("kind", UNIFORM.kind)
     return "" if kind == UNIFORM.kind else f" ({kind} vectors)"
 
@@ -180,8 +181,9 @@ def set_ablation(
     """Return the score with each set of heads disabled.
 
     Args:
-        folder: Folder for finished portions, from which interrupted runs resume, and which processes can share.
-        about: What the finished portions depend on besides weights and inputs, as JSON data.
+        folder: Folder in which finished portions are stored. Interrupted runs resume from this folder, and processes
+            can share it.
+        about: Facts on which the finished portions depend, besides weights and inputs, as JSON data.
         title: Title of the progress bar. If None, no bar is shown.
         ablation: Kind of ablation. Replacement vectors are computed from the rows of `encoded`.
         precision: Precision of the forward passes. With bfloat16, the model is converted in place.
@@ -190,7 +192,7 @@ def set_ablation(
         Values: `baseline` and `score` [set], the task's metric as a fraction. Samples: `predicted` [set, example],
         `baseline_predicted` and `target` [example]; class indices are int8, and scores are float32. In bfloat16, the
         values also contain `sampled`, the number of predictions repeated in float32, and `sample_differs`, the number
-        of these that differ.
+        of these predictions that differ.
     """
     everything = [BASELINE, *sets]
     exact: np.ndarray | None = None
@@ -232,14 +234,14 @@ def set_ablation(
 
 
 def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) -> Shaped[np.ndarray, "sets examples"]:
-    """Return the predictions for each set."""
+    """Return the predictions with each set of heads disabled."""
     check_finite(torch.from_numpy(logits))
     answers = np.stack([decide(task, of_set) for of_set in logits])
     return answers.astype(np.float32 if task.regression else np.int8)
 
 
 def weights_digest(opened: OpenModel) -> str:
-    """Return the SHA-256 hex digest of all weights (even of a new classifier head) and of their precision."""
+    """Return a SHA-256 hex digest of all weights, including those of a new classifier head, and of their precision."""
     sha = hashlib.sha256()
     for name, tensor in sorted(opened.model.state_dict().items()):
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

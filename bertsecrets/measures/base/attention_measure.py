@@ -1,7 +1,7 @@
-"""Base class for measures of attention maps. A single streaming pass feeds all measures that can share the pass.
+"""Base class for measures of attention maps. Measures that read the same inputs share a single streaming pass.
 
-This module also contains base classes for measures without a task, which use either the bare encoder on built-in texts
-or no model.
+This module also contains base classes for measures without a task. Measures without a task run the bare encoder on
+texts of their own, or use no model at all.
 """
 
 from abc import abstractmethod
@@ -76,7 +76,7 @@ class AttentionRun:
 
     @cached_property
     def parses(self) -> tuple[Parses, Parses | None]:
-        """The words of first and second texts, tagged and parsed by the spaCy pipeline and cached between runs."""
+        """The words of the first and second texts, tagged and parsed by spaCy and cached between runs."""
         resources = self.context.resources
         return parse_pairs(self.rows.sentence1, self.rows.sentence2, resources.spacy, resources.kept / "parses")
 
@@ -94,14 +94,15 @@ class MapMeasure(Measure):
 
 
 class AttentionMeasure(MapMeasure):
-    """A measure of attention maps on a task's rows. The measures in `companions` share its pass if possible."""
+    """A measure of attention maps on a task's rows. If possible, the measures in `companions` run in the same pass."""
 
     class Options(MeasureOptions):
-        """These options cover choices that the paper leaves open, or that appear only in the paper's code.
+        """Options for choices that the paper leaves open, or that appear only in the paper's code.
 
-        If there are too many rows, `rows` says whether they are `drawn` at random or the `first` in the file are used.
-        `quoted` parses the file like K19's notebook, which loses rows after a quotation mark. `cased` disables
-        lower-casing in the tokenizer. `max_length` overrides the maximum number of word-pieces in the settings.
+        If a task has more rows than the limit, `rows` selects either a random sample (`drawn`) or the first rows of the
+        file (`first`). `quoted` parses the file as K19's notebook does, which loses the rows after a quotation mark.
+        `cased` disables lower-casing in the tokenizer. `max_length` overrides the setting for the maximum number of
+        word-pieces.
         """
 
         rows: Literal["drawn", "first"] = "drawn"
@@ -121,7 +122,7 @@ class AttentionMeasure(MapMeasure):
         """
 
     def joins(self, view: AttentionRun) -> bool:
-        """Return whether this measure can share the pass of another measure."""
+        """Return whether this measure can run in the same pass as another measure."""
         return view.padded_to is None and (view.twin is not None or not self.compares)
 
     def padding(self, options: Any) -> int | None:
@@ -135,11 +136,11 @@ class AttentionMeasure(MapMeasure):
         return resources.rows.split(context.subject.task, "dev", most, first=first, quoted=options.quoted)
 
     def shared_options(self, options: Any) -> dict[str, Any]:
-        """Return the options that select inputs, which all measures in a pass share."""
+        """Return the options that determine the inputs. All measures in a pass share these options."""
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
-        """Return this measure's options in a pass, which another measure may have requested with its own options."""
+        """Return this measure's options for a pass, even if the pass was started for another measure."""
         options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
@@ -174,7 +175,7 @@ class AttentionMeasure(MapMeasure):
         )
 
     def _twin(self, context: MeasureContext, tuned: OpenModel) -> OpenModel | None:
-        """Return the pretrained model, or None if the subject was not trained from it or has a different shape."""
+        """Return the pretrained model, or None if the subject was not trained from it or differs from it in size."""
         if not self.compares and not get_initialisation(context.subject.initialisation).trains:
             return None
         twin = opening.open_classifier(context.base, context.task, "untrained", context.subject.seed)
@@ -200,7 +201,7 @@ class EncoderMeasure(MapMeasure):
         """Return a digest of the measured texts."""
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file, folder or publication that contains the texts, or None."""
+        """Return the name of the file, folder or publication that contains the texts, or None if there is none."""
         return None
 
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:
@@ -213,12 +214,12 @@ class EncoderMeasure(MapMeasure):
         }
 
     def open_encoder(self, context: MeasureContext) -> OpenModel:
-        """Open the encoder on the device."""
+        """Open the encoder and move it to the device."""
         return opening.open_encoder(ModelRef.in_folder(context.checkpoint)).to(context.resources.device)
 
 
 class SuiteMeasure(EncoderMeasure):
-    """A measure that uses no model, only components of the suite."""
+    """A measure that uses no model, but only data that the suite contains."""
 
     reads_model: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ()

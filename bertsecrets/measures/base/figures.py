@@ -21,7 +21,7 @@ PerHead = Callable[[np.ndarray], np.ndarray]  # maps the column means of a block
 class HeadMap:
     """A heat map with one value per head. If `signed`, colours diverge around 0 to show gains and losses.
 
-    `rows` names the rows if they are not layers. The heads in `marked` have a dot.
+    `rows` names the rows if they are not layers. The heads in `marked` are drawn with a dot.
     """
 
     caption: str
@@ -37,7 +37,7 @@ class HeadMap:
 
 @dataclass(frozen=True)
 class RankedHeads:
-    """All heads in ascending order with 95 % intervals over examples. `heads` is the number of heads per layer."""
+    """All heads, sorted by value, with 95 % intervals over examples. `heads` is the number of heads per layer."""
 
     caption: str
     block: Float[np.ndarray, "examples k"]
@@ -62,7 +62,8 @@ class Lines:
     """A line plot over layers, or over another quantity.
 
     Attributes:
-        lines: Lines by name. A line is a list of one value per layer, from layer 1, or a list of points (x, y).
+        lines: Lines by name. A line is either a list of values, one per layer starting with layer 1, or a list of
+            points (x, y).
         x: Title of the horizontal axis.
         from_zero: Whether the vertical axis starts at 0.
         baseline: Value marked by a dashed line.
@@ -78,7 +79,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Shares:
-    """Stacked bars of class shares in percent, one bar per row, such as a layer or a source."""
+    """A chart of class shares in percent, with one stacked bar per row, such as a layer or a source."""
 
     caption: str
     shares: Mapping[str, Float[np.ndarray, " classes"]]
@@ -88,7 +89,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class ClassMap:
-    """All heads in the colour of their most frequent class, paler if fewer of the head's maps have this class."""
+    """A chart of all heads, coloured by most frequent class, and paler if fewer of a head's maps have that class."""
 
     caption: str
     majority: Int[np.ndarray, "layers heads"]
@@ -98,7 +99,7 @@ class ClassMap:
 
 @dataclass(frozen=True)
 class HeadDistances:
-    """All heads as points, with similar heads close together. `heads` is the number of heads per layer."""
+    """A chart of all heads as points, with similar heads close together. `heads` is the number of heads per layer."""
 
     caption: str
     distances: Float[np.ndarray, "all_heads all_heads"]
@@ -113,7 +114,7 @@ Figure = HeadMap | RankedHeads | LayerBars | Lines | Shares | ClassMap | HeadDis
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """The number, title and introduction of a figure of K19 that a measure replicates."""
+    """The number, title and introduction of the figure in K19 that a measure replicates."""
 
     number: str
     title: str
@@ -122,13 +123,13 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Measurements of a model on a task that differ only in the seed."""
+    """Measurements that differ only in the seed, for one model and task."""
 
     measurements: Sequence[Measurement]
 
     @property
     def first(self) -> Measurement:
-        """The measurement of the lowest seed."""
+        """The measurement with the lowest seed."""
         return self.measurements[0]
 
     @property
@@ -142,23 +143,23 @@ class Repeats:
         return TASKS[self.task].metric
 
     def mean(self, name: str) -> np.ndarray:
-        """Return the mean of a value over seeds."""
+        """Return a value averaged across seeds."""
         return np.asarray(
             np.mean([np.asarray(measurement.value(name), np.float64) for measurement in self.measurements], axis=0)
         )
 
     def published(self, name: str) -> Any:
-        """Return a published value of K19 (`expected/figures.json`) for the task, or None for an own task."""
+        """Return a value from `expected/figures.json` that K19 published for the task, or None for tasks not in K19."""
         return published_figures()[name].get(TASKS[self.task].folder)
 
 
 def published_and_measured(
     published: Any, measured: np.ndarray, unit: str, captions: tuple[str, str], rows: Sequence[str] = ()
 ) -> Iterator[HeadMap]:
-    """Yield the published map, if there is one, and the measured map, both on the same colour scale from 0.
+    """Yield the published map, if there is one, and the measured map, both on a common colour scale that starts at 0.
 
     Args:
-        captions: Captions of the published and of the measured map.
+        captions: Caption of the published map and caption of the measured map.
     """
     maps = [(captions[1], measured)]
     if published is not None:

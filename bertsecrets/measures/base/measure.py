@@ -1,4 +1,4 @@
-"""The base class of all measures: options, requirements, cache key, execution, charts and remarks."""
+"""The base class of all measures, with their options, requirements, cache keys, execution, charts and remarks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ Results = tuple[dict[str, Result], int]  # results by measure, and the number of
 
 
 class MeasureOptions(BaseModel):
-    """Options that change what is measured. Options from the command line and from claims are validated."""
+    """Options that change what is measured. Values from the command line and from claims are validated."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,11 +43,11 @@ class MeasureOptions(BaseModel):
 
 @dataclass(frozen=True)
 class MeasureContext:
-    """A measurement to run.
+    """A measurement to run, with everything that it needs.
 
     `model` is the subject's model, or None for measures that use no model. For a checkpoint made by the suite, `recipe`
-    is its cache key, and `folder` is None until the checkpoint is needed. For other subjects, `folder` is that of the
-    measured checkpoint or encoder. `grid` is the folder in which an ablation stores finished portions.
+    is the checkpoint's cache key, and `folder` is None until the checkpoint is needed. For other subjects, `folder`
+    contains the measured checkpoint or encoder. `grid` is the folder in which an ablation stores finished portions.
     """
 
     subject: Subject
@@ -71,7 +71,7 @@ class MeasureContext:
 
     @property
     def checkpoint(self) -> Path:
-        """The measured folder."""
+        """The folder of the measured checkpoint or encoder."""
         assert self.folder is not None
         return self.folder
 
@@ -85,7 +85,7 @@ class Measure(ABC):
     """The base class of all measures.
 
     Attributes:
-        name: Name of the measure. Like `title`, `source` and `version`, it is set by the decorator `measure`.
+        name: Name of the measure. Like `title`, `source` and `version`, the name is set by the decorator `measure`.
         section: Section of `params.yaml` that affects the result, or None if the result is independent of the settings.
         needs: Requirements besides rows and a checkpoint.
         kernel: Attention implementation for opening models. Only `eager` exposes maps.
@@ -94,14 +94,15 @@ class Measure(ABC):
         compares: Whether the measure compares the subject's checkpoint with the pretrained model.
         seedless: Whether the measure is independent of the seed.
         shared: Whether multiple processes can work on the same measurement.
-        common: Whether `measure all` includes the measure, which then must not have external requirements.
+        common: Whether `measure all` includes the measure. A measure that is included must not have external
+            requirements.
         companions: Other measures that can share the same pass.
         curves: Names of the values that are plotted by layer.
         passes: Approximate cost in forward passes over the examples, for planning.
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
-        axes: Names of the dimensions of array values, by which `Measurement.to_frame` identifies its rows.
-        other_axes: Names of the dimensions of values that do not have `axes`, by name of the value.
+        axes: Names of the dimensions of array values. `Measurement.to_frame` uses these names to identify rows.
+        other_axes: For values whose dimensions are not `axes`, the names of their dimensions, by name of the value.
     """
 
     name: ClassVar[str]
@@ -160,7 +161,7 @@ class Measure(ABC):
 
         Args:
             task_name: Name of the task, or None if no task was given.
-            checkpoint: What is measured instead of the subject's own checkpoint, or None.
+            checkpoint: Checkpoint to measure instead of the subject's own checkpoint, or None.
 
         Raises:
             UserError: the combination is not supported.
@@ -199,9 +200,9 @@ class Measure(ABC):
     # ------------------------------------------------------------------ the key
 
     def most(self, settings: Params) -> int | None:
-        """Return the maximum number of rows without the limits of a particular run, or None if unlimited.
+        """Return the maximum number of rows that the settings allow, or None if they set no maximum.
 
-        By default, the limit in `params.yaml` applies to measures of attention.
+        The limits that a particular run sets are ignored. By default, only measures of attention have a maximum.
         """
         return settings.attention.examples if self.section == "attention" else None
 
@@ -218,14 +219,14 @@ class Measure(ABC):
         return getattr(settings, self.section).model_dump() if self.section else {}
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return everything in the settings that affects the result, including facts about all requirements."""
+        """Return all settings that affect the result, and the facts about all requirements."""
         facts = [need.settings(resources) for need in self.needs]
         return self.own_settings(resources.settings) | {
             name: fact for requirement in facts for name, fact in requirement.items()
         }
 
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
-        """Return everything that determines the result except code and device, as JSON data."""
+        """Return everything that determines the result, except what `made_by` returns, as JSON data."""
         inputs: dict[str, Any] = {
             "measure": self.name,
             "version": self.version,
@@ -249,11 +250,11 @@ class Measure(ABC):
         }
 
     def made_by(self, device: torch.device | None) -> dict[str, Any]:
-        """Return the code, libraries and, for measures of a model, the device that produce the result."""
+        """Return what produces the result: the code, the libraries and, for measures that use a model, the device."""
         return made_by(type(self).__module__, device if self.reads_model else None)
 
     def key(self, context: MeasureContext) -> Key:
-        """Return the cache key of a run."""
+        """Return the cache key of a measurement."""
         return Key(self.inputs(context), self.made_by(context.resources.device))
 
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:
@@ -274,7 +275,7 @@ class Measure(ABC):
     # ------------------------------------------------------------------ the result
 
     def axes_of(self, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the `axes` of a measurement with these options."""
+        """Return the `axes` of a measurement, given its options."""
         return self.axes
 
     @abstractmethod
@@ -299,13 +300,13 @@ class Measure(ABC):
         yield from ()
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the figure of K19 named by `paper`, then the same chart of these measurements, averaged over seeds."""
+        """Yield the figure of K19 that `paper` names, then the same chart for the mean of these measurements."""
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return how the model has collapsed, so that claims about it cannot be judged, or None if it has not.
+        """Return how the model has collapsed, or None if it has not. Claims about collapsed models are not judged.
 
-        By default, report heads without values on examples for which other heads have values.
+        By default, a model has collapsed if some heads lack values on examples for which other heads have values.
         """
         return heads_without_numbers(measurement)
 

@@ -1,6 +1,6 @@
-"""Resources and requirements of measures, besides rows and a checkpoint.
+"""Resources and requirements of measures, other than rows and a checkpoint.
 
-Each requirement reports what is missing, and contributes facts to the cache key.
+Each requirement reports whether something is missing, and adds facts to the cache key.
 """
 
 import functools
@@ -22,7 +22,7 @@ FRAMES_ADVICE = "frame-heads needs the option frames: a JSONL file of frame sent
 
 @dataclass(frozen=True)
 class Resources:
-    """Everything that measures use besides the measured subject.
+    """Everything that a measure uses, besides the subject that is measured.
 
     `frames` is a file or folder of frame sentences. `spacy` names the pipeline for tagging and parsing. `kept` is the
     cache folder for intermediate results. `grid_precision` is the model's precision during head ablation.
@@ -38,19 +38,19 @@ class Resources:
 
 
 class Requirement:
-    """A requirement of a measure."""
+    """Something that a measure requires, besides rows and a checkpoint."""
 
     def missing(self, resources: Resources) -> str | None:
         """Return in one line what is missing and how to get it, or None if nothing is missing."""
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the facts that affect results, for the cache key."""
+        """Return the facts about the requirement that affect results and belong in the cache key."""
         return {}
 
 
 class FrameSentences(Requirement):
-    """Sentences annotated with the target and core elements of a frame."""
+    """Sentences annotated with the target and the core elements of a frame."""
 
     def missing(self, resources: Resources) -> str | None:
         """Return how to provide the sentences, or None if they were provided."""
@@ -76,7 +76,7 @@ def pipeline_facts(name: str) -> dict[str, Any]:
 
 @functools.cache
 def described(name: str, _content: str | None) -> dict[str, Any]:
-    """Return the facts that identify a pipeline, cached by the content of the pipeline's folder."""
+    """Return the facts that identify a spaCy pipeline, with a cache that depends on the content of its folder."""
     return describe(load_pipeline(name))
 
 

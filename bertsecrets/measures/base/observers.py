@@ -1,4 +1,4 @@
-"""Functions and observers used by multiple measures: attention received, maximum weights, means over examples."""
+"""Functions and observers shared by several measures, for attention received, maximum weights and means."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,27 +14,27 @@ from bertsecrets.types import Measurement
 
 
 def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens"]:
-    """Return the attention received by each token: column sums divided by L, the number of real tokens."""
+    """Return the attention received by each token: column sums divided by L, the number of tokens without padding."""
     return maps.sum(2) / batch.lengths[:, None, None]
 
 
 def max_over(
     columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
 ) -> Float[torch.Tensor, "kinds rows heads"]:
-    """Return the maximum over the marked tokens of each kind, or NaN for rows without marked tokens."""
+    """Return, for each kind, row and head, the maximum over the marked tokens, or NaN if no token is marked."""
     largest = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
     return torch.where(marks.any(-1)[:, :, None], largest, torch.nan)
 
 
 def of_batch(marks: Bool[np.ndarray, "kinds examples tokens"], batch: Batch) -> Bool[torch.Tensor, "kinds rows width"]:
-    """Return the marks of the examples in a batch, cropped or padded to the batch's width."""
+    """Return the masks of a batch's examples, cropped or padded to the width of the batch."""
     width = batch.input_ids.shape[1]
     here = torch.from_numpy(marks[:, batch.indices, :width])
     return torch.nn.functional.pad(here, (0, width - here.shape[-1]))
 
 
 def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tensor, "rows heads"]:
-    """Return each head's maximum weight over each row's token pairs, or NaN for rows without pairs."""
+    """Return, for each row and head, the maximum weight over the row's token pairs, or NaN if the row has none."""
     rows, source, target = (torch.from_numpy(part).to(maps.device) for part in pairs.of_rows(batch.indices))
     weights = maps[rows, :, source, target]
     empty = torch.full(maps.shape[:2], torch.nan, dtype=maps.dtype, device=maps.device)
@@ -42,7 +42,7 @@ def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tenso
 
 
 class SampleObserver:
-    """Base class for observers that store one named value per example, layer and head of a model.
+    """Base class for observers of one model that store, under each name, one value per example, layer and head.
 
     Values are NaN for examples that lack the observed feature. If `counts` is set, `compute` also returns the number of
     examples with the feature.
@@ -66,7 +66,7 @@ class SampleObserver:
 
 
 class PairObserver(SampleObserver):
-    """Observer of one model that stores the maximum weight over each relation's token pairs, [example, layer, head]."""
+    """Observer of one model that stores each relation's maximum weight over its token pairs, [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
         super().__init__(examples, layers, heads, relations)
@@ -79,7 +79,7 @@ class PairObserver(SampleObserver):
 
 
 def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the mean over examples that are not NaN, and the number of these examples as `<name>_examples`.
+    """Return each sample's mean over examples that are not NaN, and the number of such examples, `<name>_examples`.
 
     >>> values = mean_over_present({"noun": np.array([[0.5], [np.nan]])})
     >>> values["noun"].tolist(), int(values["noun_examples"])
@@ -96,9 +96,9 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def heads_without_numbers(measurement: Measurement) -> str | None:
-    """Return which heads lack values on examples for which other heads have values, or None if no head does.
+    """Return a message if some heads lack values on examples for which other heads have values, else None.
 
-    If an example lacks the measured feature, such as a pronoun, all heads are NaN, which is valid.
+    If an example lacks the measured feature, such as a pronoun, it is valid that all heads are NaN.
     """
     for name, sample in measurement.samples.items():
         if sample.dtype.kind == "f" and sample.ndim == 3:

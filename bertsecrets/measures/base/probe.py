@@ -1,4 +1,4 @@
-"""Checks on two short examples, before any training or measuring, that measures support a model."""
+"""Checks of whether a model can be measured, made on two short examples before any training or measuring."""
 
 import functools
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Ahead:
         self.most = max(self.most, float(torch.triu(maps, 1).max()))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return no values or samples. The result is in `most`."""
+        """Return neither values nor samples. The result is in `most`."""
         return {}, {}
 
 
@@ -42,7 +42,7 @@ def probe_inputs(model: OpenModel) -> Encoded:
 
 
 class ModelChecks:
-    """Cached checks of a model, first general checks and then the checks of each measure.
+    """Checks of a model, with cached results: general checks first, then the checks of each measure.
 
     `bertsecrets doctor` reports the results, and each run performs the checks before training or measuring.
     """
@@ -89,7 +89,7 @@ def refusals(ref: ModelRef) -> dict[str, str | None]:
 
 
 def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
-    """Check that a model's logits are independent of the batch, training mode and attention kernel."""
+    """Check that a model's logits do not depend on the batch, the training mode or the attention kernel."""
     logits = {}
     for kernel in ("eager", "sdpa"):
         opened = open_with(kernel)

@@ -1,1 +1,1 @@
-"""Fine-tuning of classifiers with K19's settings."""
+"""The fine-tuning of classifiers with K19's settings."""

@@ -1,4 +1,4 @@
-"""Make a checkpoint with K19's settings by opening the model, training it and saving it.
+"""Functions that make a checkpoint with K19's settings: the model is opened, trained and saved.
 
 The result is a folder that transformers can open without this suite.
 """
@@ -40,7 +40,7 @@ def make_checkpoint(
     device: torch.device,
     states: Path | None = None,
 ) -> dict[str, Any]:
-    """Open a subject's model, and train it with `finetune`."""
+    """Open the model of a subject, train it with `finetune`, and return facts for the manifest."""
     kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, SDPA is slower because of dropout
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
     release_memory()  # memory of earlier measurements
@@ -74,11 +74,11 @@ def finetune(
 ) -> dict[str, Any]:
     """Train a classifier on a split, and save it with its tokenizer to `folder` (K19 section 3).
 
-    The optimizer is AdamW instead of the original BertAdam, which had no bias correction. Without a split, the
-    classifier is saved unchanged (`untrained`).
+    The optimizer is AdamW instead of the original BertAdam, which had no bias correction. If no split is given, the
+    classifier is saved without training (`untrained`).
 
     Args:
-        states: Folder for saved states of this training run, which resumes from the newest state.
+        states: Folder for saved states of this training run. The run resumes from the newest of these states.
 
     Returns:
         Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel,

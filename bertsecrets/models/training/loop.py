@@ -1,7 +1,7 @@
 """The training loop: AdamW on batches of similar length, in float32 or with bfloat16 autocast.
 
-In float32 on a CPU, its results are bit-identical to those of transformers' Trainer with the same random numbers. The
-same seed gives the same weights, even if the run was killed and resumed from its last saved state.
+In float32 on a CPU, the results are bit-identical to those of transformers' Trainer with the same random numbers. The
+same seed gives the same weights, even if a run was killed and then resumed from its last saved state.
 """
 
 import math
@@ -40,10 +40,10 @@ SAVING_SHARE = 0.02  # maximum fraction of the time spent on saving states
 
 
 class Training:
-    """A training run, with its model, optimizer, and number of steps taken.
+    """A training run, with its model, its optimizer, and the number of steps taken so far.
 
-    Weights that do not require gradients are not changed. A frozen encoder runs without dropout, and with the learning
-    rate for frozen encoders.
+    Weights that do not require gradients are not changed. If the encoder is frozen, it runs without dropout, and the
+    learning rate for frozen encoders is used.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Training:
         seed: int,
         device: torch.device,
     ):
-        """Move the model to the device, in place, and seed all random number generators."""
+        """Move the model to the device in place, and seed all random number generators."""
         set_seed(seed)
         self.model, self.settings, self.device = classifier.model.to(device), settings, device
         align_special_tokens(self.model, classifier.tokenizer)
@@ -95,7 +95,7 @@ class Training:
         self.reserved = checkpoint_bytes(classifier)  # disk space in bytes that saved states leave free
 
     def run(self, title: str, states: Path | None) -> None:
-        """Take all remaining steps, showing progress and saving states."""
+        """Take all remaining steps. Meanwhile, show progress and save states."""
         began = saved = time.monotonic()
         interval = 60 * self.settings.save_every
         state = newest(states) if states is not None else None
@@ -119,7 +119,7 @@ class Training:
         self.check_finite(states)
 
     def check(self) -> None:
-        """Check that training and evaluation compute the same logits, apart from dropout."""
+        """Check that training and evaluation compute the same logits if dropout is disabled."""
         precision, self.precision = self.precision, "float32"  # features have already been encoded
         rounded = self.features is not None and precision == "bfloat16"
         tolerance = LOGIT_TOLERANCE_BF16 if rounded else LOGIT_TOLERANCE
@@ -147,7 +147,7 @@ class Training:
         self.unchecked.append(torch.stack([loss, norm.float(), largest]))
 
     def _forward(self, rows: list[int]) -> Any:
-        """Return the model's output for some examples in training mode, including the loss."""
+        """Return the output of the model, including the loss, for some examples in training mode."""
         self.model.train()
         if self.frozen:
             self.model.base_model.eval()
@@ -159,7 +159,7 @@ class Training:
             return self.model(**inputs, labels=labels)
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of a step (from 0): linear warmup to the peak, then linear decay to 0."""
+        """Return the learning rate at a step (counted from 0): linear warmup to the peak, then linear decay to 0."""
         warmup = round(self.settings.warmup * self.steps)
         if step < warmup:
             return self.peak * (step / warmup)
@@ -172,7 +172,7 @@ class Training:
         self.total.zero_()
 
     def check_finite(self, states: Path | None) -> None:
-        """Check that all steps since the last check were finite, and delete the saved states if they were not."""
+        """Check that all values since the last check were finite. Otherwise, delete the saved states and fail."""
         if not self.unchecked:
             return
         table = torch.stack(self.unchecked).cpu()
@@ -196,7 +196,7 @@ class Training:
         )
 
     def state(self, seconds: float) -> State:
-        """Return the state on which all further steps depend.
+        """Return the state of the run, from which all further steps can be computed.
 
         Args:
             seconds: Seconds spent on training so far.
@@ -212,7 +212,7 @@ class Training:
         return State(self.step, tensors, facts)
 
     def fits(self, state: State) -> bool:
-        """Return whether a state belongs to this training run, and log a message if it does not."""
+        """Return whether a saved state belongs to this training run. If it does not, log a message."""
         shapes = {name: weight.shape for name, weight in self.weights.items()}
         held = {name: weight.shape for name, weight in state.tensors.get("weights", {}).items()}
         fitting = state.facts.get("steps") == self.steps and held == shapes
@@ -222,7 +222,7 @@ class Training:
 
     @torch.no_grad()
     def restore(self, state: State) -> None:
-        """Resume from a state returned by `state`."""
+        """Restore a state that was returned by `state`."""
         for name, weight in self.weights.items():
             weight.copy_(state.tensors["weights"][name])
             self.optimizer.state[weight] = {

@@ -1,7 +1,7 @@
-"""Saved states of training runs, from which a run can resume after being killed.
+"""Saved states of training runs. A run that was killed can resume from its saved state.
 
-A state is a folder that is written atomically. It contains tensors as safetensors, facts as JSON, and a manifest. Only
-the newest state is kept. The training process holds the lock of the entry that the states belong to.
+A state is a folder that is written atomically, with tensors as safetensors, facts as JSON, and a manifest. Only the
+newest state is kept. The training process holds the lock of the store entry to which the states belong.
 """
 
 import json
@@ -28,7 +28,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class State:
-    """A training run after `step` steps, as tensors by file and name, and facts that are stored as JSON."""
+    """The state of a training run after `step` steps: tensors, by file and name, and facts that are stored as JSON."""
 
     step: int
     tensors: dict[str, Tensors]
@@ -36,23 +36,23 @@ class State:
 
 
 def checkpoint_bytes(classifier: OpenModel) -> int:
-    """Return the size on disk of a checkpoint in bytes, counting its weights and tokenizer."""
+    """Return the size in bytes that the weights and the tokenizer of a checkpoint take up on disk."""
     weights = sum(weight.nbytes for weight in classifier.model.parameters())
     return weights + len(classifier.tokenizer.backend_tokenizer.to_str().encode())
 
 
 def state_bytes(model: nn.Module) -> int:
-    """Return the size on disk of a training run's state in bytes, counting trained weights and AdamW's two moments."""
+    """Return the size in bytes that the trained weights and the two moments of AdamW take up in a saved state."""
     return 3 * sum(weight.nbytes for weight in model.parameters() if weight.requires_grad)
 
 
 def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
-    """Write a state to a run's folder of states, remove older states, and return whether the state was written.
+    """Write a state to the folder of a run's states, and remove older states. Return whether the state was written.
 
-    If the state cannot be written, for example because the disk is full, this is logged and training continues.
+    If the state cannot be written, for example because the disk is full, the problem is logged and training continues.
 
     Args:
-        reserved: Bytes that must remain free, for the checkpoint.
+        reserved: Number of bytes that must remain free for the checkpoint.
     """
     size = sum(tensor.nbytes for tensors in state.tensors.values() for tensor in tensors.values())
     place = folder / f"step-{state.step:09d}"
@@ -75,7 +75,7 @@ def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
 
 
 def newest(folder: Path) -> State | None:
-    """Return the newest undamaged state in a folder, or None. Damaged and incomplete states are removed."""
+    """Return the newest undamaged state in a folder, or None if there is none. Damaged states are removed."""
     if not folder.is_dir():
         return None
     for half in listed(folder, ".*"):
@@ -104,7 +104,7 @@ def _read(place: Path) -> State:
 
 
 def random_state(device: torch.device) -> tuple[Tensors, dict[str, Any]]:
-    """Return the state of all random number generators, as tensors and JSON data."""
+    """Return the states of all random number generators, as tensors and JSON data."""
     _, words, *of_numpy = np.random.get_state(legacy=True)
     tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(words).astype(np.int64))}
     if device.type == "cuda":
@@ -115,7 +115,7 @@ def random_state(device: torch.device) -> tuple[Tensors, dict[str, Any]]:
 
 
 def set_random_state(tensors: Tensors, facts: dict[str, Any], device: torch.device) -> None:
-    """Restore the state of all random number generators, as returned by `random_state`."""
+    """Set all random number generators to the states that `random_state` returned."""
     version, words, gauss = facts["python"]
     random.setstate((version, tuple(words), gauss))
     place, has_gauss, cached = facts["numpy"]

@@ -1,7 +1,7 @@
 """Precomputed features of texts, for training a classifier on a frozen encoder.
 
-The encoder runs once per text, without dropout, before the first step. Only the features that the classifier reads are
-stored. These are the pooled output, or one token's hidden state.
+Before the first step, the encoder runs once per text, without dropout. Only the features that the classifier reads are
+stored, which are either the pooled output or the hidden state of one token.
 """
 
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ HIDDEN_OUTPUT, POOLED_OUTPUT = "last_hidden_state", "pooler_output"
 
 @dataclass(frozen=True)
 class Reading:
-    """The encoder output that a classifier reads and, if that output has a vector per token, which token is read."""
+    """The encoder output that a classifier reads. If the output has a vector per token, `place` says which is read."""
 
     output: str
     kind: type[Any]  # type of the object with all outputs
     place: Literal["first", "last"] = "first"
 
     def places(self, batch: Batch) -> Int[torch.Tensor, " rows"]:
-        """Return the position of the token that is read, by row."""
+        """Return, for each row, the position of the token that is read."""
         return torch.zeros_like(batch.lengths) if self.place == "first" else batch.lengths - 1
 
     @torch.no_grad()
     def features(self, outputs: Any, batch: Batch) -> Float[torch.Tensor, "rows hidden"]:
-        """Extract what the classifier reads for each text in a batch (float32) from the encoder's outputs."""
+        """Return the vector (float32) that the classifier reads for each text in a batch, given encoder outputs."""
         states = outputs[self.output].float()
         return states if self.output == POOLED_OUTPUT else states[torch.arange(len(states)), self.places(batch)]
 
@@ -43,7 +43,7 @@ class Reading:
         tokens: Int[torch.Tensor, "rows 1"],
         **others: Any,
     ) -> Any:
-        """Return a model's output for one-token texts, with the encoder's output replaced by the given features."""
+        """Return a model's output for texts of one token, with the output of the encoder replaced by `features`."""
         given = {
             HIDDEN_OUTPUT: features[:, None],
             **({POOLED_OUTPUT: features} if self.output == POOLED_OUTPUT else {}),
@@ -53,7 +53,7 @@ class Reading:
 
 
 class EncodedTexts:
-    """Training texts, encoded by a frozen encoder for its classifier."""
+    """Training texts, stored as the features that a frozen encoder computes for its classifier head."""
 
     def __init__(self, model: Any, encoded: Encoded, reading: Reading, device: torch.device, *, half: bool):
         """Encode all texts. The model must be in evaluation mode.
@@ -76,7 +76,7 @@ class EncodedTexts:
 
     @classmethod
     def for_classifier(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
-        """Encode texts for a model's classifier, or return None if it reads more than one vector per text."""
+        """Return the texts, encoded for a model's classifier, or None if it reads more than one vector per text."""
         if not len(encoded):
             return None
         probed = collate(encoded, encoded.spread(PROBED_TEXTS))  # first and last token differ in long texts
@@ -84,14 +84,14 @@ class EncodedTexts:
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
     def classified(self, rows: Int[torch.Tensor, " rows"], labels: torch.Tensor) -> Any:
-        """Return the model's output for some texts, including the loss."""
+        """Return the model's output, including the loss, for some of the texts."""
         return self.reading.classified(self.model, self.features[rows], self.tokens[rows], labels=labels)
 
 
 def encoder_output(model: Any, batch: Batch) -> Any:
-    """Return the encoder's output in the classifier's forward pass, which may pass extra arguments to the encoder.
+    """Return what the encoder outputs when the classifier runs, because a classifier may pass it extra arguments.
 
-    For example, Longformer's classifier gives [CLS] global attention.
+    For example, Longformer's classifier passes arguments that give [CLS] global attention.
     """
     outputs: list[Any] = []
     with hooked([model.base_model], lambda _module, _inputs, output: outputs.append(output)):
@@ -109,9 +109,9 @@ def _with_encoder_output(model: Any, given: Any, **inputs: Any) -> Any:
 
 
 def reading_of(model: Any, batch: Batch) -> Reading | None:
-    """Detect what a classifier reads from the encoder's outputs, or return None if it reads several vectors per text.
+    """Return which of the encoder's outputs a classifier reads, or None if it reads several vectors per text.
 
-    The vector is found from the gradient of the logits, and verified by computing the logits from it alone.
+    The vector is detected by the gradient of the logits. As a check, the logits are computed from this vector alone.
     """
     encoder = model.base_model
     if encoder is model or getattr(model.config, "is_encoder_decoder", False):

@@ -1,1 +1,1 @@
-"""Named features of attention maps."""
+"""Named numeric features that describe attention maps."""

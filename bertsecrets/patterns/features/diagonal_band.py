@@ -1,7 +1,8 @@
-"""Features of diagonal bands, which are either sharp lines or broad smears with a ridge.
+"""Features of diagonal bands. A diagonal band is either a sharp line or a broad smear with a ridge.
 
-Brightness is defined by `reductions.stack_brightness`. Only inside tokens count. Distances are normalised by the length
-of the row's text, because a smear that is narrow in a long text covers a short text entirely.
+Brightness is defined by `reductions.stack_brightness`. Only inside tokens (tokens that are not special) count.
+Distances are divided by the length of the row's text, because a smear that looks narrow in a long text covers a short
+text entirely.
 """
 
 import torch
@@ -16,7 +17,7 @@ LIT_ROW = 0.45  # rows with a cell this bright near the diagonal do not interrup
 
 
 def band_features(view: View) -> dict[str, Column]:
-    """Return how consistently and how strongly rows attend to their neighbourhood."""
+    """Return features of how consistently and how strongly tokens attend to nearby tokens."""
     read, within = view.read, view.within
     mass = (read.given[:, 1] * within).sum(1)
     features = {
@@ -44,14 +45,14 @@ def band_features(view: View) -> dict[str, Column]:
 
 
 def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
-    """Return the slope of the centre of attention over rows, and the linear correlation of centres with rows.
+    """Return two features of each row's centre of attention: its slope over rows, and its linear correlation with rows.
 
-    Slope and correlation are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. The result is
-    the mean over texts of more than five words, weighted by length. Rows that barely attend to their text have no
+    Slope and correlation are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. Both features
+    are averaged over texts of more than five words, weighted by length. Rows that barely attend to their text have no
     centre.
 
     Args:
-        given: Mass from each row to each kind of columns (`Weights.kinds`).
+        given: Attention mass from each row to each group of columns (`Weights.kinds`).
     """
     own = torch.cat([view.within[:, None], view.texts], dim=1)
     # Mass from each row to all inside tokens and to each text, and the centre of this mass.
@@ -69,7 +70,7 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) 
 
 
 def _slope(centre: Row, own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Return the slope of the regression of centres on row indices, and their correlation, within the mask `own`."""
+    """Return the slope of the regression of centres on row indices and the correlation of both, over the mask `own`."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

@@ -1,7 +1,7 @@
-"""Features of the brightest path along the main diagonal, from the first word to the last.
+"""Features of the brightest path along the main diagonal, which leads from the first word to the last.
 
-Each step of a path moves one row down and about one column to the right. Unlike the straight diagonals in
-`picture.picture_features`, a path can follow curved or clumpy lines.
+Each step of a path moves one row down and about one column to the right. A path can follow curved or clumpy lines,
+unlike the straight diagonals in `picture.picture_features`.
 """
 
 import torch
@@ -18,7 +18,7 @@ VISIBLE_BRIGHTNESS, FAINT_BRIGHTNESS = 0.5, 0.35  # clearly visible and barely v
 
 
 def path_features(view: View) -> dict[str, Column]:
-    """Return the brightness, continuity and straightness of the brightest path, excluding special tokens."""
+    """Return features of the brightest path, excluding special tokens: its brightness, continuity and straightness."""
     count = view.words
     held = view.places < count[:, None]
     path, value = _path(view.read.ribbon, view.widest, count)
@@ -49,10 +49,10 @@ def _path(
     widest: Float[torch.Tensor, " maps"],
     count: Int[torch.Tensor, " maps"],
 ) -> tuple[Int[torch.Tensor, "maps words"], Row]:
-    """Find the brightest path by dynamic programming, and return its offset from the diagonal and brightness by row.
+    """Find the brightest path by dynamic programming. Return its offset from the diagonal and brightness, by row.
 
     Args:
-        widest: Maximum offset for each map.
+        widest: Maximum offset from the diagonal, for each map.
         count: Number of words in each map.
     """
     cells = ribbon[:, :, MARGIN_COLUMNS:-MARGIN_COLUMNS]
@@ -92,7 +92,7 @@ def _neighbours(
     path: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
 ) -> Row:
-    """Return the mean brightness at offsets `NEIGHBOUR_OFFSETS` from a path, ignoring columns outside the map."""
+    """Return the mean brightness at the offsets `NEIGHBOUR_OFFSETS` from a path, ignoring columns outside the map."""
     words = torch.arange(len(ribbon), device=path.device)
     columns = (words + path).clamp(0, len(ribbon) - 1)[:, :, None]
     near = columns + torch.tensor(NEIGHBOUR_OFFSETS, device=path.device)

@@ -1,8 +1,8 @@
 """The table of all features of attention maps. Features are comparable across maps of different lengths.
 
 Features have names and are computed for batches of padded maps. The rows of an L x L map sum to 1, so the map's total
-mass is L, and attention shares are relative to this mass. Special tokens are [CLS], the [SEP] between the texts and the
-last token. All other tokens are inside tokens.
+mass is L. Shares of attention are relative to this mass. Special tokens are [CLS], the [SEP] between the texts, and the
+last token of the input. All other tokens are called inside tokens.
 """
 
 import functools
@@ -54,7 +54,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(view: View) -> dict[str, Column]:
-    """Return the share of each special token, their total, and the maximum of this total and any column's share."""
+    """Return the share of each special token, the total, and the total or the largest column, whichever is larger."""
     stack, received = view.stack, view.read.received
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
@@ -64,7 +64,7 @@ def _special(view: View) -> dict[str, Column]:
 
 
 def _bands(view: View) -> dict[str, Column]:
-    """Return the shares of diagonals, overall and between inside tokens, and how consistent they are over rows."""
+    """Return the shares of diagonals, overall and between inside tokens, and how consistent the shares are by row."""
     within, count = view.within, view.lengths.float()
     inner = view.near(within) * within[:, None, :]  # marks cells between two words
     whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=EPSILON) for kind in (0, 1))
@@ -91,7 +91,7 @@ def _bands(view: View) -> dict[str, Column]:
 
 
 def _segments(view: View) -> dict[str, Column]:
-    """Return how much attention between inside tokens stays within the same text, relative to a uniform map."""
+    """Return how much of the attention between inside tokens stays in the same text, compared with a uniform map."""
     two = view.two.float()
     mass, places = view.texts.float() @ view.read.given[:, 2:4].transpose(1, 2), quarter_sizes(view.texts)
     own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
@@ -105,7 +105,7 @@ def _segments(view: View) -> dict[str, Column]:
 
 
 def _rows(view: View) -> dict[str, Column]:
-    """Return the entropy of rows and of the mean row, divided by log L, and the mass of the top cells in each row."""
+    """Return the entropy of rows and of the mean row, divided by log L, and the mass of each row's largest cells."""
     read, real = view.read, view.real
     scale = view.lengths.float().log().clamp(min=EPSILON)
     average = mean(read.entropy / scale[:, None], real)
@@ -120,7 +120,7 @@ def _rows(view: View) -> dict[str, Column]:
 
 
 def _columns(view: View) -> dict[str, Column]:
-    """Return how concentrated attention is on few columns, from top-column mass and positions of row maxima."""
+    """Return how much attention concentrates on a few columns, based on column masses and positions of row maxima."""
     stack, within, real, received = view.stack, view.within, view.real, view.read.received
     tokens = received.shape[1]
 

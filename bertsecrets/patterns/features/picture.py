@@ -1,4 +1,4 @@
-"""Visual features of a map: brightness and continuity of columns, lines and squares in its image."""
+"""Visual features of a map: the brightness and continuity of columns, lines and squares in the image of the map."""
 
 import torch
 from jaxtyping import Bool, Int
@@ -45,14 +45,14 @@ def picture_features(view: View) -> dict[str, Column]:
 
 
 def _low(column: Row, lengths: Int[torch.Tensor, " maps"]) -> Column:
-    """Return the 20 % quantile of a column's brightness over rows."""
+    """Return, for each map, the 20 % quantile of the brightness of one column over all rows."""
     beyond = torch.arange(column.shape[1], device=column.device) >= lengths[:, None]
     order = column.masked_fill(beyond, 2.0).sort(dim=1).values
     return order.gather(1, (0.2 * (lengths - 1)).long()[:, None])[:, 0]
 
 
 def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the fraction of the brightness variance between inside tokens that is explained by columns.
+    """Return the fraction of the variance in brightness between inside tokens that the column means explain.
 
     Column means are computed over all rows, including special tokens.
     """

@@ -1,8 +1,8 @@
-"""Inputs for computing features: token masks, and reductions over all cells of the maps.
+"""The quantities from which features are computed: token masks, and reductions over all cells of the maps.
 
-Most time is spent on passes over all cells. Each reduction is therefore computed only once, in small batches of maps of
-similar length, which need little padding and fit into the processor's cache. Linear reductions are matrix products.
-Features are then computed from the reductions in larger batches.
+Most of the time is spent on passes over all cells. To save such passes, each reduction is computed only once. Batches
+are small and contain maps of similar length, so they need little padding and fit into the processor's cache. Linear
+reductions are matrix products. Features are then computed from the reductions in larger batches.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ Places = Int[torch.Tensor, "maps tokens"]
 
 
 class View:
-    """A stack of maps, sorted by length, with reductions, and with masks and counts of tokens and words."""
+    """A stack of maps, sorted by length, together with reductions, masks, and counts of tokens and words."""
 
     def __init__(self, stack: MapStack):
         self.stack, self.maps, self.lengths = stack, stack.maps, stack.lengths
@@ -55,14 +55,14 @@ class View:
 
     @cached_property
     def own_size(self) -> Row:
-        """Number of words in each token's text, or of all words for special tokens and inputs with one text."""
+        """Number of words in each token's text, or of all words for special tokens and for inputs with one text."""
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
         return torch.where(self.two[:, None], own, whole).clamp(min=1).float()
 
     @cached_property
     def after_middle(self) -> Bool[torch.Tensor, "maps tokens"]:
-        """Mask of the word positions after the special token between two texts."""
+        """Mask of the word positions that come after the special token between two texts."""
         edge = self.stack.boundary[:, None]
         return (edge > 1) & (edge < self.lengths[:, None]) & (self.places >= edge - 2)
 
@@ -73,7 +73,7 @@ class View:
 
     @cached_property
     def around_border(self) -> Float[torch.Tensor, "maps 2 tokens"]:
-        """Masks of the last words before the border between the texts, and of the first words after it."""
+        """Masks of the last words before the border between the texts, and of the first words after that border."""
         border, places = self.stack.boundary[:, None], self.places
         before = self.within & (places >= border - 1 - BORDER_TOKENS) & (places < border - 1)
         after = self.within & (places >= border) & (places < border + BORDER_TOKENS)
@@ -81,7 +81,7 @@ class View:
 
     @cached_property
     def diagonal_places(self) -> Float[torch.Tensor, "maps 2 2 offsets"]:
-        """Number of cells on each diagonal, for each pair of row text and column text."""
+        """Number of cells on each diagonal, for each combination of row text and column text."""
         start = self.texts.int().argmax(2)
         end = start + self.sizes
         low = torch.maximum(start[:, :, None, None] + self.steps, start[:, None, :, None])
@@ -89,13 +89,13 @@ class View:
         return (high - low).clamp(min=0).float()
 
     def near(self, marks: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps bands tokens"]:
-        """Return the mask values at offsets from -`BAND_DIAGONALS` to `BAND_DIAGONALS` around each row."""
+        """Return, for each row, the values of the mask at offsets from -`BAND_DIAGONALS` to `BAND_DIAGONALS`."""
         return torch.nn.functional.pad(marks.float(), (BAND_DIAGONALS, BAND_DIAGONALS)).unfold(1, self.tokens, 1)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Masks as floating-point weights for cells."""
+    """Masks, converted to floating-point weights."""
 
     sizes: Float[torch.Tensor, "maps 2"]  # number of words in each text, at least 1
     kinds: Float[torch.Tensor, "maps 7 tokens"]  # masks (real, inside, both texts), and positions in the last three
@@ -119,18 +119,18 @@ class Weights:
         )
 
     def part(self, maps: slice, tokens: int) -> "Weights":
-        """Return the weights for a slice of the maps, cropped to `tokens`."""
+        """Return the weights for a slice of the maps, cropped to a number of tokens."""
         cut = {f.name: getattr(self, f.name)[maps, ..., :tokens] for f in fields(self) if f.name != "sizes"}
         return Weights(self.sizes[maps], **cut)
 
 
 @dataclass(frozen=True)
 class Reductions:
-    """Reductions over all cells, of attention weights or brightness.
+    """Reductions over all cells of the attention weights or the brightness of maps.
 
     Bands contain the cells of each row at offsets from -`BAND_DIAGONALS` to `BAND_DIAGONALS` from the diagonal. `given`
     is the mass from each row to each of `Weights.kinds`. `sums` are sums over diagonals, by row text and column text.
-    For attention weights, rows are first normalised to sum to 1 over words.
+    To sum attention weights, rows are first normalised to sum to 1 over words.
     """
 
     first: Row  # the three largest weights in each row
@@ -162,7 +162,7 @@ class Reductions:
 
     @classmethod
     def from_view(cls, view: View) -> "Reductions":
-        """Compute the reductions of a stack."""
+        """Compute the reductions for a stack of maps."""
         weights, tokens = Weights.from_view(view), view.tokens
         reach = int(view.widest.max())  # maximum distance of the ribbon
         read = {"ribbon": view.maps.new_zeros(tokens, len(view.lengths), 2 * (reach + MARGIN_COLUMNS) + 1)}
@@ -177,14 +177,14 @@ class Reductions:
 
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return a reduction's shape per map of `tokens` tokens, given its value for shorter maps."""
+    """Return the shape, per map of `tokens` tokens, of a reduction whose value for shorter maps is given."""
     if name in LENGTHLESS_REDUCTIONS:
         return value.shape[1:]
     return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)
 
 
 def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Crop a reduction to maps of `tokens` tokens, with the main diagonal, if any, in the middle."""
+    """Crop a reduction to maps of `tokens` tokens. A reduction over diagonals is cropped around the main diagonal."""
     if name in LENGTHLESS_REDUCTIONS:
         return whole
     if name in DIAGONAL_REDUCTIONS:
@@ -193,7 +193,7 @@ def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
 
 
 def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps ribbon"]) -> dict[str, torch.Tensor]:
-    """Return the reductions of a small batch of maps, and write their ribbons to `ribbon`."""
+    """Return the reductions for a small batch of maps, and write the cells near the diagonal to `ribbon`."""
     maps, kinds, rows, lengths = stack.maps, by.kinds, by.kinds[:, (0, 2, 3)], stack.lengths[:, None]
     tokens, within, texts = maps.shape[-1], by.kinds[:, 1], by.kinds[:, 2:4]
     first, place = maps.max(2)
@@ -243,7 +243,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
 
 
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
-    """Return the brightness of all cells from 0 to 1, as defined in `patterns.classes`.
+    """Return the brightness of all cells, from 0 to 1, as defined in `patterns.classes`.
 
     Args:
         peaks: Largest weight in each row, if already computed.
@@ -259,7 +259,7 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
 
 
 def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:
-    """Return the cells of each row near the diagonal, with 0 outside the map."""
+    """Return the cells of each row that are near the diagonal. Cells outside the map are 0."""
     tokens = maps.shape[-1]
     result = maps.new_zeros(len(maps), 2 * BAND_DIAGONALS + 1, tokens)
     for band, step in zip(result.unbind(1), range(-BAND_DIAGONALS, BAND_DIAGONALS + 1), strict=True):
@@ -278,7 +278,7 @@ def along(light: Cells) -> Cells:
 
 
 def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: object, out: Cells) -> Cells:
-    """Write the result of a comparison to `out` as 0 and 1, which is twice as fast as converting a mask."""
+    """Write the result of a comparison to `out` as 0.0 and 1.0, which is twice as fast as converting a mask."""
     return compare(cells, other, out=out)
 
 
@@ -290,7 +290,7 @@ def _write_ribbon(
 ) -> None:
     """Write the cells near the diagonal to `ribbon`, excluding special tokens.
 
-    The token position of a word is its word index plus one, or plus two after the [SEP] between two texts.
+    The token position of a word is its word index plus one before the [SEP] between two texts, and plus two after it.
     """
     words, maps, size = ribbon.shape
     margin = size // 2
@@ -310,8 +310,8 @@ def _write_ribbon(
 class Sheared:
     """A buffer for reading the diagonals of maps as columns.
 
-    Each row is followed by L - 1 zeros. A strided view with one more element per row then aligns the diagonals, with 0
-    outside the map.
+    Each row is followed by L - 1 zeros. In a strided view with one more element per row, diagonals become columns.
+    Elements outside the map are 0.
     """
 
     def __init__(self, maps: int, tokens: int, device: torch.device):
@@ -324,9 +324,9 @@ class Sheared:
     def sums(
         self, maps: Cells, rows: Float[torch.Tensor, "maps kinds tokens"], columns: Float[torch.Tensor, "maps 2 tokens"]
     ) -> Float[torch.Tensor, "maps kinds 2 offsets"]:
-        """Return weighted sums over diagonals for the given row and column weights.
+        """Return the weighted sums over diagonals, given weights for rows and columns.
 
-        Diagonals are ordered as in `View.steps`.
+        The order of diagonals is that of `View.steps`.
         """
         sums = maps.new_empty(*rows.shape[:2], 2, self.diagonals.shape[2])
         for part, some, by, kinds in zip(*(x.split(self.step) for x in (sums, maps, rows, columns)), strict=True):

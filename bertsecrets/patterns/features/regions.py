@@ -1,6 +1,6 @@
-"""Regions of padded maps, such as inside tokens and the quarters of two texts, and statistics over regions.
+"""Regions of padded maps, such as inside tokens or the quarters formed by two texts, and statistics of regions.
 
-All features are based on these functions, and are therefore independent of padding.
+All features are computed with these functions, and so they do not depend on padding.
 """
 
 import torch
@@ -13,12 +13,12 @@ Column = Float[torch.Tensor, " maps"]
 
 
 def inside(stack: MapStack) -> Bool[torch.Tensor, "maps tokens"]:
-    """Return the mask of real tokens that are not special."""
+    """Return the mask of inside tokens, which are neither special tokens nor padding."""
     return stack.real.scatter(1, stack.special(), False)
 
 
 def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the mean of the values inside the mask, or 0 if the mask is empty."""
+    """Return the mean of the values where the mask is set, or 0 if the mask is empty."""
     marks = over.to(values.dtype)  # numbers are much faster to sum than a mask
     return (values * marks).sum(1) / marks.sum(1).clamp(min=1)
 
@@ -26,7 +26,7 @@ def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "m
 def quantiles(
     values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], *shares: float
 ) -> list[Column]:
-    """Return linearly interpolated quantiles of the values inside the mask, or 0 if the mask is empty."""
+    """Return linearly interpolated quantiles of the values where the mask is set, or 0 if the mask is empty."""
     order = values.masked_fill(~over, torch.inf).sort(dim=1).values
     last = (over.sum(1) - 1).clamp(min=0)
     places = [share * last for share in shares]
@@ -40,7 +40,7 @@ def quantiles(
 
 
 def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the length of the longest run of unlit positions within the mask."""
+    """Return the length of the longest run of positions that are in the mask and not lit."""
     count = over.long().cumsum(1)
     last = (count * (lit & over)).cummax(1).values
     return ((count - last) * over).amax(1).float()
@@ -49,13 +49,13 @@ def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor,
 def entropy(
     rows: Float[torch.Tensor, "*rows tokens"], room: Float[torch.Tensor, "*rows tokens"] | None = None
 ) -> Float[torch.Tensor, "*rows"]:
-    """Return the entropy of rows in nats. If given, `room` is used as a buffer."""
+    """Return the entropy of each row in nats. If `room` is given, it is used as a buffer."""
     logs = torch.clamp(rows, min=torch.finfo(rows.dtype).tiny, out=room).log_()
     return -logs.mul_(rows).sum(-1)
 
 
 def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
-    """Return the number of cells in each quarter of the maps, by row text and column text."""
+    """Return the number of cells for each combination of row text and column text (the quarters of a map)."""
     sizes = texts.sum(2).float()
     return sizes[:, :, None] * sizes[:, None, :]
 

@@ -1,9 +1,9 @@
 """Features for inputs with two texts: two bright squares along the diagonal, and dark corners between the texts.
 
 Squares and smears along the diagonal both concentrate attention near the diagonal, but differ at the border between the
-texts. In a smear, attention depends only on distance, whereas squares separate pairs within and across texts.
-`block_features` compares brightness (`reductions.stack_brightness`), and `off_diagonal_features` compares mass. All
-features are 0 for inputs with one text.
+texts. In a smear, attention depends only on distance. With squares, attention also depends on whether two tokens belong
+to the same text. `block_features` compares brightness (`reductions.stack_brightness`), and `off_diagonal_features`
+compares mass. All features are 0 for inputs with one text.
 """
 
 import torch
@@ -16,11 +16,11 @@ DIFFERENCE_FLOOR = 0.05  # fraction of the uniform weight; smaller differences a
 
 
 def off_diagonal_features(view: View) -> dict[str, Column]:
-    """Return the log ratio of each corner's mass to the mass within texts at the same distances.
+    """Return, for each corner, the log ratio of its mass to the mass within texts at the same distances.
 
-    A corner consists of the rows of one text and the columns of the other. The ratio is strongly negative for squares,
-    and about 0 for smears. The features are the ratio of each corner and the larger of the two, over the full corner
-    and close to the diagonal.
+    A corner consists of the rows of one text and the columns of the other. The log ratio is strongly negative for
+    squares, and about 0 for smears. The features are the log ratio of each corner and the larger of both, over the full
+    corner and close to the diagonal.
     """
     size = view.words.clamp(min=1).float()
     floor = DIFFERENCE_FLOOR / size[:, None]
@@ -43,7 +43,7 @@ def off_diagonal_features(view: View) -> dict[str, Column]:
 
 
 def block_features(view: View) -> dict[str, Column]:
-    """Return the brightness of squares and corners, the reach of the squares, and the sharpness of the border."""
+    """Return the brightness of squares and corners, the extent of the squares, and the sharpness of the border."""
     read, texts, sizes = view.read, view.texts, view.sizes
     places = quarter_sizes(texts).clamp(min=1)
     lit = read.lit / places
@@ -60,7 +60,7 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return the brightness of squares far from the diagonal, also minus corners and relative to near cells."""
+    """Return the brightness of squares far from the diagonal, alone and compared with corners and with near cells."""
     texts, steps = view.texts.float(), view.steps.abs()
     mass, sizes = view.read.light_received[:, 1:] @ texts.transpose(1, 2), quarter_sizes(view.texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
@@ -73,7 +73,7 @@ def _reach(view: View) -> dict[str, Column]:
 
 
 def _step(view: View) -> Column:
-    """Return the change in brightness at the border, for the text with the smaller change."""
+    """Return the change in brightness at the border between the texts, for the text in which it is smaller."""
     levels = view.read.border / view.around_border.sum(2).clamp(min=1)[:, :, None]
     fall = levels[:, 0] - levels[:, 1]
     return torch.minimum(mean(fall, view.texts[:, 0]), -mean(fall, view.texts[:, 1]))
