@@ -164,7 +164,7 @@ def unneeded(root: Path) -> dict[str, Path]:
         "parts of a finished measurement": grid(root),
         "made by other code ": grid(root, code="other"),
         f"the state of a training run interrupted {ABANDONED_DAYS + 1} days ago": old_state,
-        "the state of a finished training": done_state,
+        "the state of a finished training run": done_state,
     }
 
 
