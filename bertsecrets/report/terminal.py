@@ -72,10 +72,10 @@ class Screen:
 
 
 def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, verbose: bool = False) -> str:
-    """Return a table of verdicts by section of the paper, with notes, a grid by task, and the number of each outcome.
+    """Return a table of verdicts by section of the paper, with notes, a grid by task, and a count of each outcome.
 
     Args:
-        verbose: Start with everything known about each verdict.
+        verbose: Start with a few lines about each verdict.
     """
     screen = screen or Screen()
     verdicts = sorted(verdicts, key=lambda verdict: in_sections(verdict.case.claim))
