@@ -103,7 +103,7 @@ def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
 
 
 def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
-    """Show only the message of a failed benchmark, without a traceback, and the reason in pytest's summary line."""
+    """Show a failed benchmark's message without a traceback, and its reason in pytest's summary line."""
     verdict = item.config.stash[VERDICTS].get(str(case_of(item)))
     shown: Any = raised.getrepr(style="value")
     if shown.reprcrash is not None:

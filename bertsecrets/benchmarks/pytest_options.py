@@ -1,4 +1,4 @@
-"""Options of the benchmarks in pytest, where other plugins and conftest files may have options of the same name."""
+"""Options of the benchmarks in pytest, where other plugins and conftest files may have options of the same names."""
 
 import os
 import sys

@@ -137,7 +137,7 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
             if problem is None and get_measure(measure).fits(selection.initialisation):
                 wanted.append(MeasureOnTask(measure, name, selection.initialisation))
     if not wanted or (selection.measures and problems):
-        raise UserError(problems[0] if problems else "no measure suits this --init: choose another one")
+        raise UserError(problems[0] if problems else "no measure supports this --init: choose another")
     return wanted
 
 

@@ -30,7 +30,7 @@ def interrupted_message(store: Path) -> str:
 
 
 def report_bug(error: BaseException) -> str:
-    """Print a bug's traceback to standard error, and return a line that explains how to report it."""
+    """Print a bug's traceback to standard error, and return a line that explains how to report the bug."""
     traceback.print_exception(error)
     return f"this is {in_short(error)}: please report it with this traceback and the output of `bertsecrets doctor`"
 

@@ -77,7 +77,7 @@ def measure(options: argparse.Namespace) -> None:
     if options.measure == ALL_MEASURES:
         if options.save is None or options.json is not None:
             raise UserError(
-                "measure all needs --save DIR and does not support --json: to write JSON, name a single measure"
+                "`measure all` needs --save DIR and does not support --json: to write JSON, name a single measure"
             )
         if given:
             raise UserError(f"option {next(iter(given))} is for a single measure, not for all: leave it out")

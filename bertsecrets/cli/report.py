@@ -53,7 +53,7 @@ def add_parsers(commands) -> None:
         "--measurements",
         type=path,
         metavar="DIR",
-        help="judge measurements that `measure`, `report` or `run` saved with --save in this folder, without measuring",
+        help="judge measurements that `measure`, `report` or `run` saved in this folder with --save, measuring nothing",
     )
     only = "with --measurements: use only measurements with this {} (and on --task, if given); repeatable"
     saved.add_argument(

@@ -39,7 +39,7 @@ def add_parsers(commands) -> None:
         actions, "gc", "list entries that are no longer needed; delete them with --yes", "store gc --yes", gc
     )
     cleaning.add_argument("--yes", action="store_true", help="delete the listed entries")
-    cleaning.add_argument("--keep-older", action="store_true", help="keep entries made by other code or libraries")
+    cleaning.add_argument("--keep-older", action="store_true", help="keep entries of other code or library versions")
     add_run_options(listing, ("store",))
     add_run_options(check, ("store",))
     add_run_options(cleaning, ("store", "keep_checkpoints"))
@@ -87,7 +87,7 @@ def verify(options: argparse.Namespace) -> None:
     for path, problem in damaged:
         print(f"{path}: {problem}")
     if damaged:
-        raise UserError(f"{len(damaged)} of {len(checked)} in {root} damaged: delete them; the next run recreates them")
+        raise UserError(f"{len(damaged)} of {len(checked)} items damaged in {root}: delete them; a run recreates them")
     print(f"{root}: {len(checked)} checked, none damaged")
 
 
@@ -172,7 +172,7 @@ def _versions(item: "Item") -> str:
 
 
 def age(made: datetime) -> str:
-    """Return the time since something was made as text, in the largest unit that fits."""
+    """Return, as text, how long ago something was made, in the largest unit that fits."""
     seconds = max(0, int((datetime.now(UTC) - made).total_seconds()))
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:

@@ -1,4 +1,4 @@
-"""A baseline: the accepted verdicts of a model, which a later run must not fall below."""
+"""A baseline: a model's accepted verdicts, with which the verdicts of later runs are compared."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -319,7 +319,7 @@ class InlineChart:
 
 
 def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
-    """Return a chart, changed so that notebooks show it, and any copy with other properties, without a network."""
+    """Make notebooks show a chart without a network, including copies with other properties, and return the chart."""
     kind = type(chart)
     object.__setattr__(chart, "__class__", type(kind.__name__, (InlineChart, kind), {}))
     return chart

@@ -50,7 +50,7 @@ class Findings:
     """The results of a comparison as text.
 
     Attributes:
-        lines: Sentences. If one of them has several lines, the first is a heading and the others are its items.
+        lines: Sentences. If a sentence has several lines, the first line is a heading and the others are its items.
     """
 
     title: str

@@ -71,7 +71,7 @@ def head_map(
         tokenizer: Tokenizer of a model in memory.
 
     Raises:
-        UserError: If the model is not available, has no such head, or does not expose its attention.
+        UserError: If the model is not available, has no such layer or head, or does not expose its attention.
     """
     tokens, maps = _layer_maps(model, text, text2, layer, head, tokenizer, offline=offline)
     return tokens, maps[head - 1]

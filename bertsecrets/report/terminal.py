@@ -199,7 +199,7 @@ def _outcome(verdict: Verdict) -> str:
 
 
 def _own(verdict: Verdict) -> list[str]:
-    """Return the notes on a verdict: what it contradicts, and remarks."""
+    """Return the notes on a verdict: what the verdict contradicts, and its remarks."""
     constant = "the published figure is the score of a constant answer" if verdict.case.figure.constant_answer else ""
     return [note for note in (contradicted(verdict), constant) if note] + verdict.remarks
 

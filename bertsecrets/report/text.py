@@ -95,7 +95,7 @@ def show_published(case: Case, unit: str) -> str:
 def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band as text, with the formula for its width and the source of each term."""
     text = _band_text(case, confidence)
-    return f"{text}; a seed with the same constant answer also agrees" if case.figure.constant_answer else text
+    return f"{text}; a seed that gives the same constant answer also agrees" if case.figure.constant_answer else text
 
 
 def _band_text(case: Case, confidence: float) -> str:
@@ -104,9 +104,9 @@ def _band_text(case: Case, confidence: float) -> str:
     if limits is None:
         return "a prediction interval from the spread of the measured seeds, since no spread is published"
     if isinstance(expect, Equality):
-        return f"{format_interval(limits)}, an equality: the {one_sided(confidence):.0%} interval must lie inside"
+        return f"{format_interval(limits)}, an equality: the {one_sided(confidence):.0%} interval must lie in this band"
     if isinstance(expect, Order):
-        return f"{format_interval(limits)}, an order: the {one_sided(confidence):.0%} interval must lie on one side"
+        return f"{format_interval(limits)}, an order: the {one_sided(confidence):.0%} interval must lie in this range"
     if not expect.decidable(limits, case.unit):
         return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread
@@ -300,7 +300,7 @@ def open_claims_line(
 
     Args:
         command: Words of a command that judges claims, to which claims and seeds are added; empty if there is none.
-        whole: Words of the command of this run, which is proposed instead if many claims lack seeds.
+        whole: Words of this run's own command, which is proposed instead if many claims lack seeds.
         in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
     """
     lacking = [verdict for verdict in verdicts if _lacks_seeds(verdict)]

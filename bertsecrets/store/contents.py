@@ -180,7 +180,7 @@ def _outdated(present: list[Item], outdated: Outdated | None, keep_checkpoints: 
     for item in present:
         reason = outdated(item.kind, item.manifest) if outdated is not None and item.key else None
         if reason is None and item.kind == CHECKPOINTS and not keep_checkpoints:
-            reason = "retrained if a new measurement needs it"
+            reason = "will be retrained if a new measurement needs it"
         if reason is not None:
             yield Unneeded(item.path, item.bytes, reason)
 

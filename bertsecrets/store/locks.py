@@ -102,7 +102,7 @@ def in_use(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def unused(path: Path) -> Iterator[bool]:
-    """Yield whether a file or folder is unused. If it is, no process can start using it until the block ends.
+    """Yield whether a file or folder is unused. If so, no process can start using it until the block ends.
 
     If the file system does not support locks, every item counts as used.
     """

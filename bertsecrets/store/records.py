@@ -2,8 +2,8 @@
 
 A record is a ZIP file. Its member `record.json` describes the run and its measurements, and every distinct sample is a
 member of its own. Samples are encoded without loss: samples with few distinct values as codes; all others with the
-first bytes of all values before the second bytes, and so on, which compresses better. After a record is written, it is
-read again to verify that no bit differs.
+first bytes of all values before the second bytes, and so on, which compresses better. Before a record is written, its
+content is read back to verify that no bit differs.
 """
 
 import hashlib

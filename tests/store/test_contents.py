@@ -197,7 +197,7 @@ def test_gc_deletes_checkpoints_if_none_are_kept(capsys, store):
     (checkpoint,) = (store / "checkpoints").glob("[!.]*")
     listed, last = run(capsys, *words).splitlines()
     assert listed.startswith(f"{checkpoint} (")
-    assert listed.endswith("): retrained if a new measurement needs it")
+    assert listed.endswith("): will be retrained if a new measurement needs it")
     assert last.endswith("--keep-checkpoints none --yes")
     with in_use(checkpoint):
         assert "  in use: kept\nremoved 0 bytes\n" in run(capsys, *words, "--yes")
