@@ -1,8 +1,8 @@
 """All claims as pytest benchmarks: `pytest benchmarks`, or `pytest --pyargs bertsecrets.benchmarks` from a wheel.
 
 This module is the installed pytest entry point. It has no effect on other test runs: the actual plugin, whose options
-(`--model`, `--glue`, ...) might clash with others, is registered only if pytest is told to collect the benchmarks, on
-the command line, in a file of arguments, or by `addopts`, `PYTEST_ADDOPTS` or `testpaths`.
+(`--model`, `--glue`, ...) might clash with those of other plugins, is registered only if pytest is told to collect the
+benchmarks, on the command line, in a file of arguments, or by `addopts`, `PYTEST_ADDOPTS` or `testpaths`.
 """
 
 import os
@@ -18,12 +18,12 @@ FOLDERS = (PACKAGE / "benchmarks", PACKAGE.parent / "benchmarks")  # in the pack
 
 
 class NotStartedError(Exception):
-    """The benchmarks were collected in a run that did not name them when it started."""
+    """Raised if pytest collects benchmarks that were not named when pytest started."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Register the plugin if this run collects the benchmarks, once all conftest files and plugins are loaded."""
+    """Once all conftest files and plugins are loaded, register the plugin if this run collects the benchmarks."""
     named = [str(name) for name in early_config.known_args_namespace.file_or_dir]  # and values of unknown options
     if not any(map(os.path.exists, named)) and early_config.invocation_params.dir == early_config.rootpath:
         named += early_config.getini("testpaths")
@@ -32,7 +32,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def collects_benchmarks(arguments: Iterable[str]) -> bool:
-    """Return whether any of pytest's arguments names this package or a path in its folder of benchmarks.
+    """Return whether any of pytest's arguments names this package or a path in a folder of its benchmarks.
 
     >>> collects_benchmarks(["tests", "bertsecrets.benchmarks"]), collects_benchmarks(["tests"])
     (True, False)

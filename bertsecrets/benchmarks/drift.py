@@ -1,7 +1,7 @@
 """Drift from a pin as pytest benchmarks: `pytest benchmarks --model my-bert --against expected/variants/my-bert.yaml`.
 
-With `--against`, this plugin replaces the claims with one benchmark per measure and task of the pin. Benchmarks are
-judged jointly, because the false discovery rate is controlled over all heads.
+With `--against`, this plugin replaces the claims with one benchmark per measure and task of the pin. All of these
+benchmarks are judged together, because the false discovery rate is controlled over all heads.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ class Drift:
         self.comparison: Comparison | None = None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrize `pinned` with every measure on every task of the pin."""
+        """Parametrize `pinned` with the parts of the pin, each of which holds the results of a measure on a task."""
         if "pinned" in metafunc.fixturenames:
             metafunc.parametrize("pinned", [pytest.param(part, id=_name(part.wanted)) for part in self.pin.parts])
 
@@ -89,7 +89,7 @@ def _name(wanted: MeasureOnTask) -> str:
 
 
 def check_drift(measure: Compared) -> None:
-    """Check that a measure has not drifted. If it has, the test fails with the drifted heads instead of a traceback."""
+    """Check that a measure has not drifted. If it has, the test fails with a list of heads instead of a traceback."""
     if measure.outcome == "drift":
         drifted = sum(int(difference.drifted.sum()) for difference in measure.differences)
         compared = sum(len(difference.drifted) for difference in measure.differences)

@@ -14,11 +14,11 @@ BENCHMARK, CRASH, OTHER_TEST = "benchmark", "crashed", "foreign"
 
 
 class BugError(Exception):
-    """A benchmark crashed. Not an AssertionError, because that would count as a deviation."""
+    """Raised if a benchmark crashes. Not an AssertionError, because that would count as a deviation."""
 
 
 class ExitCode:
-    """A plugin that names benchmarks in JUnit XML and sets the exit code, unless tests other than benchmarks failed."""
+    """A plugin that names benchmarks in JUnit XML, and sets the exit code unless tests other than benchmarks failed."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -42,7 +42,7 @@ class ExitCode:
             kinds.add(OTHER_TEST)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Record the signal that ended the run. Subclasses of KeyboardInterrupt come from pytest."""
+        """Record the signal that ended the run, but ignore subclasses of KeyboardInterrupt, which pytest raises."""
         if type(excinfo.value) is KeyboardInterrupt:
             self.signalled = excinfo.value
 

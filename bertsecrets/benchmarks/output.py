@@ -94,7 +94,7 @@ def project_file(nodeid: str) -> str:
 
 
 def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
-    """Prefix the reason of a skipped benchmark with its claim, and point to the test instead of the plugin."""
+    """Put the claim's name before the reason for skipping a benchmark, and point to the test instead of the plugin."""
     if report.skipped and isinstance(report.longrepr, tuple):
         _, line, _ = item.location
         reason = report.longrepr[2].removeprefix("Skipped: ")
@@ -103,7 +103,7 @@ def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
 
 
 def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
-    """Show only the message of a failed benchmark, without a traceback, and the reason in pytest's summary line."""
+    """Show a failed benchmark's message without a traceback, and its reason in pytest's summary line."""
     verdict = item.config.stash[VERDICTS].get(str(case_of(item)))
     shown: Any = raised.getrepr(style="value")
     if shown.reprcrash is not None:
@@ -112,7 +112,7 @@ def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseExce
 
 
 def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
-    """Let pytest's summary name the benchmarks in these reports by their path in the project."""
+    """Make pytest's summary name the benchmarks in these reports by their paths in the project."""
     for report in reports:
         if isinstance(report, pytest.TestReport) and KIND_PROPERTY in dict(report.user_properties):
             path = config.invocation_params.dir / project_file(report.nodeid)
@@ -176,7 +176,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
 
 
 def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the verdicts of this run next to those of `--benchmark-compare`, if given."""
+    """Print the verdicts of this run next to those of the runs that `--benchmark-compare` selects, if any."""
     from bertsecrets.report.tables import table
 
     verdicts = [verdict.data for verdict in verdicts_of(config)]
@@ -192,7 +192,7 @@ def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
 
 
 def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
-    """Return a row that compares a verdict with an earlier run: id, observed values, outcomes and seconds."""
+    """Return a row that compares a verdict with an earlier one: id, observed values, outcomes and seconds."""
     observed = ("-" if value is None else format_number(value) for value in (was["observed"], now.observed))
     from bertsecrets.report.text import outcome_words
 
@@ -201,9 +201,9 @@ def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
 
 
 def not_judged(session: pytest.Session) -> str | None:
-    """Return why a run that ended normally has not judged what it reports; None if it has.
+    """Return why a run that ended normally did not judge the benchmarks that it reports, or None if it judged them.
 
-    A run must not pass because other code has skipped its benchmarks, or has executed them in another process.
+    A run must not pass because another plugin has skipped its benchmarks, or has executed them in another process.
     """
     config = session.config
     if config.option.collectonly or session.shouldfail or session.shouldstop:
@@ -241,7 +241,7 @@ def _ended_early(session: pytest.Session) -> str:
 
 
 def write_baseline(session: pytest.Session) -> int:
-    """Write the baseline if it is to be updated. Returns the exit code."""
+    """Write the baseline if it is to be updated, and return the exit code."""
     config = session.config
     if RUN not in config.stash or not config.stash[VERDICTS]:
         return 0
@@ -255,7 +255,7 @@ def write_baseline(session: pytest.Session) -> int:
 
 
 def write_report(session: pytest.Session) -> int:
-    """Write the page and verdicts for `--report`, if given. Returns the exit code."""
+    """Write the page and the verdicts to the folder of `--report`, if given, and return the exit code."""
     config = session.config
     folder, verdicts = get_option(config, "report"), verdicts_of(config)
     if folder is None or config.option.collectonly:
@@ -274,7 +274,7 @@ def write_report(session: pytest.Session) -> int:
 
 
 def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
-    """Measure the maps for the page's attention viewer."""
+    """Measure the attention maps for the page's viewer."""
     from bertsecrets.report.viewer import Examples, find_examples
 
     rows = get_option(config, "examples")

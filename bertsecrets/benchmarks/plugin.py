@@ -130,7 +130,7 @@ def _options(config: pytest.Config) -> RunOptions:
     if not hasattr(config.option, "benchmark_skip"):
         raise UserError("the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark")
     if config.option.benchmark_skip:
-        raise UserError("with --benchmark-skip, no claim would be judged: leave it out (see addopts, PYTEST_ADDOPTS)")
+        raise UserError("--benchmark-skip would skip all claims: leave it out (also of addopts and PYTEST_ADDOPTS)")
     if _in_processes(config):
         raise UserError(
             "benchmarks share measurements, so pytest-xdist cannot be used: leave out -n, --dist and --tx, since "
@@ -157,7 +157,7 @@ def _in_processes(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect the benchmarks of claims or, with `--against`, those of drift from a pin."""
+    """Ignore the benchmarks for drift or, with `--against`, the benchmarks for claims."""
     other = "test_drift.py" if get_option(config, "against") is None else "test_claims.py"
     return True if (collection_path.parent.name, collection_path.name) == ("benchmarks", other) else None
 
@@ -187,12 +187,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect claims over several tasks if the selection does not cover their tasks."""
+    """Deselect claims about several tasks if the selection does not cover all of these tasks."""
     deselect_cases_on_other_tasks(config, items)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    """Return the line about deselected claims over several tasks, if any."""
+    """Return the line about deselected claims about several tasks, if any were deselected."""
     line = config.stash.get(LEFT_OUT_LINE, "")
     return [line] if line else []
 
@@ -336,7 +336,7 @@ def _undecided(reason: str, *, strict: bool) -> NoReturn:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
-    """Mark the reports of benchmarks and of their crashes, for the exit code."""
+    """Mark the reports of benchmarks, and whether the benchmark crashed, so that the exit code can be set."""
     report = yield
     if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None

@@ -1,4 +1,4 @@
-"""Options of the benchmarks in pytest, where other plugins and conftest files may have options of the same name."""
+"""Options of the benchmarks in pytest, where other plugins and conftest files may have options of the same names."""
 
 import os
 import sys
@@ -43,9 +43,10 @@ def variable(name: str) -> str:
 
 
 def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginManager) -> None:
-    """Add all options except those that another plugin has already added, which must be set by environment variables.
+    """Add all options, except that those already added by another plugin must be set by environment variables.
 
-    Without the variable, ends the process with a line and exit code 2, because the other plugin would get the value.
+    If such a variable is not set, end the process with a message and exit code 2, because the other plugin would get
+    the option's value.
     """
     group, taken = parser.getgroup("bertsecrets"), {*_flags(parser)}
     for name, parsing in RUN_OPTIONS.items():

@@ -1,4 +1,4 @@
-"""Selection of benchmarks by `-k` and `-m`: marks, and claims over several tasks."""
+"""Selection of benchmarks by `-k` and `-m`: their marks, and deselection of claims about several tasks."""
 
 import re
 from contextlib import suppress
@@ -15,7 +15,7 @@ LEFT_OUT_LINE = pytest.StashKey[str]()  # the line about deselected claims over 
 
 
 def marks(case: Case) -> list[str]:
-    """Return the marks for exact selection of a case with `-m`: family, claim and tasks.
+    """Return the marks by which `-m` selects a case exactly: its family, claim and tasks.
 
     Claims about the bare encoder belong to every task. Measures are not marks, because `-k` also searches marks: D in
     `-k "sst2 and D"` must not match the name of a measure.
@@ -32,9 +32,10 @@ def names_claim(config: pytest.Config, claim: str) -> bool:
 
 
 def deselect_cases_on_other_tasks(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect claims over several tasks that need new measurements on tasks that are not selected.
+    """Deselect claims about several tasks if they need new measurements on tasks that are not selected.
 
-    Claims that are named explicitly, such as D2-mean, are kept. If no single-task claim is selected, all are kept.
+    Claims that are named explicitly, such as D2-mean, are kept. If no single-task claim is selected, nothing is
+    deselected.
     """
     words = f"{config.option.keyword} {config.option.markexpr}"
     cases = [case for item in items if (case := case_of(item))]

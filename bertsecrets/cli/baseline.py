@@ -1,4 +1,4 @@
-"""The baseline of a run on the command line: reading it, updating it, and messages about it."""
+"""Baselines on the command line: reading and updating the file, and lines that compare a run with it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ BASELINE_OPTIONS: dict[str, dict[str, Any]] = {
     "baseline": {
         "type": path,
         "metavar": "FILE",
-        "help": "fail only if a verdict is worse than the one accepted in this file of verdicts",
+        "help": "fail only if a verdict is worse than the accepted verdict in this file",
     },
     "update_baseline": {
         "action": "store_true",
@@ -27,10 +27,10 @@ BASELINE_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def read_baseline(file: Path | None, *, updating: bool) -> "Baseline | None":
-    """Return the accepted verdicts, if any are given.
+    """Return the baseline in a file, or None if the user has not named a file.
 
     Raises:
-        UserError: If the file to read or the name of the file to update is missing.
+        UserError: If the file does not exist, or if an update is requested without naming a file.
     """
     from bertsecrets.compare.baseline import Baseline
 
@@ -46,7 +46,7 @@ def read_baseline(file: Path | None, *, updating: bool) -> "Baseline | None":
 
 
 def accepted_cases(run: "JudgedRun") -> set[str]:
-    """Return the names of the cases with a failing verdict that the run's baseline accepts."""
+    """Return the names of the cases whose failing verdicts are accepted by the run's baseline."""
     if run.baseline is None:
         return set()
     failing = (verdict for verdict in run.verdicts if verdict.outcome in FAILURES)
@@ -54,10 +54,10 @@ def accepted_cases(run: "JudgedRun") -> set[str]:
 
 
 def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) -> list[str]:
-    """Return lines that compare a run with its baseline, after updating the baseline if requested.
+    """Return lines that compare a run with its baseline, and update the baseline if requested.
 
     Args:
-        note: Why the run is incomplete, so that the baseline is not updated. Empty for a complete run.
+        note: Why the run is incomplete, which prevents an update. Empty for a complete run.
     """
     if baseline is None:
         return []

@@ -11,7 +11,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 
 def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
-    listing = add_command(commands, "claims", "list all claims with known outcomes", "claims --model minilm", claims)
+    listing = add_command(commands, "claims", "list claims and their known outcomes", "claims --model minilm", claims)
     listing.add_argument("--model", help="show known outcomes of this model only")
     listing.add_argument("--task", help="only claims on this task; `all` for claims across tasks")
     listing.add_argument("--family", metavar="LETTER", help="only claims of this family, such as C")
@@ -21,7 +21,7 @@ def add_parsers(commands) -> None:
         commands, "explain", "show one claim: figures, bands, known outcomes", "explain C1-rte", explain
     )
     explaining.add_argument(
-        "claim", metavar="CLAIM", help="id or name as in tables, such as C1, D1-random, C1-rte or D1-rte-random"
+        "claim", metavar="CLAIM", help="a claim's ID or name in tables, such as C1, D1-random, C1-rte or D1-rte-random"
     )
     for parser in (listing, explaining):
         parser.add_argument("--expected", **EXPECTED_OPTION)
@@ -45,7 +45,7 @@ def claims(options: argparse.Namespace) -> None:
         listed = [claim for claim in listed if any(case.task in names for case in claim.cases)]
         if not listed:
             of_family = f" of family {options.family}" if options.family else ""
-            raise UserError(f"no claim{of_family} is on {' or '.join(names)}")
+            raise UserError(f"no claim{of_family} is on {' or '.join(names)}: choose another --task or --family")
     model = options.model and full_name(options.model)
     print(claim_table(listed, Screen.of_stream(sys.stdout), model=model, verbose=options.verbose))
     print(f"\n{len(listed)} claims")
@@ -54,9 +54,9 @@ def claims(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print everything about a claim, for all its variants and tasks or only for the named ones.
+    """Print everything about a claim, for all its variants and tasks or only for those that the user named.
 
-    If own tasks are given and the claim covers any of them, only those are shown.
+    If the user has added own tasks and the claim covers any of them, only these tasks are shown.
     """
     from bertsecrets.claims.loading import find_cases
     from bertsecrets.report.explanation import claim_lines

@@ -39,9 +39,9 @@ def add_parsers(commands) -> None:
         compare,
     )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE_HELP}")
-    comparing.add_argument("after", metavar="B", help="what to test for drift, named in the same way")
+    comparing.add_argument("after", metavar="B", help="what to test for drift, in any form that A can have")
     comparing.add_argument(
-        "--fail-on", choices=("worse",), help="for files of verdicts: exit with 1 if a verdict got worse"
+        "--fail-on", choices=("worse",), help="if A and B are files of verdicts: exit with 1 if a verdict got worse"
     )
     comparing.add_argument("--json", type=path, metavar="FILE", help="write the comparison as JSON")
     comparing.add_argument("--html", type=path, metavar="FILE", help="write the comparison as an HTML page")
@@ -59,7 +59,7 @@ def add_parsers(commands) -> None:
         "--checkpoint",
         type=path,
         metavar="DIR",
-        help="pin this checkpoint, fine-tuned on --task; --model is then the pretrained model to compare it with",
+        help="pin this checkpoint, which was fine-tuned on --task; --model then names its pretrained model",
     )
     pinning.add_argument("--output", type=path, metavar="FILE", help="pin file (default: expected/variants/MODEL.yaml)")
 
@@ -80,7 +80,7 @@ def _selection(options: argparse.Namespace) -> Selection:
 def compare(options: argparse.Namespace) -> int:
     """Print and write the differences between two sides.
 
-    Returns 1 if there is drift, or with `--fail-on worse` if a verdict is worse.
+    Returns 1 if there is drift or, with `--fail-on worse`, if a verdict got worse. Otherwise returns 0.
     """
     from bertsecrets.store.files import write_whole
 
@@ -90,7 +90,7 @@ def compare(options: argparse.Namespace) -> int:
     of_runs = options.before.endswith(".json") and options.after.endswith(".json")
     for side, other in ((options.before, options.after), (options.after, options.before)):
         if not of_runs and side.endswith(".json"):
-            raise UserError(f"{side} has verdicts, and {other} is not a .json file: compare two files of verdicts")
+            raise UserError(f"{side} contains verdicts, but {other} is not a .json file: give two files of verdicts")
     findings, failed = _compare_verdicts(options) if of_runs else _compare_models(options)
     print(findings.text())
     if options.markdown:
@@ -108,7 +108,7 @@ def _compare_models(options: argparse.Namespace) -> tuple["Findings", bool]:
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json
 
-    refuse(options, ["fail_on"], "is for files of verdicts")
+    refuse(options, ["fail_on"], "is only for files of verdicts")
     session = Session(RunOptions.from_namespace(options))
     before, after = open_sides([options.before, options.after], session, _selection(options))
     comparison = compared(before, after, session.settings.judge)
@@ -127,7 +127,7 @@ def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
 
 
 def pin(options: argparse.Namespace) -> None:
-    """Measure a model on several seeds, or a single checkpoint, and write its pin."""
+    """Measure either a model across several seeds or a single checkpoint, and write the pin."""
     from bertsecrets.compare.comparison import errors_over_examples
     from bertsecrets.compare.pins import MIN_PIN_SEEDS, check_reason, default_place, pin_of, write_pin
     from bertsecrets.session import Session

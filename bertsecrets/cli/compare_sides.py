@@ -1,4 +1,4 @@
-"""Sides of a comparison on the command line: a pin, stored measurements, a checkpoint or a model."""
+"""The two sides of a comparison on the command line. A side is a pin, stored measurements, a checkpoint or a model."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ DEFAULT_TASK = "rte"  # the smallest task
 
 @dataclass(frozen=True)
 class Selection:
-    """The measures and tasks to compare. By default, all that a stored side has, or else all measures on RTE."""
+    """The measures and tasks to compare. By default, those of the stored sides or, if none is stored, all on RTE."""
 
     tasks: Sequence[str] = ()
     measures: Sequence[str] = ()
@@ -36,13 +36,13 @@ class Selection:
                 raise UserError(f"measure {name!r} cannot be compared: {near_matches(name, COMPARED_MEASURES)}")
 
     def selects(self, wanted: "MeasureOnTask") -> bool:
-        """Return whether a measure is compared on a task."""
+        """Return whether the selection includes a measure on a task."""
         return (not self.tasks or wanted.task in self.tasks) and (not self.measures or wanted.measure in self.measures)
 
 
 @dataclass(frozen=True)
 class SideSource:
-    """The source that an argument of `bertsecrets compare` names. `model` is set if the argument is MODEL@FOLDER."""
+    """A side as named by an argument of `bertsecrets compare`. `model` is set only for arguments like MODEL@FOLDER."""
 
     argument: str
     kind: Literal["pin", "measurements", "checkpoint", "model"]
@@ -53,9 +53,9 @@ class SideSource:
     def parse(cls, argument: str) -> "SideSource":
         """Parse an argument.
 
-        A file is a pin. MODEL@FOLDER or a folder of measurements stands for stored measurements. A folder with a
-        sequence classifier is a checkpoint, which is measured without training. Anything else is a model, which is
-        fine-tuned.
+        A file is read as a pin, and MODEL@FOLDER or a folder of measurements as stored measurements. A folder that
+        contains a sequence classifier is a checkpoint, which is measured without training. Anything else is a model,
+        which is fine-tuned first.
         """
         path = expanded(argument)
         model, _, store = argument.rpartition("@")
@@ -78,7 +78,7 @@ def _is_classifier(folder: Path) -> bool:
 
 
 def open_sides(arguments: Sequence[str], session: "Session", selection: Selection) -> list["Side"]:
-    """Return the named sides. Models and checkpoints get the measures that a stored side has, if there is one."""
+    """Return the sides that the arguments name. If one side is stored, the other is measured with the same measures."""
     sources = [SideSource.parse(argument) for argument in arguments]
     stored = [_stored(source, session, selection) for source in sources]
     for source in sources:
@@ -97,7 +97,7 @@ def _check_training(
     session: "Session",
     wanted: Sequence["MeasureOnTask"],
 ) -> None:
-    """Check, before anything is measured, that both sides are trained on equally many rows of at least one task."""
+    """Check, before anything is measured, that both sides are trained on the same number of rows of some task."""
     from bertsecrets.compare.sides import rows_of, training_difference
     from bertsecrets.models.initialisations import get_initialisation
     from bertsecrets.models.locations import ModelRef
@@ -118,10 +118,10 @@ def _check_training(
 
 
 def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) -> list["MeasureOnTask"]:
-    """Return what to measure: on each task, the chosen measures that are available.
+    """Return what to measure: for each selected task, those of the selected measures that are available.
 
     Args:
-        trains: Whether a side is fine-tuned, which requires training rows.
+        trains: Whether a side is to be fine-tuned, which requires training rows.
     """
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask
@@ -137,14 +137,18 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
             if problem is None and get_measure(measure).fits(selection.initialisation):
                 wanted.append(MeasureOnTask(measure, name, selection.initialisation))
     if not wanted or (selection.measures and problems):
-        raise UserError(problems[0] if problems else "no measure can be compared")
+        raise UserError(problems[0] if problems else "no measure supports this --init: choose another")
     return wanted
 
 
 def model_side(
     session: "Session", model: str, wanted: Sequence["MeasureOnTask"], *, stop_on_collapse: bool = False
 ) -> "Side":
-    """Fine-tune a model on the session's seeds and return its side. `stop_on_collapse`: stop if a model collapsed."""
+    """Fine-tune a model with each of the session's seeds, and return its side.
+
+    Args:
+        stop_on_collapse: Whether to stop after the first measure that shows a collapsed model.
+    """
     from bertsecrets.compare.sides import measured_side
     from bertsecrets.jobs.plan import plan_of, remaining
     from bertsecrets.jobs.prepare import run_jobs
@@ -163,7 +167,7 @@ def model_side(
 
 
 def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureOnTask"]) -> "Side":
-    """Return the side of a model or a checkpoint."""
+    """Measure a model or a checkpoint, and return its side."""
     from bertsecrets.compare.sides import measured_side
 
     if source.kind == "model":
@@ -174,7 +178,7 @@ def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureO
 
     def measure(of: "MeasureOnTask", seed: int) -> "Measurement":
         if model is None and of.measure == "attention-change":
-            raise UserError("attention-change compares a checkpoint with its pretrained model: name it with --model")
+            raise UserError("attention-change needs the pretrained model of the checkpoint: name it with --model")
         return session.measurement(of.measure, of.subject(model or source.argument, seed), source.path, **of.options)
 
     return measured_side(source.argument, "checkpoint", wanted, [1], measure)
@@ -196,7 +200,7 @@ def _stored(source: SideSource, session: "Session", selection: Selection) -> "Si
 
 
 def _of_measurements(source: SideSource, session: "Session", selection: Selection) -> "Side":
-    """Return the side of stored measurements: the latest of each subject, preferably with the session's limits."""
+    """Return a side made of stored measurements: the latest of each subject, preferring the session's row limit."""
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
     from bertsecrets.store.measurements import VALUES_FILE, load
@@ -223,7 +227,7 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
     models = sorted({stored.subject.model for stored in suitable})
     if not models:
         of_model = f" of {source.model}" if source.model else ""
-        raise UserError(f"{source.path} has no measurements{of_model} with these limits and tasks")
+        raise UserError(f"{source.path} has no measurements{of_model} with these limits and tasks: choose others")
     if len(models) > 1:
         raise UserError(
             f"{source.path} has measurements of {', '.join(models)}: name one, as in {models[0]}@{source.path}"

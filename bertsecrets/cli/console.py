@@ -25,12 +25,12 @@ def interrupted(signalled: KeyboardInterrupt) -> int:
 
 
 def interrupted_message(store: Path) -> str:
-    """Return the message of an interrupted run."""
+    """Return the message to print when a run is interrupted."""
     return f"interrupted; finished results are saved in {store}: run the same command to continue"
 
 
 def report_bug(error: BaseException) -> str:
-    """Print a bug's traceback to standard error, and return a line that explains how to report it."""
+    """Print a bug's traceback to standard error, and return a line that explains how to report the bug."""
     traceback.print_exception(error)
     return f"this is {in_short(error)}: please report it with this traceback and the output of `bertsecrets doctor`"
 
@@ -47,7 +47,7 @@ def as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Postpone termination signals to the end of the block, so that files that belong together are all written."""
+    """Postpone termination signals until the end of the block, so that all files that belong together are written."""
     if threading.current_thread() is not threading.main_thread():  # which cannot handle signals
         yield
         return
@@ -95,9 +95,9 @@ def warnings_in_one_line() -> Iterator[None]:
 
 @contextmanager
 def bars_on_terminals() -> Iterator[None]:
-    """Hide the progress bars of libraries unless standard error is a terminal. Logs get lines instead (`progress`).
+    """Hide libraries' progress bars unless standard error is a terminal. Log files get progress lines instead.
 
-    tqdm reads the environment variable on import, and child processes inherit it. A value set by the user is kept.
+    This sets an environment variable, which tqdm reads on import and child processes inherit, unless the user has.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal or PROGRESS_VARIABLE in os.environ:
@@ -116,7 +116,7 @@ ASCII_SYMBOLS = str.maketrans(
 
 
 def encodable(text: str, stream: Any) -> str:
-    """Return a text that a stream can encode: known symbols become similar ASCII characters, others `?`.
+    """Return a text that a stream can encode. If it cannot encode `text`, symbols become similar ASCII or `?`.
 
     >>> import io
     >>> encodable("\u2713 50 %", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))

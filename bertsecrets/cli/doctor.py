@@ -1,4 +1,4 @@
-"""`bertsecrets doctor`: check what is available and what is missing, and how to get it."""
+"""`bertsecrets doctor`: show what is available, what is missing, and how to get what is missing."""
 
 import argparse
 import importlib.util
@@ -73,7 +73,7 @@ def _or_missing(what: str) -> Iterator[None]:
 
 
 def _model(name: str, run: RunOptions) -> bool:
-    """Print a model's shape, vocabulary, maximum length and unknown tokens, and return whether it is available."""
+    """Print facts about a model, or why it is missing, and return whether it is available."""
     from bertsecrets.models.locations import locate
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.rows import TaskRows
@@ -90,10 +90,10 @@ def _model(name: str, run: RunOptions) -> bool:
 
 
 def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[str]:
-    """Yield a model's shape, vocabulary, maximum input length and, given rows, their percentage of unknown tokens.
+    """Yield a model's shape, vocabulary size, maximum input length and, if rows are given, share of unknown tokens.
 
     Args:
-        cut: Maximum number of tokens of an example in a run.
+        cut: Maximum number of tokens per example in a run.
     """
     from bertsecrets.models.configuration import open_config, open_tokenizer, shape_of
 
@@ -114,13 +114,13 @@ def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[st
 
 
 def _sample(rows: "TaskRows", tasks: Iterable[str]) -> "Split | None":
-    """Return validation rows of the first of these tasks that has data, for the percentage of unknown tokens."""
+    """Return validation rows in which to count unknown tokens, of the first task that has data, if any."""
     available = (name for name in tasks if rows.missing(name, training=False) is None)
     return next((rows.split(name, "dev", SAMPLED_ROWS) for name in available), None)
 
 
 def _measures(name: str) -> None:
-    """Print whether each measure applies to a model, and if not, why."""
+    """Print for each measure whether it applies to a model and, if not, why not."""
     from bertsecrets.measures.base.probe import refusals
     from bertsecrets.models.locations import locate
 

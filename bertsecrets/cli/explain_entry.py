@@ -15,7 +15,7 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the store entry in the given folder, or the only entry whose name contains the text."""
+    """Return the entry in the folder `text` or, if there is no such entry, the only one with `text` in its name."""
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
     matching = [entry for entry in entries(root) if text in entry.name]
@@ -28,15 +28,15 @@ def find_entry(root: Path, text: str) -> Path:
 
 
 def explanation(entry: Path, session: Session) -> Iterator[str]:
-    """Yield lines that explain an entry.
+    """Yield lines that show the inputs of an entry's cache key, and what has changed since.
 
     Args:
-        session: Session with the settings, device, model and data to compare with.
+        session: Session with the settings, device, model and data to compare the entry with.
     """
     manifest = read_manifest(entry)
     key = Key.of_manifest(manifest)
     if key is None:
-        raise UserError(f"{entry} has no key: it is not an entry of a store")
+        raise UserError(f"{entry} has no cache key: name an entry that bertsecrets store ls lists")
     problem = damage(entry)
     yield f"{entry}: made {manifest.get('made')}, {f'damaged ({problem})' if problem else 'undamaged'}"
     if weights := manifest.get("weights"):
@@ -52,7 +52,7 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
 
 
 def _of_checkpoint(key: Key) -> Key | None:
-    """Return the key of the measured checkpoint, or None if the suite did not train it."""
+    """Return the key of the measured checkpoint, or None if the suite did not train the checkpoint."""
     return Key.of_manifest({"key": key.inputs.get("checkpoint")})
 
 
@@ -70,7 +70,7 @@ def _parts(key: Key) -> Iterator[str]:
 
 
 def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[str]:
-    """Yield the differences between a key and the current key of the same request."""
+    """Yield the differences between an entry's key and the key that the entry would have if it were made now."""
     subject = Subject(**manifest["subject"])
     subject = replace(subject, model=session.options.model or subject.model)
     known: dict[str, Any] = {}  # current inputs that need neither model nor data

@@ -32,12 +32,12 @@ def add_parsers(commands) -> None:
         "corpus ./corpus --train-rows 200",
         corpus,
     )
-    writing.add_argument("folder", type=path, metavar="DIR", help="new folder")
+    writing.add_argument("folder", type=path, metavar="DIR", help="folder to create")
     writing.add_argument(
-        "--train-rows", type=whole_number, metavar="N", help="training pairs (default: from params.yaml)"
+        "--train-rows", type=whole_number, metavar="N", help="number of training pairs (default: from params.yaml)"
     )
     writing.add_argument(
-        "--dev-rows", type=whole_number, metavar="N", help="validation pairs (default: from params.yaml)"
+        "--dev-rows", type=whole_number, metavar="N", help="number of validation pairs (default: from params.yaml)"
     )
 
     fetching = add_command(
@@ -57,7 +57,7 @@ def add_parsers(commands) -> None:
         "--watched",
         type=path,
         metavar="PATH",
-        help="with --output or --digests: fail unless they read from this path, which a pipeline watches for changes",
+        help="with --output or --digests: fail unless files are read from this path, which a pipeline watches",
     )
     add_run_options(fetching, [name for name in ROW_OPTIONS if name != "task_file"])
 
@@ -93,14 +93,15 @@ def corpus(options: argparse.Namespace) -> None:
     written = tuple(len(load_folder(folder, task("rte"), name)) for name in SPLITS)
     if written != rows:
         raise UserError(
-            f"{folder} already contains {written[0]} and {written[1]} pairs, not {wanted}: choose a new folder"
+            f"{folder} already has {written[0]} training and {written[1]} validation pairs, "
+            f"not {rows[0]} and {rows[1]}: choose a new folder"
         )
     print(f"{folder}: RTE, {wanted}")
     print(f"{write_frames(folder)}: {CORPUS_FRAME_SENTENCES} frame sentences")
 
 
 def fetch(options: argparse.Namespace) -> None:
-    """Download and check a model and tasks, or write the tasks or the digests of the model's files."""
+    """Download and check a model and tasks, or write only the tasks, or only the digests of the model's files."""
     if options.output and options.digests:
         raise UserError(
             "--output and --digests cannot be combined, because one writes data and the other describes the model: "
@@ -154,13 +155,13 @@ def _fetch_digests(options: argparse.Namespace) -> None:
 
 
 def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
-    """Check that data are read from the watched path or, if it is not a folder, from no folder at all."""
+    """Check that files are read from the watched path or, if that path is not a folder, that none is read."""
     expected = [watched] if watched.is_dir() else []
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
-        read = f"from {folders[0]}" if folders else "not from a folder"
+        read = f"is read from {folders[0]}" if folders else "is not read from a folder"
         raise UserError(
-            f"{what} is read {read}, but {watched} is watched for changes: use the same folder for both "
-            "(model_files, glue_files of the pipeline in params.yaml)"
+            f"{what} {read}, but {watched} is watched for changes: use the same folder for both "
+            "(pipeline.model_files and pipeline.glue_files in params.yaml)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Shared code of `report`, `plan` and `run`: select claims, and open a run of the claims that can be judged."""
+"""Code shared by `report`, `plan` and `run`: select claims, and open a run of the claims that can be judged."""
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
@@ -27,20 +27,20 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
         "--task",
         action="append",
         help="judge claims on this task, including those about the bare encoder; repeatable. `all` selects only claims "
-        "about the bare encoder and claims across tasks (default: the tasks of --task-file, or else all with data)",
+        "about the bare encoder and claims across tasks (default: those in --task-file or, without it, all with data)",
     )
     parser.add_argument(
         "--claim",
         action="append",
         metavar="ID",
-        help="judge this claim or family only: D1, D1-random, D1-rte, D1-rte-random or D; repeatable",
+        help="judge only this claim or family, such as D1, D1-random, D1-rte, D1-rte-random or D; repeatable",
     )
     parser.add_argument("--expected", **EXPECTED_OPTION)
     add_run_options(parser, names)
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
-    """Return the cases selected by `--task` and `--claim`, and the tasks: the named ones, or else own tasks, if any."""
+    """Return the cases selected by `--task` and `--claim`, and the tasks in `--task` or, without it, any own tasks."""
     from bertsecrets.claims.loading import select_cases
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or own_task_names()]
@@ -85,7 +85,7 @@ def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasu
 def open_run(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], work: "Work | None" = None
 ) -> "JudgedRun":
-    """Return a run of the chosen cases whose tasks have data. Prints a line for every other input that is missing.
+    """Return a run of those chosen cases whose tasks have data, and print a line about any other missing input.
 
     Args:
         tasks: Tasks that the user named.
@@ -113,6 +113,6 @@ def open_run(
     if not run.possible():
         raise UserError(
             f"nothing to judge for {session.model}: no claim matches --task and --claim, "
-            "or its data are missing (see bertsecrets doctor)"
+            "or the data of these claims are missing (see bertsecrets doctor)"
         )
     return run

@@ -113,7 +113,7 @@ def _run(options: argparse.Namespace) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_ERRNOS:
             _drop_output()
-            return _tell(f"cannot write the output ({error.strerror}): redirect it to another place")
+            return _tell(f"cannot write the output ({error.strerror}): redirect the output to another file")
         line = of_the_machine(error)
         return _tell(line) if line is not None else _tell(report_bug(error), BUG)
     return code

@@ -40,21 +40,19 @@ def add_parsers(commands) -> None:
     parser.add_argument("measure", metavar="MEASURE", help="scores, attention-change, special-tokens, ... or all")
     parser.add_argument("--task", help="GLUE task; required for measures that run on a task")
     parser.add_argument("--init", default="pretrained", **INITIALISATION_OPTION)
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N", help="seed of the fine-tuning (default: 1)"
-    )
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="fine-tuning seed (default: 1)")
     parser.add_argument(
         "--checkpoint", type=path, metavar="DIR", help="measure this sequence classifier instead of fine-tuning one"
     )
-    parser.add_argument("--json", type=path, metavar="FILE", help="write the measurement (default: print it)")
+    parser.add_argument("--json", type=path, metavar="FILE", help="write the measurement as JSON (default: print it)")
     parser.add_argument(
         "--save", type=path, metavar="DIR", help="save the measurement with its samples, for `report --measurements`"
     )
     parser.add_argument(
         "--heads",
         metavar="SETS",
-        help="for head-ablation: the sets of heads to disable, numbered from 1, such as 1.2, 1.2+7.6, 5 (a whole "
-        "layer), all, pairs:5 or nested:1.2,7.6; separate several sets with spaces",
+        help="for head-ablation: sets of heads to disable, such as 1.2 (layer 1, head 2), 1.2+7.6, 5 (a whole layer), "
+        "all, pairs:5 or nested:1.2,7.6; separate several sets with spaces",
     )
     parser.add_argument(
         "--option",
@@ -67,7 +65,7 @@ def add_parsers(commands) -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run one measure, or all measures that apply to the subject."""
+    """Run one measure, or all measures that apply to the model and task."""
     from bertsecrets.ablation.head_sets import parse_sets
     from bertsecrets.measures.registry import get_measure, measure_names
     from bertsecrets.models.configuration import shape_of
@@ -79,7 +77,7 @@ def measure(options: argparse.Namespace) -> None:
     if options.measure == ALL_MEASURES:
         if options.save is None or options.json is not None:
             raise UserError(
-                "measure all needs --save DIR and does not support --json: to write JSON, name a single measure"
+                "`measure all` needs --save DIR and does not support --json: to write JSON, name a single measure"
             )
         if given:
             raise UserError(f"option {next(iter(given))} is for a single measure, not for all: leave it out")
@@ -137,7 +135,7 @@ def _run(
 
 
 def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", options: argparse.Namespace) -> None:
-    """Run every measure, even if others fail."""
+    """Run every measure, even if some of them fail."""
     failed: list[str] = []
     bug: Exception | None = None
     for measure, values in runs:
@@ -153,11 +151,11 @@ def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", opti
     if bug is not None:
         raise bug
     if failed:
-        raise UserError(f"{len(failed)} of {len(runs)} measurements failed ({', '.join(failed)}); the others are saved")
+        raise UserError(f"{len(failed)} of {len(runs)} measurements failed ({', '.join(failed)}); all others are saved")
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the measure-specific options."""
+    """Return the options of the measure itself, by name."""
     given: dict[str, Any] = {} if options.heads is None else {"heads": options.heads}
     for text in options.option:
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""The output of `report` and `run`: the table of verdicts, the page, and files for other programs."""
+"""The output of `report` and `run`: the table of verdicts, the HTML page, and files for other programs."""
 
 import argparse
 import os
@@ -34,7 +34,7 @@ SEED_FLAGS = ("--seeds", "--budget")
 
 
 def _examples(text: str) -> int:
-    """Parse a number of examples."""
+    """Parse the number of examples to show."""
     number = whole_number(text)
     if not 0 <= number <= MAX_EXAMPLES:
         raise argparse.ArgumentTypeError(f"{number} is out of range: give 0 to {MAX_EXAMPLES}")
@@ -42,7 +42,7 @@ def _examples(text: str) -> int:
 
 
 EXAMPLES_OPTION: dict[str, Any] = {
-    "help": "examples per task in the page's attention viewer, with their texts (default: 3; 0 for none)",
+    "help": "number of examples per task in the page's attention viewer, which shows their texts (default: 3)",
     "type": _examples,
     "default": 3,
     "metavar": "N",
@@ -61,7 +61,7 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     for name, content in OUTPUT_FILES.items():
         group.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
     group.add_argument(
-        "--save", type=path, metavar="DIR", help="save the judged measurements as a record, for `report --measurements`"
+        "--save", type=path, metavar="DIR", help="save the measurements as a record for `report --measurements`"
     )
     group.add_argument("--examples", **EXAMPLES_OPTION)
     for name, parsing in BASELINE_OPTIONS.items():
@@ -78,7 +78,7 @@ def check_outputs(options: argparse.Namespace) -> None:
 
 
 def check_output_files(files: Iterable[Path | None]) -> None:
-    """Check that the folder of each file exists and is writable, before anything is measured. `None` is skipped."""
+    """Check, before anything is measured, that each file can be written to an existing folder. None is skipped."""
     checked: set[str] = set()
     for file in filter(None, files):
         if not file.parent.exists():
@@ -88,12 +88,12 @@ def check_output_files(files: Iterable[Path | None]) -> None:
         check_writable(file)
         place = os.path.realpath(file)
         if place in checked and (file.is_file() or not file.exists()):  # devices such as /dev/null take several
-            raise UserError(f"cannot write two outputs to {file}: name a file for each")
+            raise UserError(f"cannot write two outputs to {file}: name a separate file for each")
         checked.add(place)
 
 
 def check_output_folder(folder: Path | None) -> None:
-    """Check, before anything is measured, that files can be written to a folder, which may be new. None is skipped."""
+    """Check, before anything is measured, that files can be written to a folder, which need not exist yet."""
     if folder is None:
         return
     if folder.exists() and not folder.is_dir():
@@ -105,7 +105,7 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
     """Check that none of these options was given.
 
     Args:
-        why: Rest of the message, after the option's name.
+        why: Why the option cannot be used, as the part of the message that follows the option's name.
     """
     for name in names:
         value = getattr(options, name)
@@ -114,7 +114,7 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
 
 
 def without(arguments: Sequence[str], names: Collection[str]) -> list[str]:
-    """Return a command without some of its options.
+    """Return a command's arguments without the named options and the values of these options.
 
     >>> without(["report", "--claim", "C1", "--html=x.html", "-v", "--offline"], SELECTION_FLAGS)
     ['report', '--offline']
@@ -135,7 +135,7 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
     """Judge the claims about each model, write the requested files, print the verdicts, and return the exit code.
 
     The files are written before anything is printed, so that they do not depend on the terminal. Signals are deferred
-    until all files are written, so that all describe the same run.
+    until all files are written, so that all of them describe the same run.
     """
     runs, baseline = [], read_baseline(options.baseline, updating=options.update_baseline)
     saved = getattr(options, "measurements", None) is not None
@@ -176,7 +176,7 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
 
 
 def _add_examples(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Add the maps for the page's attention viewer if a page is requested and the run is complete."""
+    """Add attention maps for the page's viewer to a run, if a page is requested and the run is complete."""
     if not options.html or not options.examples or run.ended is not None:
         return
     from bertsecrets.report.viewer import find_examples  # needs an extra
@@ -203,12 +203,12 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _of_checkpoint(options: argparse.Namespace) -> bool:
-    """Return whether a command judges a single checkpoint, which the suite has not trained."""
+    """Return whether a command judges a single checkpoint that the user trained."""
     return getattr(options, "checkpoint", None) is not None
 
 
 def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool) -> str:
-    """Return a line with the command that adds seeds for undecided claims; empty if seeds are not what they lack."""
+    """Return a line with the command that adds seeds for undecided claims; empty if no claim lacks seeds."""
     from bertsecrets.report.text import open_claims_line
 
     if _of_checkpoint(options):
@@ -248,7 +248,7 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:
-    """Write the page. Models are shown side by side."""
+    """Write the HTML page, which shows several models side by side."""
     from bertsecrets.report.html import page
     from bertsecrets.report.viewer import Examples
     from bertsecrets.settings import load_settings

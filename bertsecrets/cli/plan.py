@@ -21,14 +21,14 @@ def add_parsers(commands) -> None:
     plan_parser = add_command(
         commands,
         "plan",
-        "list the jobs that claims need, or write them as a script",
+        "list the jobs that the claims need, or print them as a script",
         "plan --task rte --seeds 3 --shell > jobs.sh",
         plan,
     )
     run_parser = add_command(
         commands,
         "run",
-        "run the jobs that claims need in parallel, and judge",
+        "run the jobs that the claims need, in parallel, and judge the claims",
         "run --model minilm --task rte --glue ./glue_data --jobs 4",
         run,
     )
@@ -42,7 +42,7 @@ def add_parsers(commands) -> None:
         nargs="?",
         const="",
         metavar="ADDRESS",
-        help="run on a Ray cluster (default: RAY_ADDRESS, otherwise a new cluster on this machine)",
+        help="run on a Ray cluster (default: the one at RAY_ADDRESS, or else a new cluster on this machine)",
     )
     run_parser.add_argument(
         "--gpus",
@@ -117,7 +117,7 @@ def _jobs(planned: "Plan", known: "Mapping[Request, State]", options: RunOptions
 
 
 def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> None:
-    """Print a plan as a table with one row for all seeds of a job, and its totals."""
+    """Print a plan as a table, in which one row covers all seeds of a job, and the totals of the plan."""
     from bertsecrets.judging import skipped
     from bertsecrets.report.findings import seed_ranges
     from bertsecrets.report.tables import table
@@ -125,7 +125,7 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
     for reason, names in facts["skipped"].items():
         print(skipped(names, reason))
     if facts["without_data"]:
-        print(f"not looked up in the store, because their data are missing here: {', '.join(facts['without_data'])}")
+        print(f"tasks without data on this machine, so not looked up in the store: {', '.join(facts['without_data'])}")
     rows: dict[tuple[str, ...], list[Request]] = {}
     for job in known:
         options = " ".join(f"{name}={value}" for name, value in job.options)
@@ -149,7 +149,7 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the jobs that the chosen claims need, judge, print the verdicts, and return the exit code."""
+    """Run the jobs that the chosen claims need, judge the claims, print the verdicts, and return the exit code."""
     from bertsecrets.jobs.on_ray import check_ray, ray_cluster
     from bertsecrets.session import Session
 

@@ -53,9 +53,9 @@ def add_parsers(commands) -> None:
         "--measurements",
         type=path,
         metavar="DIR",
-        help="judge what `measure`, `report` or `run --save` saved in this folder, without measuring anything",
+        help="judge measurements that `measure`, `report` or `run` saved in this folder with --save, measuring nothing",
     )
-    only = "with --measurements: use only this {} and, if given, this --task; repeatable"
+    only = "with --measurements: use only measurements with this {} (and on --task, if given); repeatable"
     saved.add_argument(
         "--init", action="append", choices=INITIALISATIONS, metavar="NAME", help=only.format("initialisation")
     )
@@ -93,7 +93,7 @@ def _opened(options: argparse.Namespace) -> "JudgedRun":
 
 
 def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
-    """Skip and report the claims that take most of the time if --limit is given without --grid-limit."""
+    """Skip the slowest claims, and say which, if --limit is given without --grid-limit."""
     from bertsecrets.claims.requirements import is_slow
 
     slow = [case for case in run.possible() if is_slow(case)]
@@ -102,13 +102,13 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
     ids = ", ".join(dict.fromkeys(case.claim.id for case in slow))
     run.asked = [case for case in run.asked if case not in slow]
     print(
-        f"{len(slow)} claims left out to save time ({ids}), because they disable heads and layers, or prune: "
-        f"use --grid-limit {options.limit} to include them, or --claim G to judge those of family G"
+        f"{len(slow)} claims left out to save time ({ids}), because they disable or prune many heads and layers: "
+        f"use --grid-limit {options.limit} to include them, or --claim G to judge the claims of family G"
     )
 
 
 def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
-    """Return a run of the chosen claims on measurements saved in a folder."""
+    """Return a run that judges the chosen claims from measurements saved in a folder."""
     from bertsecrets.claims.loading import cases, select_cases
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.records import SavedFolder
@@ -125,7 +125,7 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
         known = {str(case) for case in cases()}
         chosen = select_cases([name for name in session.run.cases if name in known], tasks)
         if gone := [name for name in session.run.cases if name not in known]:
-            print(f"{counted(len(gone), 'claim')} of the record no longer in expected/: {', '.join(gone)}")
+            print(f"skipped {counted(len(gone), 'claim')} of the record, no longer in expected/: {', '.join(gone)}")
     run = JudgedRun(session, chosen)
     run.asked = run.possible()
     if not run.asked:

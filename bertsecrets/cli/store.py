@@ -25,7 +25,7 @@ def add_parsers(commands) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=type(parser))
 
     listing = add_command(
-        actions, "ls", "list entries with size, age, subject and software versions", "store ls --json", ls
+        actions, "ls", "list entries with their size, age, subject and software versions", "store ls --json", ls
     )
     listing.add_argument("--json", action="store_true", help="print JSON")
     check = add_command(
@@ -39,7 +39,7 @@ def add_parsers(commands) -> None:
         actions, "gc", "list entries that are no longer needed; delete them with --yes", "store gc --yes", gc
     )
     cleaning.add_argument("--yes", action="store_true", help="delete the listed entries")
-    cleaning.add_argument("--keep-older", action="store_true", help="keep entries made by other code or versions")
+    cleaning.add_argument("--keep-older", action="store_true", help="keep entries of other code or library versions")
     add_run_options(listing, ("store",))
     add_run_options(check, ("store",))
     add_run_options(cleaning, ("store", "keep_checkpoints"))
@@ -87,7 +87,7 @@ def verify(options: argparse.Namespace) -> None:
     for path, problem in damaged:
         print(f"{path}: {problem}")
     if damaged:
-        raise UserError(f"{len(damaged)} of {len(checked)} in {root} damaged: delete them; the next run recreates them")
+        raise UserError(f"{len(damaged)} of {len(checked)} items damaged in {root}: delete them; a run recreates them")
     print(f"{root}: {len(checked)} checked, none damaged")
 
 
@@ -129,9 +129,9 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:
-    """Return how the code and libraries that made an entry differ from today's; None if they do not, or are unknown.
+    """Return how the code and libraries that made an entry differ from today's; None if no difference is known.
 
-    Devices are not compared, because a store may be shared by different devices.
+    Devices are not compared, because machines with different devices may share a store.
     """
     from bertsecrets.measures.registry import get_measure
     from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
@@ -164,7 +164,7 @@ def _facts(item: "Item") -> dict[str, Any]:
 
 
 def _versions(item: "Item") -> str:
-    """Return the code digest and versions recorded in an entry."""
+    """Return the code digest and library versions recorded in an entry."""
     made_by = item.key.made_by if item.key else {}
     versions = [f"{name} {number}" for name, number in (made_by.get("software") or {}).items()]
     code = [f"code {made_by['code'][:8]}"] if made_by.get("code") else []
@@ -172,7 +172,7 @@ def _versions(item: "Item") -> str:
 
 
 def age(made: datetime) -> str:
-    """Return an age as text, in the largest unit that fits."""
+    """Return, as text, how long ago something was made, in the largest unit that fits."""
     seconds = max(0, int((datetime.now(UTC) - made).total_seconds()))
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:

@@ -1,1 +1,1 @@
-"""Comparisons: two models, a model and its pin, two runs."""
+"""Comparisons of two models, of a model with its pin, and of two runs."""

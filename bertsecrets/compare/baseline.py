@@ -1,4 +1,4 @@
-"""A baseline: the accepted verdicts of a model, which a later run must not fall below."""
+"""A baseline: a model's accepted verdicts, with which the verdicts of later runs are compared."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Baseline:
 
     Args:
         accepted: The accepted verdicts; None if the file is new.
-        updating: Whether the run's verdicts are accepted, whatever they are, to replace those in the file.
+        updating: Whether to accept all verdicts of the run, which then replace those in the file.
     """
 
     path: Path
@@ -46,12 +46,12 @@ class Baseline:
 
     @cached_property
     def verdicts(self) -> dict[str, VerdictData]:
-        """The accepted verdicts by case. A case that ended in an error has none."""
+        """The accepted verdicts by case, without the cases that ended in an error."""
         verdicts = self.accepted.verdicts if self.accepted else []
         return {verdict.id: verdict for verdict in verdicts if verdict.verdict is not None}
 
     def check_run(self, run: JudgedRun, *, whole: bool) -> None:
-        """Check, before anything is measured, that the baseline is of the same model, rules and definitions."""
+        """Check, before anything is measured, that the baseline has the model, settings and definitions of the run."""
         if self.updating or self.accepted is None:
             return
         if not _same_model(self.accepted.model, run.model):
@@ -67,7 +67,7 @@ class Baseline:
             self._refuse(f"limits of {_listed(limited)}: {self.verdicts[limited[0]].limits} -> all rows")
 
     def check(self, verdict: VerdictData) -> None:
-        """Check that the accepted verdict on the same case was measured on the same rows."""
+        """Check that a verdict was measured on the same rows as the accepted verdict on its case."""
         accepted = self.verdicts.get(verdict.id)
         if self.updating or accepted is None or not (accepted.data and verdict.data):
             return
@@ -79,19 +79,19 @@ class Baseline:
         raise UserError(f"{what}: use the same model, rows and settings, or update the baseline")
 
     def covers(self, name: str) -> bool:
-        """Return whether the baseline says what is accepted for a case."""
+        """Return whether the baseline has an accepted verdict on a case, or accepts any verdict."""
         return self.updating or name in self.verdicts
 
     def accepts(self, verdict: VerdictData) -> bool | None:
-        """Return whether a verdict is not worse than the accepted one; None if no verdict was accepted."""
+        """Return whether a verdict is no worse than the accepted one, or None if its case has no accepted verdict."""
         if not self.covers(verdict.id):
             return None
         return self.updating or not is_worse(self.verdicts[verdict.id], verdict)
 
     def updated(self, run: VerdictsFile) -> Changes:
-        """Return the changes to a file that accepts the verdicts of a run.
+        """Return the changes from the accepted verdicts to those of a run.
 
-        Accepted verdicts on cases that the run has not judged remain if they are of the same model and settings.
+        Accepted verdicts on cases that the run did not judge are kept if their model and settings are those of the run.
         """
         same = (
             self.accepted is not None
@@ -104,7 +104,7 @@ class Baseline:
         return Changes(self.accepted or run.model_copy(update={"verdicts": []}), new)
 
     def lines(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Yield lines about the failing verdicts of a run: worse than accepted, accepted, or not in the baseline."""
+        """Yield lines that list a run's failing verdicts: worse than accepted, accepted, and not in the baseline."""
         names: dict[bool | None, list[str]] = {False: [], True: [], None: []}
         for verdict in (each.data for each in verdicts if each.outcome in FAILURES):
             accepted = self.accepts(verdict)
@@ -116,12 +116,12 @@ class Baseline:
 
 
 def _same_model(accepted: str, model: str) -> bool:
-    """Return whether two names refer to the same model on record or to the same folder."""
+    """Return whether two names refer to the same model or to the same folder."""
     return recorded_name(accepted) == recorded_name(model) or Path(accepted).resolve() == Path(model).resolve()
 
 
 def _changed_settings(accepted: Mapping[str, Any], given: Mapping[str, Any]) -> list[ChangedFact]:
-    """Return the differences in settings that decide the verdicts on a given model."""
+    """Return the differences between two runs in those settings that affect the verdicts on a given model."""
     deciding = (
         {name: part for name, part in settings.items() if name in DECIDING_SETTINGS} for settings in (accepted, given)
     )

@@ -1,4 +1,4 @@
-"""Quantities of a measurement that are compared head by head, as functions of means over examples."""
+"""The quantities of a measurement that are compared head by head, each a function of means over examples."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from bertsecrets.types import Measurement
 
 @dataclass(frozen=True)
 class CellValues:
-    """A quantity of a measurement, for each cell (head, layer or model).
+    """A quantity of a measurement, with one value for each cell (head, layer or model).
 
     Args:
         unit: Unit, which determines the smallest effect of interest (`claims.band`).
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
         block: Per-example values; one row per example.
-        statistic: Function from column means of the block ([..., k]) to cells ([..., cells]).
+        statistic: Function that computes the cells ([..., cells]) from column means of the block ([..., k]).
         right: Mask of the correct predictions, if the quantity is an accuracy.
-        clusters: Cluster index of each row (`Estimand`).
+        clusters: Cluster index of each row (see `Estimand`).
         step: Smallest change that a single example can cause; 0 for continuous quantities.
     """
 
@@ -39,7 +39,7 @@ class CellValues:
 
 
 def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> CellValues:
-    """Return the means of a sample [example, layer, head]."""
+    """Return the quantity that is the mean of a sample [example, layer, head] over examples."""
     block = sample.reshape(len(sample), -1).astype(np.float64)
     clusters = measurement.samples.get("cluster")
     step = 100 / len(sample) if unit == "percent" else 0.0
@@ -100,7 +100,7 @@ def _scores(measurement: Measurement) -> Iterator[CellValues]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return the change in score, in points, if one answer changes; 0 for regression."""
+    """Return by how many points the score changes if one answer changes; 0 for regression."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 

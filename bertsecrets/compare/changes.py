@@ -1,4 +1,4 @@
-"""Changes of verdicts from one run to another.
+"""Changes in verdicts from one run to another.
 
 Verdict files are untrusted input, for example from a pull request, so they are validated and limited in size.
 """
@@ -45,7 +45,7 @@ CHANGE_KINDS: tuple[Kind, ...] = ("worse", "weaker", "better", "moved", "new", "
 
 @dataclass(frozen=True)
 class ChangedFact:
-    """A fact that differs between two runs or verdicts, as text."""
+    """A fact that differs between two runs or two verdicts, as text."""
 
     name: str
     before: str
@@ -56,7 +56,7 @@ class ChangedFact:
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ChangedFact]:
-    """Return the facts that differ, ignoring those that only one side has.
+    """Return the facts that differ between two sides, ignoring facts that only one side has.
 
     >>> [str(fact) for fact in differing({"numpy": "2.3", "seeds": [1]}, {"numpy": "2.4", "seeds": [1], "scipy": "1"})]
     ['numpy 2.3 -> 2.4']
@@ -100,27 +100,27 @@ def moved(before: VerdictData, after: VerdictData) -> bool:
 
 
 def _reach(verdict: VerdictData, direction: float) -> float:
-    """Return the distance from the observed value to the upper or lower end of its interval; 0 without an interval."""
+    """Return the distance from the observed value to its interval's end in a direction; 0 without an interval."""
     interval = ends(verdict.interval)
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
 
 
 def standing(verdict: VerdictData) -> str:
-    """Return the outcome of a verdict or, if it deviates only mildly, the kind of deviation."""
+    """Return the outcome of a verdict or, for a mild deviation, the reason code."""
     if verdict.verdict != "deviates":
         return verdict.verdict or ERROR
     return verdict.reason_code if verdict.reason_code in MILD_DEVIATIONS else "deviates"
 
 
 def _harm(before: VerdictData, after: VerdictData) -> int:
-    """Return how much worse a verdict stands than an earlier one; negative if it is better."""
+    """Return by how many ranks a verdict is worse than an earlier one; negative if it is better."""
     was, now = (STANDINGS_FROM_BEST.index(standing(verdict)) for verdict in (before, after))
     equal = len(PASSES) - 1  # no pass is better than another
     return max(now, equal) - max(was, equal)
 
 
 def is_worse(before: VerdictData, after: VerdictData) -> bool:
-    """Return whether a verdict fails and is worse than an earlier one, or is an error and the earlier one is not.
+    """Return whether a verdict fails and is worse than an earlier one, or is an error while the earlier one is not.
 
     An undecided verdict does not fail, so it is not worse than a decided one.
     """
@@ -134,14 +134,14 @@ def is_worse(before: VerdictData, after: VerdictData) -> bool:
 
 @dataclass(frozen=True)
 class Change:
-    """The verdicts of two runs on a case; None for a run that did not judge it."""
+    """The verdicts of two runs on one case. A verdict is None if its run did not judge the case."""
 
     before: VerdictData | None
     after: VerdictData | None
 
     @property
     def harm(self) -> int:
-        """How much worse the new verdict stands; negative if it is better, 0 if it is the same or missing."""
+        """By how many ranks the new verdict is worse; negative if it is better, 0 if either verdict is missing."""
         if self.before is None or self.after is None:
             return 0
         return _harm(self.before, self.after)
@@ -167,7 +167,7 @@ class Changes:
 
     @cached_property
     def verdicts(self) -> list[Change]:
-        """The pairs of verdicts on all cases of either run."""
+        """The changes on all cases that either run judged."""
         before, after = ({verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after))
         return [Change(before.get(name), after.get(name)) for name in before | after]
 
@@ -177,9 +177,10 @@ class Changes:
 
     @property
     def by_definition(self) -> list[Change]:
-        """The changes that only the suite can have caused: the same weights were measured on the same data.
+        """The changes that only the suite can have caused, because the same weights were measured on the same data.
 
-        The claim's definition or the suite's version differs, or all values are equal, so that only rules can differ.
+        Either the claim's definition or the suite's version differs, or all values are equal but were judged by
+        different rules.
         """
         suites = [(run.software.get("bertsecrets"), run.commit) for run in (self.before, self.after)]
         return [
@@ -261,5 +262,5 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     ids = [verdict.id for verdict in run.verdicts]
     if len(set(ids)) < len(ids):
         [(duplicate, _)] = Counter(ids).most_common(1)
-        raise UserError(f"{path} has two verdicts on {excerpt(duplicate, 60)}: name a file of a single run")
+        raise UserError(f"{path} has two verdicts on {excerpt(duplicate, 60)}: give a file of a single run")
     return run

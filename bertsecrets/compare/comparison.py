@@ -5,8 +5,8 @@ drift is a difference beyond the seed variance. If both sides are single checkpo
 result applies only to these checkpoints.
 
 A cell (a head, a layer, or the model) drifts if its difference is significantly larger than the smallest effect of
-interest (see `claims.band`), and is the same if it is significantly smaller (two one-sided tests). The false discovery
-rate of drift is controlled over all cells of all measures.
+interest (see `claims.band`), and is the same if the difference is significantly smaller (two one-sided tests). The
+false discovery rate of drift is controlled over all cells of all measures.
 """
 
 from collections.abc import Sequence
@@ -31,15 +31,15 @@ MIN_DEGREES, MAX_DEGREES = 2.0, 8.0  # range for the degrees of freedom of the t
 
 @dataclass(frozen=True)
 class CellDifferences:
-    """Difference of a quantity between the sides' means over seeds, for each cell.
+    """The differences between two sides in a quantity, averaged across seeds, for each cell.
 
     Args:
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
-        deviations: Differences in standard deviations over seeds, or in standard errors over examples.
+        deviations: Differences in units of the standard deviation across seeds, or of the standard error over examples.
         p_drift: p-values for the null hypothesis that the difference is at most the smallest effect of interest.
         p_same: p-values for the null hypothesis that the difference is at least the smallest effect of interest.
-        drifted: Cells that differ, at a controlled false discovery rate.
-        shown_same: Cells that are equivalent, each tested at the same rate.
+        drifted: Mask of the cells that differ, at a controlled false discovery rate.
+        shown_same: Mask of the cells that are equivalent, each tested at an error rate of the same size.
     """
 
     name: str
@@ -56,9 +56,9 @@ class CellDifferences:
 
     @property
     def largest(self) -> list[int]:
-        """The drifted cells, or all cells if none drifted, by decreasing deviation and, if equal, by decreasing change.
+        """The drifted cells, or all cells if none drifted, by decreasing deviation, with ties by decreasing change.
 
-        A number that only one side has comes first.
+        Cells that have a number on only one side come first.
         """
         cells = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
         deviation = np.nan_to_num(abs(self.deviations[cells]), nan=-1.0, posinf=np.inf)
@@ -72,7 +72,7 @@ class CellDifferences:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The difference as JSON data, in the shape of layers and heads."""
+        """The differences as JSON data, nested by layer and head."""
 
         def shaped(cells: np.ndarray) -> Any:
             return (np.round(cells, 6) if cells.dtype.kind == "f" else cells).reshape(self.shape).tolist()
@@ -84,11 +84,11 @@ class CellDifferences:
 
 @dataclass(frozen=True)
 class Compared:
-    """Comparison of a measure on one task.
+    """The comparison of two sides by one measure on one task.
 
     Args:
-        reason: Why a model has collapsed, or why the sides cannot be compared.
-        basis: Numbers of seeds and examples, as text.
+        reason: Why a model has collapsed, or why the sides cannot be compared; otherwise "".
+        basis: The numbers of seeds and examples that were compared, as text.
         counted: Units of replication.
     """
 
@@ -101,7 +101,7 @@ class Compared:
 
     @property
     def equal(self) -> bool:
-        """Whether all numbers are equal."""
+        """Whether all numbers are exactly equal on both sides."""
         pairs = [(difference.before, difference.after) for difference in self.differences]
         return self.outcome == "same" and all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
@@ -191,7 +191,7 @@ def _tested_measure(part: Part, other: Part | None, after: Side, settings: Judge
 
 
 def _mismatch(part: Part, other: Part) -> str:
-    """Return why two parts cannot be compared; "" if they can."""
+    """Return why two parts cannot be compared, or "" if they can."""
     sides = (part, other)
     if part.data != other.data or part.examples != other.examples:
         limits = " and ".join("all rows" if side.limit is None else f"limit {side.limit}" for side in sides)
@@ -200,10 +200,10 @@ def _mismatch(part: Part, other: Part) -> str:
     if problem := training_difference(part.trained_on, other.trained_on):
         return problem
     if changed := [name for name in part.settings if part.settings[name] != other.settings.get(name)]:
-        return f"measured with different settings ({', '.join(changed)}): measure or pin it again"
+        return f"measured with different settings ({', '.join(changed)}): measure or pin one side again"
     pairs = [(values, other.quantities[name]) for name, values in part.quantities.items() if name in other.quantities]
     if not pairs:
-        return "no quantities in common: measure or pin again"
+        return "no quantities in common: measure or pin one side again"
     for before, after in pairs:
         if before.mean.shape != after.mean.shape:
             shapes = " and ".join(" x ".join(map(str, values.mean.shape)) for values in (before, after))
@@ -215,11 +215,11 @@ def _mismatch(part: Part, other: Part) -> str:
 
 
 def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int]) -> CellDifferences:
-    """Test the difference of a quantity relative to the seed variance, by Student's t.
+    """Test a quantity's differences against the variance across seeds, with Student's t.
 
     A few seeds may agree closely by chance, so each head's variance is raised towards the pooled variance of all heads
-    (Smyth 2004), but never lowered. Its standard deviation is at least half the smallest change that a single example
-    can cause. Heads share the same seeds, so pooling them adds no degrees of freedom.
+    (Smyth 2004), but never lowered. Each standard deviation is at least half the smallest change that a single example
+    can cause. All heads share the same seeds, so pooling the heads adds no degrees of freedom.
     """
     degrees = sum(counts) - 2
     spreads = [values.std.ravel() for values in (before, after)]
@@ -233,9 +233,9 @@ def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int])
 
 
 def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
-    """Return the typical standard deviation over cells, and its degrees of freedom (Smyth 2004, section 6).
+    """Return the typical standard deviation of all cells, and its degrees of freedom (Smyth 2004, section 6).
 
-    The degrees of freedom decrease as the variance between cells exceeds the sampling error.
+    The more the variance between cells exceeds the sampling error, the fewer the degrees of freedom.
     """
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
@@ -250,9 +250,9 @@ def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
 
 
 def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams) -> CellDifferences:
-    """Test the difference of a quantity between two checkpoints, by a paired bootstrap over examples.
+    """Test a quantity's differences between two checkpoints, with a paired bootstrap over examples.
 
-    Accuracies are compared by McNemar's exact test.
+    Accuracies are compared with McNemar's exact test.
     """
     first, second = before.by_seed[0], after.by_seed[0]
     width = first.block.shape[1]
@@ -270,9 +270,9 @@ def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams
 
 
 def _by_errors(name: str, part: Part, other: Part, settings: JudgeParams) -> CellDifferences:
-    """Test the difference between two checkpoints, one of them pinned, by the standard errors of both over examples.
+    """Test a quantity's differences between two checkpoints, one of them pinned, using standard errors over examples.
 
-    Errors on the same examples are usually positively correlated. Treating them as independent is then conservative.
+    Errors on the same examples are usually positively correlated, so treating them as independent is conservative.
     """
     errors = [side.errors or errors_over_examples(side, settings) for side in (part, other)]
     error = np.hypot(*(of_side[name].ravel() for of_side in errors))
@@ -280,7 +280,7 @@ def _by_errors(name: str, part: Part, other: Part, settings: JudgeParams) -> Cel
 
 
 def errors_over_examples(part: Part, settings: JudgeParams) -> dict[str, Float[np.ndarray, "..."]]:
-    """Return the standard error of each cell over the examples of a single checkpoint, from a bootstrap."""
+    """Return, for each quantity, the bootstrap standard errors of a single checkpoint's cells over examples."""
     errors = {}
     for name, values in part.quantities.items():
         [cells] = values.by_seed
@@ -291,7 +291,7 @@ def errors_over_examples(part: Part, settings: JudgeParams) -> dict[str, Float[n
 
 
 def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " examples"]) -> float:
-    """Return the p-value of McNemar's exact test for equal accuracy of two classifiers.
+    """Return the p-value of McNemar's exact test for equal accuracy, given which answers of two models are correct.
 
     >>> mcnemar(np.array([True] * 6 + [False]), np.array([False] * 6 + [False]))
     0.03125
@@ -303,10 +303,10 @@ def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " exa
 
 
 def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells, degrees: float) -> CellDifferences:
-    """Test every cell.
+    """Test the difference in every cell.
 
     Args:
-        scale: Unit of the deviations.
+        scale: Unit in which the deviations are expressed.
         error: Standard error of the difference.
     """
     from scipy.special import stdtr  # scipy.stats would take five times as long to import
@@ -364,11 +364,11 @@ def _decide(measure: Compared, drifted: Bool[np.ndarray, " cells"], rate: float)
 
 
 def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -> list[Bool[np.ndarray, " _cells"]]:
-    """Return the rejected hypotheses, controlling the false discovery rate within and among families.
+    """Return which hypotheses are rejected, controlling the false discovery rate within and among families.
 
-    A family contains the heads of one measure. Families are selected by their Simes p-values, and hypotheses within
-    them at a rate scaled by the proportion of selected families. Both steps use the Benjamini-Hochberg procedure
-    (Benjamini and Bogomolov 2014). This way, hundreds of heads do not mask a single number such as a score. If nothing
+    A family contains the heads of one measure. Families are selected by their Simes p-values. Within these families,
+    hypotheses are rejected at a rate scaled by the proportion of selected families. Both steps use the
+    Benjamini-Hochberg procedure (Benjamini and Bogomolov 2014), so hundreds of heads do not mask a score. If nothing
     differs, the probability of any rejection is at most `rate`. The p-values may be independent or positively
     dependent, as for heads that share a model, seeds and examples.
 

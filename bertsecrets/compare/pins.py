@@ -1,6 +1,6 @@
-"""Pins: a model's measurements over several seeds, or a checkpoint's, as a small file for later comparisons.
+"""Pins: small files that summarize measurements of a model across seeds, or of one checkpoint, for later comparisons.
 
-A pin contains means and standard deviations over seeds, or a checkpoint's standard errors over examples, but no
+A pin contains means and standard deviations across seeds, or a checkpoint's standard errors over examples, but no
 per-example data.
 """
 
@@ -36,7 +36,7 @@ class Pin(Section):
     """The content of a pin.
 
     Attributes:
-        reasons: All reasons so far, latest first.
+        reasons: When and why the model was pinned each time, latest first.
         weights: Identity of the pretrained model's weights.
         tokenizer: Identity of the model's tokenizer files.
     """
@@ -73,7 +73,7 @@ def default_place(model: str) -> Path:
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
-    """Check a new reason for pinning a model, and return the earlier ones; empty for a new pin."""
+    """Check a new reason for pinning a model, and return the reasons in the existing pin, if there is one."""
     if not reason.strip():
         raise UserError("--reason is empty: say why the model is pinned, or what has changed since the last pin")
     earlier = read_pin(place).reasons if place.exists() else []
@@ -136,6 +136,6 @@ def read_pin(place: Path) -> Pin:
 
 
 def side_of_pin(place: Path) -> Side:
-    """Read a pin as a side of a comparison."""
+    """Read a pin as one side of a comparison."""
     pin = read_pin(place)
     return Side(str(place), f"pin of {pin.model}, {pin.reasons[0].made[:10]}", tuple(pin.measures))

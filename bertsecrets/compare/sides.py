@@ -1,4 +1,4 @@
-"""The sides of a comparison: the measurements of a model, summarized over seeds."""
+"""The two sides of a comparison. A side holds the measurements of one model, summarized across seeds."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,12 +48,12 @@ Cells = Annotated[Float[np.ndarray, "..."], BeforeValidator(_array), PlainSerial
 
 
 class Values(Section):
-    """Mean and standard deviation of a quantity over seeds, for each cell (head, layer or model).
+    """The mean and standard deviation of a quantity across seeds, for each cell (head, layer or model).
 
     Attributes:
         step: Smallest change that a single example can cause.
-        mean: Mean over seeds: [layers, heads], [layers], or a scalar.
-        std: Standard deviation over seeds; 0 for a single seed.
+        mean: Mean across seeds: [layers, heads], [layers], or a scalar.
+        std: Standard deviation across seeds, in the same shape; 0 for a single seed.
         by_seed: Values of each seed, which are not stored in pins.
     """
 
@@ -77,7 +77,7 @@ class Values(Section):
 
 @dataclass(frozen=True)
 class MeasureOnTask:
-    """A measure on a task, for any model and seed."""
+    """What to measure, apart from the model and the seed: a measure with its options, on a task."""
 
     measure: str
     task: str
@@ -86,7 +86,7 @@ class MeasureOnTask:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key for matching the sides of a comparison."""
+        """The key by which the parts of two sides are matched."""
         return (self.task, self.initialisation, self.measure, str(sorted(self.options.items())))
 
     def subject(self, model: str, seed: int) -> Subject:
@@ -105,8 +105,8 @@ class Part(Section):
     Attributes:
         data: Digest of the texts of the examples.
         settings: Settings of the measure. Parts with different settings cannot be compared.
-        errors: Standard errors over examples by quantity, which pins of a single checkpoint store.
-        collapsed: Why the model of a seed has collapsed or cannot be measured; otherwise "".
+        errors: Standard errors over examples, by quantity, which only pins of a single checkpoint contain.
+        collapsed: Why the model collapsed with some seed, or why it cannot be measured; otherwise "".
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -135,13 +135,13 @@ class Part(Section):
 
     @property
     def trained_on(self) -> str | None:
-        """The rows that the model was trained on; None if another program trained it, so that they are unknown."""
+        """The training rows, as text; None if they are unknown because another program trained the model."""
         made = [of.provenance.checkpoint is None or of.provenance.checkpoint_made_by for of in self.measurements]
         return rows_of(self.train_limit) if all(made) else None
 
     @property
     def wanted(self) -> MeasureOnTask:
-        """The measure and the task."""
+        """What was measured, apart from the model and the seeds."""
         return MeasureOnTask(self.measure, self.task, self.initialisation, self.options)
 
 
@@ -150,7 +150,7 @@ class Side:
     """One side of a comparison: a model, a checkpoint, stored measurements or a pin.
 
     Args:
-        left_out: Why measures are unavailable, by measure.
+        left_out: The reason why each unavailable measure is unavailable, by measure.
     """
 
     name: str
@@ -160,19 +160,19 @@ class Side:
 
 
 def rows_of(limit: int | None) -> str:
-    """Return the training rows within a limit, for messages."""
+    """Return the number of training rows as text, given their limit."""
     return "all rows" if limit is None else str(limit)
 
 
 def training_difference(one: str | None, other: str | None) -> str:
-    """Return a message if two models were trained on different rows; "" if not, or if either's rows are unknown."""
+    """Return a message if two models were trained on different rows, or "" if not or if that is unknown."""
     if None in (one, other) or one == other:
         return ""
     return f"trained on different numbers of rows ({one} and {other}): use the same --train-limit"
 
 
 def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
-    """Summarize the measurements of several seeds."""
+    """Summarize the measurements of several seeds as a part of a side."""
     first = measurements[0]
     digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
     if len(digests) > 1 or len({measurement.examples for measurement in measurements}) > 1:
@@ -230,8 +230,8 @@ def measured_side(
 ) -> Side:
     """Measure one side of a comparison.
 
-    Unavailable measures are skipped and their reasons recorded. A model whose attention maps fail validation counts as
-    collapsed.
+    Unavailable measures are skipped, and the reasons are recorded. A model whose attention maps fail validation counts
+    as collapsed.
 
     Args:
         stop_on_collapse: Whether to stop after the first measure that shows a collapsed model.

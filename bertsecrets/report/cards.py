@@ -33,7 +33,7 @@ RERUN_COMMAND = ("bertsecrets", "report")  # judges a claim again
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the matrix: a task, and a model if there are several."""
+    """A column of the matrix: a task or, if there are several models, a task and a model."""
 
     model: str
     task: str
@@ -85,7 +85,7 @@ class Card:
 
     @property
     def published(self) -> str:
-        """The published value, in the unit of the observed one; "" if none is published."""
+        """The published value, in the unit of the observed value; "" if no value is published."""
         published = self.verdict.case.figure.published
         return "" if published is None else f"published {format_number(published)}"
 
@@ -106,21 +106,21 @@ class Card:
 
     @property
     def by_seed(self) -> list[tuple[int, str]]:
-        """The seeds, with the observed value of each."""
+        """The seeds, each with its observed value."""
         values = map(format_number, _of_seeds(self.verdict))
         return list(zip(self.verdict.seeds, values, strict=False))
 
 
 @dataclass(frozen=True)
 class Row:
-    """A claim with its cards, by column."""
+    """A row of the matrix: a claim, and its cards by column."""
 
     claim: Claim
     cells: dict[Column, Card]
 
 
 def columns(rows: Iterable[Row]) -> list[Column]:
-    """Return the matrix columns in which any claim applies: tasks in their usual order, each with its models."""
+    """Return those matrix columns in which at least one claim applies, with tasks in their usual order."""
     filled = (column for row in rows for column, card in row.cells.items() if card.verdict.outcome != FOLDED_OUTCOME)
     return sorted(dict.fromkeys(filled), key=lambda column: [*TASKS, ALL_TASKS].index(column.task))
 
@@ -136,8 +136,8 @@ def cards_of(
 
     Args:
         runs: Verdicts by model name, as given by the user.
-        rerun: Words of a command to which `--claim` is added to judge a claim again. They lack `--model` if there are
-            several models.
+        rerun: Words of the command that judges a claim again, without `--claim` and, if there are several models,
+            without `--model`.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
         accepted: Names of the cases whose failing verdict a baseline accepts.
     """
@@ -157,7 +157,7 @@ def cards_of(
 
 
 def matrix(cards: Sequence[Card]) -> list[Row]:
-    """Return the cards by claim and column, without claims that cannot apply anywhere."""
+    """Return a row of cards for each claim, without the claims that do not apply in any column."""
     rows: dict[str, Row] = {}
     for card in cards:
         claim = card.verdict.case.claim
@@ -210,7 +210,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def _of_seeds(verdict: Verdict) -> list[float]:
-    """Return the observed value of each seed. For a quantity that is a minimum or maximum, return the deciding part."""
+    """Return the observed value of each seed or, for a minimum or maximum over parts, that of the decisive part."""
     if not verdict.by_seed:
         return []
     part = decisive(np.mean(verdict.by_seed, axis=0), verdict.extreme)

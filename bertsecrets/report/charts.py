@@ -228,7 +228,7 @@ def _(figure: ClassMap, settings: JudgeParams, caption: str) -> Chart:
 
 @draw.register
 def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
-    """Plot heads in the plane with `scaled` (Clark et al. 2019, figure 6)."""
+    """Plot heads as the points that `scaled` computes (Clark et al. 2019, figure 6)."""
     places, share = scaled(figure.distances)
     header = ("layer", "head", "x", "y")
     table = [
@@ -250,11 +250,11 @@ def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
 
 
 def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"], float]:
-    """Return 2-D points whose distances approximate the given ones, and the fraction of the distances they explain.
+    """Return 2-D points whose distances approximate the given ones, and the fraction of the distances explained.
 
     This is classical multidimensional scaling (Torgerson 1952): the top two eigenvectors of the double-centred squared
-    distances, signed so that the largest entry is positive. The explained fraction is the sum of their eigenvalues
-    divided by the sum of all positive eigenvalues.
+    distances, signed so that the largest entry is positive. The explained fraction is the sum of the top two
+    eigenvalues divided by the sum of all positive eigenvalues.
     """
     squared = distances**2
     centred = -(squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean()) / 2
@@ -274,7 +274,7 @@ def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"
 def attention_maps(
     tokens: Sequence[str], maps: Mapping[int, Float[np.ndarray, "n n"]], title: str
 ) -> alt.TopLevelMixin:
-    """Return a chart of attention maps by head, counted from 1, with the tokens on both axes."""
+    """Return a chart of attention maps by head number (from 1), with the tokens on both axes."""
     names = [f"{place:03d} {token}" for place, token in enumerate(tokens)]  # tokens may repeat
     rows = [
         {"head": f"head {head}", "from": names[i], "to": names[j], "weight": float(weight)}
@@ -319,7 +319,7 @@ class InlineChart:
 
 
 def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
-    """Let notebooks show a chart, and copies of it with other properties, without a network. Return the chart."""
+    """Make notebooks show a chart without a network, including copies with other properties, and return the chart."""
     kind = type(chart)
     object.__setattr__(chart, "__class__", type(kind.__name__, (InlineChart, kind), {}))
     return chart
@@ -329,7 +329,7 @@ def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
 
 
 def strip_spec() -> dict[str, Any]:
-    """Return the specification of a one-axis chart for any claim. `cards.strip_rows` makes its data.
+    """Return the specification of a one-axis chart for any claim. The data come from `cards.strip_rows`.
 
     The band is shaded across all rows. The published value is a diamond, observed values are dots with their
     intervals, and seeds are rings.
@@ -405,7 +405,7 @@ def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 def svg(spec: dict[str, Any]) -> str:
     """Render a Vega-Lite specification as SVG, reproducibly, in the colour of the surrounding text.
 
-    The specification's own configuration takes precedence. Ids are unique to the chart, so a page can have several.
+    The specification's own configuration takes precedence. Ids are unique to the chart, so a page can have many charts.
     """
     with from_extra("vl-convert-python"):
         import vl_convert

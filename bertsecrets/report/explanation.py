@@ -1,4 +1,4 @@
-"""Everything about one claim as text: its source's statement, how it is judged, published figures, known outcomes."""
+"""Everything about one claim as text: what its source states, how this is judged, and published and known results."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
 
 
 def _case_parts(case: Case, confidence: float) -> list[str]:
-    """Return a case's published figure, band and smallest effect of interest, and what would decide it."""
+    """Return a case's published figure, band and smallest effect of interest, and what would decide the case."""
     figure = case.figure
     parts = [f"published {figure.published + 0}" if figure.published is not None else "no published figure"]
     if figure.constant_answer:
@@ -67,13 +67,13 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
 
 
 def statements() -> list[dict[str, str]]:
-    """Return what the sources state, as rows: section, statement, claims that test it, and how it is judged."""
+    """Return the statements of the sources as rows, with the claims that test each of them and how it is judged."""
     with project_path(STATEMENTS_FILE).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def _statements(claim: Claim) -> list[dict[str, str]]:
-    """Return the statements that a claim tests."""
+    """Return the rows of `statements` that a claim tests."""
     for name in (claim.name,) if claim.source == "ours" else (claim.name, claim.id):
         if own := [row for row in statements() if name in row["claims"].split(", ")]:
             return own
@@ -87,7 +87,7 @@ def _reading(claim: Claim) -> str:
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return the smallest effect of interest if it matters: for equalities, and for orders against 0."""
+    """Return the smallest effect of interest if the verdict depends on it: for equalities, and orders against 0."""
     expect, (size, reason) = case.claim.expect, case.smallest_effect
     matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)
     if not size or not matters:

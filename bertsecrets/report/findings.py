@@ -50,7 +50,7 @@ class Findings:
     """The results of a comparison as text.
 
     Attributes:
-        lines: Statements. A statement of several lines is a heading with items.
+        lines: Sentences. If a sentence has several lines, the first line is a heading and the others are its items.
     """
 
     title: str
@@ -138,7 +138,7 @@ def _rows(measure: Compared) -> Iterator[list[str]]:
 
 
 def cell_change(measure: Compared, difference: CellDifferences, place: int) -> str:
-    """Return the change of one cell as text: head, old and new value, difference in standard deviations."""
+    """Return the change in one cell as text: head, old and new value, and difference in standard deviations."""
     name = cell_name(difference.shape, place)
     before, after = (format_number(float(cells[place])) for cells in (difference.before, difference.after))
     deviation = float(difference.deviations[place])
@@ -162,7 +162,7 @@ def cell_name(shape: tuple[int, ...], place: int) -> str:
 
 
 def drift_message(measure: Compared) -> str:
-    """Return a description of a measure's drift: the heads of each quantity that drifted and their differences."""
+    """Return a description of a measure's drift: for each quantity, the drifted heads and their differences."""
     if measure.reason:
         return f"{measure.wanted} has drifted: {measure.reason}"
     lines = [f"{measure.wanted} has drifted ({measure.basis}; {': '.join(REPLICATIONS[measure.counted])}):"]
@@ -180,7 +180,7 @@ def drift_message(measure: Compared) -> str:
 
 
 def comparison_line(comparison: Comparison) -> str:
-    """Return a one-line outcome of a comparison."""
+    """Return the outcome of a comparison in one line."""
     compared = [measure for measure in comparison.measures if measure.outcome != "not comparable"]
     drifted = [measure for measure in compared if measure.outcome == "drift"]
     count = counted(len(compared), "measure")
@@ -193,7 +193,7 @@ def comparison_line(comparison: Comparison) -> str:
     if all(measure.equal for measure in compared):
         return f"no drift: {count} exactly equal"
     shown = np.concatenate([difference.shown_same for measure in compared for difference in measure.differences])
-    rest = "" if shown.all() else "; the others show no significant difference, but may differ"
+    rest = "" if shown.all() else "; the other numbers show no significant difference, but may differ"
     return (
         f"no drift in {count} ({rate}); {shown.sum()} of {len(shown)} numbers are equivalent within the "
         f"smallest effects of interest{rest}"

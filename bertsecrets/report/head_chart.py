@@ -1,4 +1,4 @@
-"""The attention of one head, or of all heads of a layer, over a text, as a chart for notebooks."""
+"""Charts for notebooks that show the attention of one head, or of all heads of a layer, between a text's tokens."""
 
 from pathlib import Path
 from typing import Any
@@ -26,19 +26,19 @@ class _OneLayer:
         self.maps: Float[np.ndarray, "heads tokens tokens"] = np.zeros((0, 0, 0))
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Keep the maps of the layer, and ignore those of other layers."""
+        """Keep the maps of this observer's layer, and ignore those of other layers."""
         if layer == self.layer:
             self.maps = maps[0].float().cpu().numpy()
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return nothing."""
+        """Return no values and no samples."""
         return {}, {}
 
 
 def _layer_maps(
     model: str | Path | nn.Module, text: str, text2: str | None, layer: int, head: int, tokenizer: Any, *, offline: bool
 ) -> tuple[list[str], Float[np.ndarray, "heads tokens tokens"]]:
-    """Return the tokens of a text and the attention maps of a layer, which must have the head."""
+    """Return a text's tokens and a layer's attention maps, after checking that the model has the layer and head."""
     with opened(model, tokenizer, offline=offline) as encoder:
         if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
             has = f"{_name(model)} has {encoder.layers} layers of {encoder.heads} heads"
@@ -71,7 +71,7 @@ def head_map(
         tokenizer: Tokenizer of a model in memory.
 
     Raises:
-        UserError: If the model is not available, has no such head, or does not expose its attention.
+        UserError: If the model is not available, has no such layer or head, or does not expose its attention.
     """
     tokens, maps = _layer_maps(model, text, text2, layer, head, tokenizer, offline=offline)
     return tokens, maps[head - 1]

@@ -62,11 +62,11 @@ def page(
     Args:
         runs: Verdicts by model name, as given by the user.
         settings: Settings for the intervals in charts and the statistics of the run.
-        note: What is missing if the page is incomplete.
+        note: Why the page is incomplete; empty if it is complete.
         command: Words of the command that made the page.
-        rerun: Words of a command to which `--claim` is added to judge a claim again. They lack `--model` if there are
-            several models.
-        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
+        rerun: Words of the command that judges a claim again, without `--claim` and, if there are several models,
+            without `--model`.
+        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
         accepted: Names of the cases whose failing verdict a baseline accepts.
     """
     verdicts = [verdict for of_model in runs.values() for verdict in of_model]
@@ -147,7 +147,7 @@ def _by_section(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _made_by(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the table of measurements."""
+    """Return the header and rows of the page's table of measurements."""
     rows = []
     for measurement in measurements:
         facts, training = measurement.provenance, measurement.provenance.training or {}

@@ -21,8 +21,8 @@ def as_file(
 
     Args:
         model: Model name, as given by the user.
-        settings: Settings of the run. If any checkpoints were trained, their precision replaces that setting.
-        note: What is missing if the run ended early.
+        settings: Settings of the run. The precision of trained checkpoints, if any, replaces the one in the settings.
+        note: Why the run is incomplete; empty if it is complete.
         commits: Git commits of the suite in the runs that first judged the measurements.
     """
     confidence = settings.judge.confidence
@@ -45,7 +45,7 @@ def as_file(
 
 
 def _measured(measurements: Sequence[Measurement], commits: Sequence[str]) -> MeasuredData | None:
-    """Return how measurements were made; None if there are none. Measurements of one pass share their time."""
+    """Return how measurements were made, or None if there are none. A pass for several of them is timed once."""
     if not measurements:
         return None
     origins = [measurement.provenance for measurement in measurements]
@@ -81,7 +81,7 @@ def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
 
 
 def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return a row per layer (from 1) with each measure's value, averaged over heads and fine-tuned subjects."""
+    """Return a row per layer (from 1) with each measure's value, averaged over heads and fine-tuned checkpoints."""
     curves: dict[str, list[np.ndarray]] = {}
     for measurement in unique([m for verdict in verdicts for m in verdict.measurements]):
         if measurement.subject.initialisation == "pretrained" and not measurement.options:
@@ -93,7 +93,7 @@ def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 
 def unique(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return the measurements without duplicates, in order."""
+    """Return the measurements without duplicates, in their original order."""
     seen: dict[str, Measurement] = {}
     for measurement in measurements:
         name = f"{measurement.measure} {measurement.subject} {sorted(measurement.options.items())}"

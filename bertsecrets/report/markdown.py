@@ -50,7 +50,7 @@ def code(words: object, most: int = 120) -> str:
 
 
 def bounded(header: Sequence[str], rows: Iterable[Sequence[str]], most_bytes: int) -> str:
-    """Return a table of Markdown cells. A line below it gives the number of rows cut by the size limit."""
+    """Return a table of Markdown cells. If the size limit cuts off rows, a line below the table gives their number."""
     first, rule, *lines = table(header, rows, "markdown").split("\n")
     fitting = sum(size <= most_bytes for size in accumulate(len(line.encode()) + 1 for line in lines))
     more = [f"\nand {len(lines) - fitting} more"] if fitting < len(lines) else []
@@ -68,7 +68,7 @@ def summary(
     Args:
         run: The same verdicts as data.
         accepted: Names of the cases whose failing verdict a baseline accepts.
-        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
+        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
     """
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
     failed.sort(key=lambda verdict: (bool(outcome_mark(verdict, accepted)), verdict.outcome == "degenerate"))
@@ -94,7 +94,7 @@ def model_card(verdicts: Sequence[Verdict], run: VerdictsFile, *, checkpoint: bo
 
     Args:
         run: The same verdicts as data.
-        checkpoint: Whether a single checkpoint was judged, which the suite has not trained.
+        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
     """
     undecided = [verdict for verdict in verdicts if verdict.outcome in ("inconclusive", "not applicable", None)]
     rows = []

@@ -95,7 +95,7 @@ def outcome_label(outcome: str) -> str:
 
 
 def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
-    """Return the number of claims per outcome, ordered as in `OUTCOMES`. Only outcomes in `always` may be zero."""
+    """Return the number of claims per outcome, in the order of `OUTCOMES`; zeros only for outcomes in `always`."""
     counts: dict[str, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 

@@ -27,7 +27,7 @@ METRIC_TITLES = {"accuracy": "accuracy", "pearson": "Pearson", "f1": "F1"}
 
 @dataclass(frozen=True)
 class OnTask:
-    """One of the paper's figures next to ours on one task, and more charts of the same measurements."""
+    """One of the paper's figures next to our version on one task, and more charts of the same measurements."""
 
     task: str
     panels: Sequence[Chart]
@@ -60,7 +60,7 @@ def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None
 
 
 def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Replica]:
-    """Return the paper's figures that were measured, each next to ours, averaged over seeds."""
+    """Return those of the paper's figures that were measured, each next to our version, averaged across seeds."""
     replicas = []
     for measure in dict.fromkeys(measurement.measure for measurement in measurements):
         if (paper := get_measure(measure).paper) is None:
@@ -78,7 +78,7 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
 
 
 def other_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return charts of the first seed for measures that do not replicate a figure of the paper."""
+    """Return charts of measures that do not replicate a figure of the paper, for the first seed only."""
     measures = dict.fromkeys(measurement.measure for measurement in measurements)
     others = [name for name in measures if get_measure(name).paper is None]
     return [chart for name in others for repeats in _repeats(measurements, name) for chart in _own(repeats, settings)]
@@ -92,7 +92,7 @@ def _repeats(measurements: Sequence[Measurement], measure: str) -> list[Repeats]
 
 
 def _groups(measurements: Sequence[Measurement]) -> list[Repeats]:
-    """Group measurements by everything but the seed. Those padded as in the paper come first."""
+    """Group measurements by everything but the seed. Groups that are padded as in the paper come first."""
     groups: dict[tuple, list[Measurement]] = {}
     for measurement in measurements:
         key = (measurement.measure, replace(measurement.subject, seed=1), str(sorted(measurement.options.items())))
@@ -112,7 +112,7 @@ def _own(repeats: Repeats, settings: JudgeParams) -> list[Chart]:
 
 
 def _drawn(figures: Iterable[Figure], shown: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return figures as charts. If the measurements have no samples, figures that need them are left out."""
+    """Return figures as charts. If the measurements have no samples, figures that need samples are left out."""
     who, charts = _who(shown), []
     try:
         for figure in figures:
@@ -137,7 +137,7 @@ def _who(shown: Sequence[Measurement]) -> str:
 
 
 def table_1(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[Any]]]:
-    """Return header and rows of table 1: the paper's scores and ours, for each model and task with a score.
+    """Return the header and rows of table 1: the paper's scores and ours, for each model and task with a score.
 
     Scores of a constant answer are highlighted.
     """
@@ -160,7 +160,7 @@ def table_1(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[A
 
 
 def _sources(initialisation: str) -> tuple[str, ...]:
-    """Return the sources of a table 1 column: the paper reports no scores for frozen encoders."""
+    """Return the sources of the scores in a column of table 1. The paper has no scores for frozen encoders."""
     return ("",) if initialisation == "frozen" else (", K19", ", ours")
 
 

@@ -72,10 +72,10 @@ class Screen:
 
 
 def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, verbose: bool = False) -> str:
-    """Return a table of verdicts by section of the paper, with notes, a grid by task, and the number of each outcome.
+    """Return a table of verdicts by section of the paper, with notes, a grid by task, and a count of each outcome.
 
     Args:
-        verbose: Start with everything known about each verdict.
+        verbose: Start with a few lines about each verdict.
     """
     screen = screen or Screen()
     verdicts = sorted(verdicts, key=lambda verdict: in_sections(verdict.case.claim))
@@ -199,7 +199,7 @@ def _outcome(verdict: Verdict) -> str:
 
 
 def _own(verdict: Verdict) -> list[str]:
-    """Return the notes on a verdict: what it contradicts, and remarks."""
+    """Return the notes on a verdict: what the verdict contradicts, and its remarks."""
     constant = "the published figure is the score of a constant answer" if verdict.case.figure.constant_answer else ""
     return [note for note in (contradicted(verdict), constant) if note] + verdict.remarks
 

@@ -58,7 +58,7 @@ def cite(text: str) -> str:
 
 
 def assert_holds(verdict: Verdict) -> None:
-    """Check that a claim does not fail."""
+    """Raise an AssertionError that describes the verdict if the claim fails."""
     __tracebackhide__ = True
     if verdict.outcome in FAILURES:
         raise AssertionError(describe(verdict))
@@ -93,9 +93,9 @@ def show_published(case: Case, unit: str) -> str:
 
 
 def band_text(case: Case, confidence: float) -> str:
-    """Return a claim's band with the formula of its width and the source of each term."""
+    """Return a claim's band as text, with the formula for its width and the source of each term."""
     text = _band_text(case, confidence)
-    return f"{text}; a seed with the same constant answer also agrees" if case.figure.constant_answer else text
+    return f"{text}; a seed that gives the same constant answer also agrees" if case.figure.constant_answer else text
 
 
 def _band_text(case: Case, confidence: float) -> str:
@@ -104,9 +104,9 @@ def _band_text(case: Case, confidence: float) -> str:
     if limits is None:
         return "a prediction interval from the spread of the measured seeds, since no spread is published"
     if isinstance(expect, Equality):
-        return f"{format_interval(limits)}, an equality: the {one_sided(confidence):.0%} interval must lie inside"
+        return f"{format_interval(limits)}, an equality: the {one_sided(confidence):.0%} interval must lie in this band"
     if isinstance(expect, Order):
-        return f"{format_interval(limits)}, an order: the {one_sided(confidence):.0%} interval must lie on one side"
+        return f"{format_interval(limits)}, an order: the {one_sided(confidence):.0%} interval must lie in this range"
     if not expect.decidable(limits, case.unit):
         return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread
@@ -151,7 +151,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def outcome_mark(verdict: Verdict, accepted: Collection[str] = ()) -> str:
-    """Return why a failing verdict does not fail the run ("accepted", "known" or "expected"), or "" if it fails it.
+    """Return why a failing verdict does not fail the run ("accepted", "known" or "expected"), or "" if it does.
 
     Args:
         accepted: Names of the cases whose failing verdict a baseline accepts.
@@ -203,7 +203,7 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def section_title(claim: Claim) -> str:
-    """Return the number and title of a claim's section in the paper, or the title of its section beyond K19."""
+    """Return the title of a claim's section: one of the paper's sections or, for claims beyond K19, one of ours."""
     of_this_suite = claim.beyond_k19 and claim.family not in LATER_FAMILIES
     return OWN_SECTION if of_this_suite else SECTIONS.get(claim.family, claim.family)
 
@@ -257,7 +257,7 @@ def count_line(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> s
 def counts_text(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> str:
     """Return the number of claims per outcome, with the numbers of known and accepted deviations.
 
-    Claims that measure no model or are not K19's are counted separately.
+    Claims that are not about a model, and claims that are not K19's, are counted separately.
     """
     own = [verdict for verdict in verdicts if verdict.counted]
     groups = {
@@ -288,7 +288,7 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
-    """Return lines about the entire run: claims over tasks, false alarms, surviving deviations, synthetic data."""
+    """Return lines about the entire run: on claims across tasks, false alarms, and whether the data are synthetic."""
     of_tasks = [_over_tasks_line(result, confidence) for result in over_tasks(verdicts, confidence)]
     return [*of_tasks, *_multiple_testing_lines(multiple_testing(verdicts, confidence)), *made_up_lines(verdicts)]
 
@@ -299,15 +299,15 @@ def open_claims_line(
     """Return a line with the command that adds the seeds that undecided claims lack; "" if no claim lacks seeds.
 
     Args:
-        command: Words of a command that judges claims, without claims, seeds and budget; empty if none can be added.
-        whole: Words of the command of this run, which is proposed instead of naming many claims.
+        command: Words of a command that judges claims, to which claims and seeds are added; empty if there is none.
+        whole: Words of this run's own command, which is proposed instead if many claims lack seeds.
         in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
     """
     lacking = [verdict for verdict in verdicts if _lacks_seeds(verdict)]
     if not lacking:
         return ""
     others = sum(verdict.outcome == "inconclusive" and not _lacks_seeds(verdict) for verdict in verdicts)
-    rest = f" (undecided for other reasons, see -v: {others})" if others else ""
+    rest = f" (undecided for other reasons: {others}, see -v)" if others else ""
     line = f"{counted(len(lacking), 'claim')} may be decided by more seeds{rest}"
     more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(ENOUGH_SEEDS)]
     claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
@@ -353,7 +353,7 @@ def _percent(share: float) -> str:
 
 
 def status(claim: Claim, model: str | None = None) -> str:
-    """Return the models and tasks with a known outcome of a claim; "" if there are none."""
+    """Return the known outcomes of a claim as text, with their models and tasks; "" if there are none."""
     parts = []
     for word, title in {"reproduces": "reproduces", "deviates": "deviates", "expected": "expected to deviate"}.items():
         of_word = [known for known in claim.known if known.status == word]
@@ -372,7 +372,7 @@ def model_name(name: str) -> str:
 
 
 def known_version(claim: Claim, known: Known) -> str:
-    """Return the version of a claim for which an outcome is on record, as text; empty if it is the current one."""
+    """Return, as text, the version of the claim for which an outcome was recorded; empty if it is the current one."""
     return "" if known.version == claim.version else f" (version {known.version}, now {claim.version})"
 
 

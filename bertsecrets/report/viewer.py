@@ -45,7 +45,7 @@ class Examples:
 
 
 def find_examples(maps_of: Callable[[Subject], Measurement | None], verdicts: Iterable[Verdict], rows: int) -> Examples:
-    """Return the data of the viewer, with a line for each checkpoint that has none.
+    """Return the data of the viewer, with a line for each checkpoint that has no maps.
 
     Args:
         maps_of: Function that returns a subject's `example-maps`, or None to leave the subject out.
@@ -154,7 +154,7 @@ def viewer_specs() -> dict[str, Any]:
 
 
 def _heads() -> alt.TopLevelMixin:
-    """Return the heat map of all heads in which the user selects one."""
+    """Return the heat map of all heads, in which the user selects a head."""
     base = alt.Chart(alt.NamedData(name="heads")).encode(
         x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0)), y=alt.Y("layer:O", title="layer")
     )
@@ -204,7 +204,7 @@ def _map() -> alt.TopLevelMixin:
 
 
 def _targets() -> alt.TopLevelMixin:
-    """Return the targets of attention: bars for the mean over inputs, ticks for the example."""
+    """Return the chart of attention targets: bars for the mean over inputs, ticks for the example."""
     sides = list(SIDE_TITLES.values())
     base = alt.Chart(alt.NamedData(name="targets")).encode(
         y=alt.Y("kind:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=130)),

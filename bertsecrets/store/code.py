@@ -1,6 +1,6 @@
 """Digests of the code that computes a result, and lists of the libraries that this code imports.
 
-A digest is independent of comments, docstrings, formatting, the Python version, and modules that do not affect results.
+Digests ignore comments, docstrings, formatting, the Python version, and modules that do not affect results.
 """
 
 import ast
@@ -45,7 +45,7 @@ class ModuleSource:
 
 @functools.cache
 def code_digest(module: str) -> str | None:
-    """Return a digest of a module and all its imports from the same package or `bertsecrets`, plus `ALWAYS_DIGESTED`.
+    """Return a digest of a module, of all its imports from its own package or `bertsecrets`, and of `ALWAYS_DIGESTED`.
 
     Returns None if the module has no source file, as in an interactive session.
     """
@@ -68,7 +68,7 @@ def imports(module: str) -> frozenset[str]:
 
 @functools.cache
 def _reached(module: str) -> dict[str, ModuleSource]:
-    """Return a module and its direct and indirect imports, sorted by name."""
+    """Return the sources of a module and of its direct and indirect imports, sorted by name."""
     roots = {PACKAGE_NAME, module.partition(".")[0]}
     reached: dict[str, ModuleSource] = {}
     waiting = [module]
@@ -119,7 +119,7 @@ def _source(name: str) -> ModuleSource | None:
 
 @functools.cache
 def _path(name: str) -> Path | None:
-    """Return the source file of a module, or None."""
+    """Return the source file of a module, or None if it has none."""
     if name.partition(".")[0] == PACKAGE_NAME:  # found without importing anything
         place = Path(__file__).parents[1].joinpath(*name.split(".")[1:])
         files = (place.with_suffix(".py"), place / "__init__.py")
@@ -140,7 +140,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
-    """Yield each name bound by a `from ... import`, with the object that it refers to."""
+    """Yield each name that a `from ... import` binds, with the object that the name refers to."""
     if isinstance(node, ast.ImportFrom):
         above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
         module = ".".join([*above, *([node.module] if node.module else [])])

@@ -1,6 +1,6 @@
-"""List the contents of a store, including damaged and unneeded items.
+"""Functions that list the contents of a store, including damaged and unneeded items.
 
-All functions are safe to run alongside other processes, and skip items that are being read or written.
+All of them can run alongside other processes, and skip items that are being read or written.
 """
 
 import re
@@ -35,12 +35,12 @@ DAMAGED_SUFFIX = ".damaged"
 LEFTOVER_NAME = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED_SUFFIX)}|{re.escape(REPLACED_SUFFIX)})")
 ABANDONED_DAYS = 30  # days after which the saved state of an unfinished training run is no longer needed
 
-Outdated = Callable[[str, dict[str, Any]], str | None]  # returns why an entry is outdated, or None
+Outdated = Callable[[str, dict[str, Any]], str | None]  # returns why an entry is outdated, or None if it is current
 
 
 @dataclass(frozen=True)
 class Item:
-    """An item in a store. `manifest` is empty if it is missing or unreadable."""
+    """An item in a store. `manifest` is empty if the item has no readable manifest."""
 
     path: Path
     kind: str
@@ -50,7 +50,7 @@ class Item:
 
     @property
     def title(self) -> str:
-        """The content of the item as text, from the title in its manifest, or from the readable part of its name."""
+        """The title in the item's manifest or, without a manifest, the readable part of the item's name."""
         name = ENTRY_NAME.fullmatch(self.path.name)
         return self.manifest.get("name") or (name and name[1]) or self.path.stem
 
@@ -62,26 +62,26 @@ class Item:
 
     @property
     def key(self) -> Key | None:
-        """The cache key of the entry, or None."""
+        """The cache key in the item's manifest, or None if there is none."""
         return Key.of_manifest(self.manifest)
 
 
 @dataclass(frozen=True)
 class Unneeded:
-    """An item that can be deleted, with the reason."""
+    """An item that can be deleted, and the reason why it is not needed."""
 
     path: Path
     bytes: int
     reason: str
 
     def remove(self) -> bool:
-        """Delete the item unless a running process uses it, and return whether it is gone."""
+        """Delete the item unless a running process uses it, and return whether the item is gone."""
         with guarded_writes(self.path):
             return remove_unused(self.path)
 
 
 def items(root: Path) -> list[Item]:
-    """Return the items in a store, sorted by kind and name, except hidden files and damaged copies."""
+    """Return all items in a store except hidden files and damaged copies, sorted by kind and name."""
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
     paths = [(kind, path) for kind in ITEM_KINDS for path in listed(root / kind)]
@@ -122,7 +122,7 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every path that a store can verify, with a description of the damage or, if undamaged, None."""
+    """Yield every path in a store that has a digest, with a description of the damage or, if undamaged, None."""
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]
@@ -145,13 +145,14 @@ def _problem(path: Path) -> str | None:
 
 
 def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = True) -> list[Unneeded]:
-    """Return the items that a store no longer needs and that no running process uses.
+    """Return the items in a store that are no longer needed and that no running process uses.
 
     These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
     states of finished or abandoned training runs.
 
     Args:
-        outdated: Function that returns why an entry is outdated, or None. If None, outdated entries are kept.
+        outdated: Function that returns why an entry is outdated, or None if it is not. If omitted, outdated entries
+            are not listed.
         keep_checkpoints: If False, all checkpoints count as unneeded.
     """
     present = items(root)
@@ -179,7 +180,7 @@ def _outdated(present: list[Item], outdated: Outdated | None, keep_checkpoints: 
     for item in present:
         reason = outdated(item.kind, item.manifest) if outdated is not None and item.key else None
         if reason is None and item.kind == CHECKPOINTS and not keep_checkpoints:
-            reason = "retrained if a new measurement needs it"
+            reason = "will be retrained if a new measurement needs it"
         if reason is not None:
             yield Unneeded(item.path, item.bytes, reason)
 
@@ -202,6 +203,6 @@ def _training_states(present: list[Item]) -> Iterator[Unneeded]:
     for item in present:
         days = (now - item.made.timestamp()) / 86400
         if item.kind == TRAINING_STATES and item.path.name in trained:
-            yield Unneeded(item.path, item.bytes, "the state of a finished training")
+            yield Unneeded(item.path, item.bytes, "the state of a finished training run")
         elif item.kind == TRAINING_STATES and days > ABANDONED_DAYS:
             yield Unneeded(item.path, item.bytes, f"the state of a training run interrupted {days:.0f} days ago")

@@ -1,4 +1,4 @@
-"""The store of immutable entries, each found by a name that is computed from its cache key.
+"""The store of immutable entries, in which an entry is found by a name computed from its cache key.
 
 An entry is a folder that is written once, under a temporary name, and renamed when it is complete. The manifest of an
 entry contains the key, the sha256 of each file and a digest of the manifest itself, which are all verified on reading.
@@ -39,15 +39,15 @@ MANIFEST_FIELDS = frozenset({"kind", "name", "key", "settings", "files", "sha256
 
 
 class DamagedEntryWarning(UserWarning):
-    """A stored entry does not match its manifest. It is renamed to `NAME.damaged` and recreated."""
+    """Warning that a stored entry does not match its manifest, so that it is renamed and recreated."""
 
 
 @dataclass(frozen=True)
 class Key:
     """A cache key, which contains everything that determines a result.
 
-    `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device. A
-    measurement's input `checkpoint` is the key of a checkpoint made by the suite, or a digest of other weights.
+    `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device. In the key
+    of a measurement, the input `checkpoint` is the checkpoint's own key, or a digest of weights made elsewhere.
     """
 
     inputs: dict[str, Any]
@@ -60,7 +60,7 @@ class Key:
 
     @property
     def name(self) -> str:
-        """The folder name of the entry, after which its lock, grid and training states are also named.
+        """The name of the entry's folder, and of the entry's lock, grid and training states.
 
         >>> Key({"task": "rte", "initialisation": "pretrained", "seed": 1}, {}).name
         'rte-pretrained-1-267583cbaae6-44136fa3'
@@ -70,7 +70,7 @@ class Key:
         return "-".join([*(str(inputs[name]) for name in NAME_INPUTS if name in inputs), self.digests])
 
     def check_unchanged(self, now: "Key") -> None:
-        """Check that the inputs have not changed during use, by comparison with the key `now`."""
+        """Check that the inputs did not change while in use, by comparing them with those of the key `now`."""
         changed = sorted(name for name in self.inputs if self.inputs[name] != now.inputs.get(name))
         if changed:
             raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
@@ -81,7 +81,7 @@ class Key:
 
     @classmethod
     def of_manifest(cls, manifest: dict[str, Any]) -> "Key | None":
-        """Return the key in a manifest, or None."""
+        """Return the key in a manifest, or None if the manifest contains no valid key."""
         key = manifest.get("key")
         if not isinstance(key, dict) or not all(isinstance(key.get(part), dict) for part in ("inputs", "made_by")):
             return None
@@ -98,7 +98,7 @@ class Store:
         """Return the entry for `key`, or None if it is missing or damaged.
 
         Args:
-            verify: Whether to read all files. If False, an entry with the right name counts as undamaged.
+            verify: Whether to verify all files. If False, any entry with the right name counts as undamaged.
         """
         entry = self.root / kind / key.name
         return entry if entry.is_dir() and not (verify and damage(entry, key)) else None
@@ -110,12 +110,12 @@ class Store:
         key: Key,
         make: Callable[[Path], dict[str, Any]],
     ) -> tuple[Path, bool]:
-        """Return the entry for `key`, after making it if it does not exist, and whether it existed before.
+        """Return the entry for `key`, which is made if it does not exist, and whether it existed before.
 
         Two processes never make the same entry. Reading an existing entry does not write to the store.
 
         Args:
-            title: What a new entry holds, for messages and for the entry's manifest.
+            title: Description of a new entry, for messages and for the entry's manifest.
             make: Function that fills a folder and returns facts to record in the manifest in addition to the key.
         """
         if entry := self.find(kind, key):
@@ -150,7 +150,7 @@ def entries(root: Path) -> Iterator[Path]:
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Write a manifest with the given facts, the time, the sha256 of every file, and a digest of itself."""
+    """Write a manifest with the given facts, the current time, the sha256 of every file, and its own digest."""
     files = {str(p.relative_to(folder)): file_sha256(p) for p in files_below(folder)}
     files.pop(MANIFEST, None)
     made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -167,12 +167,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def damage(folder: Path, key: Key | None = None) -> str | None:
-    """Describe the damage to an entry, or return None if it is undamaged.
+    """Return a description of the damage to an entry, or None if the entry is undamaged.
 
     Damage is a missing, modified or extra file, an unreadable or modified manifest, or the key of another entry.
 
     Args:
-        key: Expected key. By default, the key that the entry's name identifies.
+        key: Key that the manifest should contain. By default, the one whose digests are in the entry's name.
     """
     try:
         manifest = read_manifest(folder)
@@ -192,7 +192,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
 
 
 def checked_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint after verifying all files, or an empty one if it is missing."""
+    """Verify all files of an exported checkpoint, and return its manifest, or {} if it has no manifest."""
     manifest = read_own_manifest(folder)
     if manifest and (problem := damage(folder)):
         raise _refused(folder, problem)
@@ -200,7 +200,7 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_own_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint, or an empty one if it is missing."""
+    """Return the manifest of an exported checkpoint, or {} if the folder has no manifest of this suite."""
     try:
         manifest = read_json(folder / MANIFEST, missing={})
     except UserError as error:
@@ -229,7 +229,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def finite(data: Any) -> Any:
-    """Replace NaN and infinity by None in nested data.
+    """Return nested data in which None replaces NaN and infinity.
 
     >>> finite({"score": float("nan"), "counts": (1, 2)})
     {'score': None, 'counts': [1, 2]}

@@ -27,7 +27,7 @@ UNFINISHED_SUFFIX = ".tmp"  # suffix of files and folders that are being written
 REPLACED_SUFFIX = ".replaced"  # suffix of a folder that is being replaced
 FILE_IN_THE_WAY = "a file exists where a folder is needed: choose another location"
 WRITE_ADVICE = {  # what to do about errors on writing
-    errno.ENOSPC: "no space left: free some, or choose another location",
+    errno.ENOSPC: "no space left: free some space, or choose another location",
     errno.EDQUOT: "disk quota exceeded: free some space, or choose another location",
     errno.EFBIG: "the file exceeds the size limit: raise the limit, or choose another location",
     errno.EACCES: "not writable: choose another location",
@@ -40,7 +40,7 @@ FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may
 
 
 def temporary_folder(owner: object) -> Path:
-    """Return a new folder that is deleted with its owner, or at the latest when the process ends."""
+    """Return a new folder that is deleted together with the object `owner`, or when the process ends."""
     folder = tempfile.mkdtemp()
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -76,7 +76,7 @@ def digest(data: Any) -> str:
 
 
 def with_digest(data: dict[str, Any]) -> dict[str, Any]:
-    """Return JSON data with an added digest that `is_intact` checks.
+    """Return JSON data with their digest added, for `is_intact` to check.
 
     >>> is_intact(with_digest({"a": 1}))
     True
@@ -95,7 +95,7 @@ def read_json(path: Path, *, missing: Any = None) -> Any:
     """Read a JSON file.
 
     Args:
-        missing: What to return if the file does not exist. If None, this is an error.
+        missing: What to return if the file does not exist. By default, a missing file is an error.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
@@ -108,7 +108,7 @@ def read_json(path: Path, *, missing: Any = None) -> Any:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty one if the file is missing, unreadable or contains no object."""
+    """Return the JSON object in a file, or {} if the file is missing or unreadable, or contains no object."""
     try:
         content = read_json(path)
     except UserError:
@@ -122,7 +122,7 @@ def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
     Unlike `Path.glob`, this raises an error if the folder cannot be read, instead of treating it as empty.
 
     Args:
-        pattern: Pattern of names. By default, all but hidden names.
+        pattern: Pattern of the names, as in a shell. By default, all names except hidden ones.
 
     Raises:
         UserError: If the folder cannot be listed.
@@ -137,7 +137,7 @@ def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
 
 
 def listed_below(folder: Path) -> list[Path]:
-    """Return all items at any depth in a folder, even hidden ones, sorted. A missing folder counts as empty.
+    """Return all items in a folder and its subfolders, even hidden ones, sorted. A missing folder counts as empty.
 
     Raises:
         UserError: If a folder cannot be listed.
@@ -151,7 +151,7 @@ def listed_below(folder: Path) -> list[Path]:
 
 
 def files_below(folder: Path, pattern: str = "*") -> list[Path]:
-    """Return the files at any depth in a folder whose names match a pattern, sorted.
+    """Return, sorted, the files in a folder and its subfolders whose names match a pattern.
 
     Raises:
         UserError: If a folder cannot be listed.
@@ -164,7 +164,7 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
     """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
 
     Args:
-        replace: Whether to replace an existing `folder`. If False, `folder` must be missing or empty (OSError).
+        replace: Whether to replace an existing `folder`. If False, an OSError is raised unless it is missing or empty.
         durable: Whether to sync to disk, so that the result survives a power cut. Syncing doubles the time.
     """
     with _temporary(folder, Path.mkdir) as temporary:
@@ -177,7 +177,7 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
 
 
 def _rename(fresh: Path, folder: Path, replace: bool) -> None:
-    """Rename a complete folder to `folder`, and then delete the earlier folder of this name, if any.
+    """Rename the complete folder `fresh` to `folder`, and then delete the earlier folder of this name, if any.
 
     If the process is killed between the renames, the earlier folder remains as `.NAME.replaced`.
     """
@@ -193,7 +193,7 @@ def _rename(fresh: Path, folder: Path, replace: bool) -> None:
 
 @contextmanager
 def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new hidden file or folder next to `target` that is marked as in use and is deleted unless renamed.
+    """Yield a hidden temporary file or folder next to `target`, which is marked as in use and deleted unless renamed.
 
     Leftovers of killed processes are deleted first.
     """
@@ -225,7 +225,7 @@ def leftovers(target: Path) -> list[Path]:
 
 
 def remove_unused(path: Path) -> bool:
-    """Delete a file or folder unless a running process uses it, and return whether it is gone.
+    """Delete a file or folder unless a running process uses it, and return whether the item is gone.
 
     The item is renamed first, so that a killed process does not leave a partial item under the original name.
     """
@@ -247,11 +247,11 @@ def remove(path: Path) -> None:
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Check, before long work, that a folder can be written because it is new, empty, or an earlier result.
+    """Check, before long work, that a folder is new, is empty, or contains only an earlier result.
 
     Args:
-        ours: All files of an earlier result. By default, these are the files in the folder's manifest.
-        more: Additional files that are allowed.
+        ours: Names of all files of an earlier result. By default, those in the folder's manifest.
+        more: Names of additional files that the folder may contain.
     """
     named = folder
     check_writable(folder)
@@ -265,7 +265,7 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
 
 
 def _files_of(folder: Path) -> set[str]:
-    """Return the names of the manifest and of the top-level files that it lists, or no names if it is unreadable."""
+    """Return the names of a manifest and of the top-level files in it, or no names if the manifest is unreadable."""
     with suppress(UserError, KeyError, TypeError, AttributeError):
         return {MANIFEST, *(name.partition("/")[0] for name in read_json(folder / MANIFEST)["files"])}
     return set()
@@ -275,7 +275,7 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
     """Copy a folder atomically, replacing an earlier copy.
 
     Args:
-        ours, more: Files of an earlier copy, as in `check_free`.
+        ours, more: Names of the files of an earlier copy, as in `check_free`.
     """
     check_free(folder, ours, more)
     with guarded_writes(folder):
@@ -306,7 +306,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that a file or folder can be written. An unnamed file is written to the nearest existing folder."""
+    """Check that a file or folder can be written, by writing an unnamed file to the nearest existing folder."""
     with guarded_writes(path):
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # fails for a loop of symbolic links
@@ -330,7 +330,7 @@ def _nearest(path: Path) -> Path:
 
 
 def check_space(what: str, needed: int, folder: Path) -> None:
-    """Check, before long work, that the results will fit on the disk that contains a folder.
+    """Check, before long work, that its results will fit on the disk that contains a folder.
 
     Args:
         needed: Size of the results in bytes.
@@ -339,7 +339,7 @@ def check_space(what: str, needed: int, folder: Path) -> None:
     if needed > free:
         raise RunError(
             f"not enough disk space for {what}: {in_bytes(needed)} needed, {in_bytes(free)} free in {folder}: "
-            "free some, or choose another location"
+            "free some space, or choose another location"
         )
 
 
@@ -356,7 +356,7 @@ def _write_nothing(device: Path) -> None:
 def guarded_writes(place: Path) -> Iterator[None]:
     """Turn errors on writing to `place` into one-line RunErrors with advice.
 
-    Errors about connections, pipes and files elsewhere are raised unchanged.
+    Errors about connections, pipes, and files in other places are raised unchanged.
     """
     try:
         yield
@@ -375,7 +375,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether an error has no file name, or a file name inside a path or next to it."""
+    """Return whether an error's file name is inside `place` or next to it, or is missing."""
     forms = (os.path.abspath, os.path.realpath)  # the path may be a link
     return name is None or any(Path(form(name)).is_relative_to(Path(form(place)).parent) for form in forms)
 

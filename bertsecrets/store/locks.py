@@ -1,4 +1,4 @@
-"""Locks, so that only one process at a time makes an entry (`held`), and no process deletes items in use (`in_use`).
+"""Locks that let only one process at a time make an entry (`held`), and protect items in use from deletion (`in_use`).
 
 The operating system releases the locks when a process ends for any reason.
 """
@@ -43,9 +43,9 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
-    """Try for `timeout` seconds to hold the lock file `path` until the block ends, and yield whether this succeeded.
+    """Try for `timeout` seconds to lock the file `path` until the block ends, and yield whether this succeeded.
 
-    On a file system without locks, this always succeeds. At worst, an entry is made twice.
+    On a file system without locks, this always succeeds. The worst consequence is that an entry is made twice.
     """
     lock = FileLock(path)
     try:
@@ -68,7 +68,7 @@ def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
 
 
 def _check_support(path: Path) -> None:
-    """Raise OSError if a file cannot be locked. FileLock would instead use a file that outlives a killed process."""
+    """Raise OSError if a file cannot be locked. FileLock would instead create a file that outlives a killed process."""
     if fcntl is None:
         return
     handle = os.open(path, os.O_RDWR | os.O_CREAT)
@@ -81,7 +81,7 @@ def _check_support(path: Path) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Return the process named in a lock file."""
+    """Return the name of the process that wrote a lock file, or `another process` if there is no name."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -91,7 +91,7 @@ def _holder(path: Path) -> str:
 
 @contextmanager
 def in_use(path: Path) -> Iterator[bool]:
-    """Mark a file or folder as in use until the block ends, and yield whether it exists. Marks can be shared."""
+    """Mark a file or folder as in use until the block ends, and yield whether it exists. Processes can share it."""
     with _opened(path) as handle:
         if handle is None:  # missing, or a folder on Windows
             yield path.exists()
@@ -102,9 +102,9 @@ def in_use(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def unused(path: Path) -> Iterator[bool]:
-    """Yield whether a file or folder is unused. Until the block ends, no process can start using it.
+    """Yield whether a file or folder is unused. If so, no process can start using it until the block ends.
 
-    If the file system does not support locks, everything counts as used.
+    If the file system does not support locks, every item counts as used.
     """
     with _opened(path) as handle:
         yield handle is not None and _lock(handle, exclusive=True) and _is_at(handle, path)
@@ -124,7 +124,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
-    """Try to lock an open file or folder, and return whether this succeeded. Shared locks wait for deletions."""
+    """Try to lock an open file or folder, and return whether this succeeded. Shared locks wait for exclusive ones."""
     if fcntl is None:
         return False
     try:
@@ -135,7 +135,7 @@ def _lock(handle: int, *, exclusive: bool) -> bool:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Return whether an open file or folder is still at the path."""
+    """Return whether an open file or folder is still at its path, which may have been deleted or replaced."""
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except OSError:

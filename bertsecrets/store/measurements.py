@@ -1,4 +1,4 @@
-"""Measurements stored as folders, with values as JSON, and with the samples from which claims are judged."""
+"""Measurements stored in folders, with the values as JSON next to the samples from which claims are judged."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class StoredMeasurement(BaseModel):
 
 
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
-    """Write a measurement to a folder, and return the facts for its manifest."""
+    """Write a measurement to a folder, and return facts for the folder's manifest."""
     with guarded_writes(folder):
         write_json(folder / VALUES_FILE, measurement.as_json())
         np.savez_compressed(folder / SAMPLES_FILE, **measurement.samples)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | No
     The subfolder's name includes a digest of model and checkpoint, so that models of the same name do not collide.
 
     Args:
-        checkpoint: Folder that was measured instead of the subject's own checkpoint.
+        checkpoint: Folder of the user's checkpoint if it was measured instead of one that the suite trained.
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
@@ -99,12 +99,12 @@ def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | No
 
 
 def place_digest(*places: str) -> str:
-    """Return a short digest of models, each given as a hub name or the absolute path of a folder."""
+    """Return a short digest of one or more models, each of them given as a hub name or as the path of a folder."""
     return digest([os.path.realpath(place) if os.path.isdir(place) else place for place in places])[:6]
 
 
 def _load_kept(entry: Path) -> Measurement:
-    """Load a measurement saved by `save_to_folder`, after verifying it."""
+    """Verify and load a measurement that was saved by `save_to_folder`."""
     if problem := damage(entry):
         raise UserError(f"{entry} is incomplete or from another version ({problem}): recreate it")
     return load(entry)
@@ -112,7 +112,7 @@ def _load_kept(entry: Path) -> Measurement:
 
 @dataclass(frozen=True)
 class Shelf:
-    """Measurements saved by `measure --save`, which can be judged without the model or the data."""
+    """Saved measurements, which can be judged without the model or the data."""
 
     measurements: tuple[Measurement, ...]
 
@@ -141,7 +141,7 @@ class Shelf:
         initialisations: Collection[str] | None = None,
         seeds: Collection[int] | None = None,
     ) -> "Shelf":
-        """Select measurements by task, initialisation and seed. An empty argument selects all."""
+        """Return the measurements with the given tasks, initialisations and seeds. An empty argument selects all."""
 
         def selected(subject: Subject) -> bool:
             given = ((subject.task, tasks), (subject.initialisation, initialisations), (subject.seed, seeds))
@@ -150,24 +150,24 @@ class Shelf:
         return Shelf(tuple(measurement for measurement in self.measurements if selected(measurement.subject)))
 
     def find(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> Measurement | None:
-        """Return the saved measurement, or None."""
+        """Return the saved measurement of a measure on a subject, or None if it was not saved."""
         wanted = (measure, subject, dict(options))
         matching = (m for m in self.measurements if (m.measure, m.subject, m.options) == wanted)
         return next(matching, None)
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return the saved measurement."""
+        """Return the saved measurement of a measure on a subject."""
         measurement = self.find(measure, subject, options)
         if measurement is None:
             raise UserError(f"no measurement {measure} of {subject} {options or ''} was saved: measure it with --save")
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return a message if no measurement of a measure on a task was saved, or None."""
+        """Return a message if a measure was not saved for a task, or else None."""
         saved = any((m.measure, m.subject.task) == (measure, task_name) for m in self.measurements)
         return None if saved else f"no measurement {measure} of {task_name} was saved"
 
     def seeds(self) -> dict[str, list[int]]:
-        """Return the seeds of each measured model, in ascending order."""
+        """Return, for each measured model, its seeds in ascending order."""
         pairs = sorted({(m.subject.model, m.subject.seed) for m in self.measurements})
         return {model: [seed for _, seed in group] for model, group in groupby(pairs, itemgetter(0))}

@@ -1,8 +1,9 @@
 """Records: the measurements of a judged run in one small file, from which the run can be judged again.
 
-A record is a ZIP file: `record.json` describes the run and its measurements, and each distinct sample is a member.
-Samples are encoded without loss: those with few distinct values as codes, others as their first bytes, then their
-second bytes and so on, which compress better. Writing verifies that reading returns the same bits.
+A record is a ZIP file. Its member `record.json` describes the run and its measurements, and every distinct sample is a
+member of its own. Samples are encoded without loss: samples with few distinct values as codes; all others with the
+first bytes of all values before the second bytes, and so on, which compresses better. Before a record is written, its
+content is read back to verify that no bit differs.
 """
 
 import hashlib
@@ -33,7 +34,7 @@ NARROWER = {"f8": ("f4",), "i8": ("i1", "i2", "i4"), "i4": ("i1", "i2")}  # type
 
 
 class RecordedCause(BaseModel):
-    """Why a case does not apply to a model: the name of the grounds (`claims.reasons.Grounds`), and their facts."""
+    """Why a case does not apply to a model: the name of a reason in `claims.reasons.Grounds`, and its facts."""
 
     grounds: str
     facts: dict[str, int | float | str]
@@ -44,7 +45,7 @@ class RecordedRun(BaseModel):
 
     Attributes:
         model: The judged model, as the user named it.
-        seeds: How many seeds were judged, which ones, or `auto`; None if all that were saved.
+        seeds: The number or list of the judged seeds, or `auto`; None if all saved seeds were judged.
         cases: The names of the judged cases.
         not_applicable: The judged cases that do not apply to the model and were not measured.
         commits: Git commits of the suite that saved the measurements.
@@ -61,9 +62,10 @@ class RecordedRun(BaseModel):
 
 
 class Layout(BaseModel):
-    """How a sample is encoded: its type and shape, the type of the stored bytes, and the number of distinct values.
+    """How a sample is encoded: its type and shape, the type of the stored bytes, and the number of codes, if any.
 
-    With `codes`, the stored bytes are the distinct values, then a code per value: a bit if there are at most two.
+    If `codes` is not 0, the stored bytes are the distinct values, followed by the code of each value: one bit per code
+    if there are at most two distinct values, otherwise one byte.
     """
 
     dtype: str = Field(pattern=r"^[biuf][1248]$")
@@ -74,7 +76,7 @@ class Layout(BaseModel):
 
 @dataclass(frozen=True)
 class SavedFolder:
-    """The measurements in a folder, saved one by one or as records, and the runs of the records."""
+    """The measurements in a folder, saved one by one or as records, and the runs that the records describe."""
 
     shelf: Shelf
     runs: tuple[RecordedRun, ...] = ()
@@ -84,7 +86,7 @@ class SavedFolder:
         """Read all measurements in a folder and its subfolders, except hidden ones.
 
         Raises:
-            UserError: There are none, one is damaged, or two are of the same subject and differ.
+            UserError: There are no measurements, one is damaged, or two of the same subject differ.
         """
         records = [read_record(path) for path in _visible(folder, RECORD_FILE)]
         if not records:
@@ -94,25 +96,23 @@ class SavedFolder:
         return cls(Shelf(tuple(distinct([*single, *recorded]))), tuple(run for run, _ in records))
 
     def run_of(self, model: str | None, seeds: object = None) -> RecordedRun | None:
-        """Return the recorded runs of a model as one run; None if there are none.
+        """Return all recorded runs of a model, merged into one run, or None if there is no run of the model.
 
         Args:
-            model: Name of the model. None for the only one on record.
-            seeds: The seeds to judge, if the user has named them. Otherwise, the runs must agree on theirs.
+            model: Name of the model. By default, the only recorded model.
+            seeds: The seeds to judge, if the user named them. Otherwise, all runs must have the same seeds.
 
         Raises:
-            UserError: The runs differ in the model or in the seeds.
+            UserError: No model is named and there are several, or no seeds are named and the runs differ in theirs.
         """
         runs = [run for run in self.runs if model in (None, run.model)]
         if not runs:
             return None
         models, recorded = sorted({run.model for run in runs}), sorted({json.dumps(run.seeds) for run in runs})
         if len(models) > 1:
-            raise UserError(f"the records are of several models ({', '.join(models)}): name one of them")
+            raise UserError(f"the records contain several models ({', '.join(models)}): name one of them")
         if len(recorded) > 1 and not seeds:
-            raise UserError(
-                f"the records were judged on different seeds ({', '.join(recorded)}): name the seeds to judge"
-            )
+            raise UserError(f"the recorded runs have different seeds ({', '.join(recorded)}): name the seeds to judge")
         return RecordedRun(
             model=models[0],
             seeds=runs[0].seeds,
@@ -128,7 +128,7 @@ def _visible(folder: Path, name: str) -> Iterator[Path]:
 
 
 def distinct(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return measurements without repetitions, which the records of two runs may share.
+    """Return the measurements without duplicates, which arise if the records of two runs share measurements.
 
     Raises:
         UserError: Two measurements of the same subject differ.
@@ -218,7 +218,7 @@ def _measurement(data: dict[str, Any], samples: dict[str, np.ndarray], origin: s
 
 
 def encode(array: np.ndarray) -> tuple[Layout, bytes]:
-    """Return the layout of a sample of numbers, and its encoded bytes.
+    """Return the layout of a sample of numbers, and the encoded bytes.
 
     >>> encode(np.array([3, 4, 3, 3]))[1]
     b'\\x03\\x04@'
@@ -236,7 +236,7 @@ def encode(array: np.ndarray) -> tuple[Layout, bytes]:
 
 
 def decode(layout: Layout, data: bytes) -> np.ndarray:
-    """Return the sample that `encode` has encoded.
+    """Return the sample that `encode` encoded with a layout as the given bytes.
 
     Raises:
         ValueError: The bytes do not fit the layout.
@@ -255,7 +255,7 @@ def decode(layout: Layout, data: bytes) -> np.ndarray:
 
 
 def _narrowed(flat: np.ndarray) -> np.ndarray:
-    """Return numbers in the smallest type that has the same values, to the bit."""
+    """Return numbers in the smallest type that holds all of them without changing a bit."""
     with np.errstate(over="ignore", invalid="ignore"):
         for name in NARROWER.get(flat.dtype.str[1:], ()):
             if flat.astype(name).astype(flat.dtype).tobytes() == flat.tobytes():

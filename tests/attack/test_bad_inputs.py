@@ -261,7 +261,7 @@ OPTIONS = [
            "'9.1' does not exist: the model has layers 1 to 3", before_measuring=True),
     *(option(f"OMP_NUM_THREADS={value}", SCORES, ("OMP_NUM_THREADS", "give 1 to 1024"),
              environment=(("OMP_NUM_THREADS", value),)) for value in ("abc", "2000")),
-    option("verdicts and a pin", ("compare", "{room}/v.json", PIN), "compare two files of verdicts"),
+    option("verdicts and a pin", ("compare", "{room}/v.json", PIN), "give two files of verdicts"),
     pyproject("glue = []", "glue is empty"),
     pyproject('modle = "x"', "unknown option 'modle': did you mean model"),
     pyproject("limit = 0", "limit 0 leaves no rows"),

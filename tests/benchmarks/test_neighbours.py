@@ -157,7 +157,7 @@ def pytest_collection_modifyitems(items):
     [
         (SKIPPING, (), "no claim was judged: 2 of 2 benchmarks were skipped by another plugin or mark"),
         (ELSEWHERE, (), "2 claims (D7-rte-table-1) judged in another process: disable the plugin"),
-        ("", ("--benchmark-skip", "-n", "0"), "with --benchmark-skip, no claim would be judged"),
+        ("", ("--benchmark-skip", "-n", "0"), "--benchmark-skip would skip all claims"),
     ],
     ids=["skipped", "elsewhere", "option"],
 )

@@ -99,5 +99,5 @@ def test_too_little_disk_space_is_refused_before_training(capsys, shared, tmp_pa
     line = refused(capsys, *command, *shared, "--store", tmp_path / "new")
     assert line.startswith("bertsecrets: not enough disk space for fine-tuning ")
     place = tmp_path / "new" / "checkpoints"
-    assert line.endswith(f" needed, 1 kB free in {place}: free some, or choose another location")
+    assert line.endswith(f" needed, 1 kB free in {place}: free some space, or choose another location")
     assert not [path for path in tmp_path.glob("new/checkpoints/[!.]*") if path.is_dir()]

@@ -53,7 +53,7 @@ def test_a_different_corpus_is_neither_overwritten_nor_reused(capsys, tmp_path):
     first = run(capsys, *call)
     before = (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes()
     line = told(capsys, "corpus", tmp_path / "glue", "--train-rows", 50, "--dev-rows", 30)
-    assert "already contains 5 and 3 pairs, not 50 training and 30 validation pairs: choose a new folder" in line
+    assert "already has 5 training and 3 validation pairs, not 50 and 30: choose a new folder" in line
     assert run(capsys, *call) == first
     assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes() == before
     (tmp_path / "glue" / "made-up-frames.jsonl").write_text("mine")
@@ -74,5 +74,5 @@ def test_unwritable_output_is_one_line(unbuffered):
             stderr=subprocess.PIPE,
             text=True,
         )
-    line = "bertsecrets: cannot write the output (No space left on device): redirect it to another place\n"
+    line = "bertsecrets: cannot write the output (No space left on device): redirect the output to another file\n"
     assert (done.returncode, done.stderr) == (2, line)

@@ -62,7 +62,7 @@ def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
         replace(each, open=True) for each in (verdict("E1-rte", "inconclusive"), verdict("E1-mrpc", "inconclusive"))
     ]
     assert open_claims_line([*run, *lacking], command, [], in_sequence=False) == (
-        "2 claims may be decided by more seeds (undecided for other reasons, see -v: 1): "
+        "2 claims may be decided by more seeds (undecided for other reasons: 1, see -v): "
         "bertsecrets report --model 'my bert' --claim E1-rte --claim E1-mrpc --seeds 5"
     )
     open_figure = replace(verdict("D1-rte-pretrained", "compatible"), open=True)

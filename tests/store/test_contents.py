@@ -164,7 +164,7 @@ def unneeded(root: Path) -> dict[str, Path]:
         "parts of a finished measurement": grid(root),
         "made by other code ": grid(root, code="other"),
         f"the state of a training run interrupted {ABANDONED_DAYS + 1} days ago": old_state,
-        "the state of a finished training": done_state,
+        "the state of a finished training run": done_state,
     }
 
 
@@ -197,7 +197,7 @@ def test_gc_deletes_checkpoints_if_none_are_kept(capsys, store):
     (checkpoint,) = (store / "checkpoints").glob("[!.]*")
     listed, last = run(capsys, *words).splitlines()
     assert listed.startswith(f"{checkpoint} (")
-    assert listed.endswith("): retrained if a new measurement needs it")
+    assert listed.endswith("): will be retrained if a new measurement needs it")
     assert last.endswith("--keep-checkpoints none --yes")
     with in_use(checkpoint):
         assert "  in use: kept\nremoved 0 bytes\n" in run(capsys, *words, "--yes")
