@@ -24,6 +24,8 @@ SMALLEST_P_VALUE = 1e-6  # neither resampling nor a few seeds can support a smal
 MIN_TAIL_DRAWS = 5  # minimum number of draws in a tail; smaller tails are extrapolated as normal
 MANY_DEGREES = 1e6  # degrees of freedom with which Student's t is a normal distribution
 FAR = 1e6  # distance in half-widths, if the interval has no width
+ROUNDING = 1e-9  # resamples that differ by less are equal
+UNSEEN = 0.025  # error rate for the standard error of a part of which no resample differs
 CACHED_DRAWS = 2_000_000  # maximum number of cached draws per block (16 MB), for estimates with as many examples
 
 Replicates = Float[np.ndarray, "resamples parts"]
@@ -61,6 +63,7 @@ class Estimate:
         interaction: Standard deviation across seeds due to the interaction of seeds and examples, such as answers that
             differ between seeds. This interaction is part of the spread, but estimated from more data.
         seed_errors: Standard error of each part due to seeds; 0 if all seeds are equal.
+        of_row: Largest effect of a single row on the sum over rows, for each part; 0 if unknown (see `unseen_share`).
     """
 
     value: float
@@ -78,11 +81,17 @@ class Estimate:
     within: tuple[float, float] = (float("-inf"), float("inf"))
     interaction: float = 0.0
     seed_errors: Parts | float = 0.0
+    of_row: Parts | float = 0.0
 
     @property
     def computable(self) -> bool:
         """Whether the quantity is finite on the examples and on every resample."""
         return bool(np.isfinite(self.value) and np.isfinite(self.replicates).all())
+
+    @property
+    def constant(self) -> bool:
+        """Whether the quantity has the same value on every resample and for every seed."""
+        return bool(_alike(self.replicates).all() and not np.any(self.seed_errors))
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the central interval at this confidence level, clipped to the quantity's range."""
@@ -146,12 +155,16 @@ class Estimate:
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return how far the bootstrap's lower percentile lies below each part, or 0 if it lies above the part."""
+        """Return how far the bootstrap's lower percentile lies below each part, or 0 if it lies above the part.
+
+        If no resample differs, the distance is what rows unlike all measured ones could change.
+        """
         from scipy.special import ndtri
 
         edge = max(tail, min(0.25, MIN_TAIL_DRAWS / len(self.replicates)))
         off = np.clip(self.parts - np.quantile(self.replicates, edge, axis=0), 0, None)
-        return np.asarray(off * float(ndtri(tail) / ndtri(edge)))
+        of_unseen = np.where(_alike(self.replicates), self.of_row * unseen_share(self.fewest, tail), 0.0)
+        return np.asarray(np.maximum(off * float(ndtri(tail) / ndtri(edge)), of_unseen))
 
     def _students(self, tail: float) -> tuple[Parts, Parts]:
         """Return Student's quantile and degrees of freedom for each part's total error (Welch-Satterthwaite)."""
@@ -183,6 +196,8 @@ def estimate(
         examples_share: Factor for the sampling error of the examples; 0 if the estimate is only for these examples.
         within: Range of possible values.
     """
+    from scipy.special import ndtri
+
     count = len(estimands)
     by_seed = _replicates(estimands, settings)
     of_parts = np.stack([estimand.parts for estimand in estimands])
@@ -205,9 +220,12 @@ def estimate(
         if estimand.sampled
         for place, block in enumerate(estimand.blocks)
     )
+    fewest, of_row = min(sizes, default=np.inf), min(estimand.of_row for estimand in estimands)
     examples_error = sampling_error = float(by_seed.mean(0)[:, place].std())
     if any(estimand.drawn for estimand in estimands):
         examples_error = float(_replicates(estimands, settings, annotated=False).mean(0)[:, place].std())
+    elif _alike(by_seed.mean(0))[place]:
+        examples_error = sampling_error = of_row * unseen_share(fewest, UNSEEN) / -float(ndtri(UNSEEN))
     return Estimate(
         value=float(parts[place]),
         parts=parts,
@@ -218,13 +236,30 @@ def estimate(
         spread=spread,
         sampling_error=float(counted[place]) * sampling_error,
         examples_error=float(counted[place]) * examples_error,
-        fewest=min(sizes, default=np.inf),
+        fewest=fewest,
         published=estimands[0].published,
         seedless=seedless,
         within=within,
         interaction=float(interaction[place]),
         seed_errors=seed_errors,
+        of_row=of_row * counted,
     )
+
+
+def unseen_share(rows: float, tail: float) -> float:
+    """Return the largest share of a kind of rows that, with an error rate of `tail`, none of `rows` rows is of.
+
+    This is the exact binomial limit (Clopper and Pearson 1934), about 3 / rows if `tail` is 5%.
+
+    >>> round(unseen_share(60, 0.05), 3), unseen_share(float("inf"), 0.05)
+    (0.049, 0.0)
+    """
+    return float(1 - tail ** (1 / rows)) if rows else 1.0
+
+
+def _alike(replicates: Replicates) -> Bool[np.ndarray, " parts"]:
+    """Return whether no resample of a part differs from another, apart from rounding."""
+    return np.ptp(replicates, axis=0) < ROUNDING
 
 
 def far_seed(values: Sequence[float]) -> tuple[int, float] | None:

@@ -150,6 +150,8 @@ class Order(_Expectation):
 
     def decide(self, evidence: Evidence) -> Decision:
         """Return outcome and reason."""
+        if evidence.observed.value == self.value and evidence.observed.constant:
+            return "inconclusive", Grounds.AT_LIMIT()
         return self.compare(evidence.case, evidence.interval)
 
     def compare(self, case: JudgedCase, interval: Ends) -> Decision:
@@ -163,8 +165,6 @@ class Order(_Expectation):
         (size, why), limit, threshold = case.smallest_effect, self.sign * self.value, self.threshold(case)
         low, high = sorted(self.sign * end for end in interval)
         facts = {"interval": interval, "limit": self.value}
-        if low == high == limit:
-            return "inconclusive", Grounds.AT_LIMIT()
         if high < threshold:
             if threshold < size or limit > size or (low <= -size and high < 0):
                 return "deviates", Grounds.OTHER_SIDE(side="below" if self.kind == "above" else "above", **facts)

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, correlated, judged, made_up, order, scored
+from measurements import SETTINGS, correlated, estimand, judged, made_up, order, scored
 
 from bertsecrets.claims.band import smallest
+from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.expectations import Order
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.loading import cases, find_case, load_claims
@@ -48,10 +49,24 @@ def test_an_equality_holds_where_the_whole_interval_is_of_no_interest(interval, 
 
 def test_an_equality_is_judged_from_end_to_end():
     case = made_up("score-difference", kind="equal", against="untrained", figure={})
-    right = [1] * 300 + [0] * 100
-    same, worse = scored(right, [1] * 400), scored([1] * 280 + [0] * 120, [1] * 400)
+    right = [1] * 600 + [0] * 200
+    same, worse = scored(right, [1] * 800), scored([1] * 560 + [0] * 240, [1] * 800)
     assert judged(case, same, same).outcome == "reproduced"
     assert judged(case, same, worse).outcome == "deviates"
+
+
+@pytest.mark.parametrize("name", ["cased-loss", "score-difference", "score"])
+@pytest.mark.parametrize("rows", [60, 800])
+def test_equal_answers_leave_open_what_unlike_rows_could_change(name, rows):
+    """With 0 of n changed answers, the exact 95 % limit for one end is 1 - .025 ** (1 / n): 6.0 points for 60 rows."""
+    scores = scored([1] * rows, [1] * rows, lower_cases=True)
+    given = [scores] if name == "score" else [scores, scores]
+    observed = estimate([estimand(name, *given)], SETTINGS, seedless=True)
+    (low, high), most = observed.interval(0.95), 100 * (1 - 0.025 ** (1 / rows))
+    assert (low, high) == pytest.approx((observed.value - most, observed.value + most))
+    assert (observed.p_above(observed.value - 0.99 * most, 0.95) > 0.025) is True
+    assert (observed.p_above(observed.value - 1.01 * most, 0.95) < 0.025) is True
+    assert observed.sampling_error == pytest.approx(most / 1.96, rel=1e-3)
 
 
 def test_only_an_order_against_0_is_judged_by_its_size():

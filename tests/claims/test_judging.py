@@ -486,9 +486,10 @@ def test_whether_a_claim_applies_is_known_before_measuring():
 
 
 def test_no_difference_at_all_decides_no_order():
-    outcome, reason = order((0.0, 0.0))
-    assert outcome == "inconclusive"
-    assert "every resample equals the limit exactly" in reason
+    same = scored([1] * 40, [1] * 40)
+    verdict = judged(made_up("score-difference", kind="above", against="untrained", figure={}), same, same)
+    assert verdict.outcome == "inconclusive"
+    assert "every resample equals the limit exactly" in verdict.reason
 
 
 def test_a_collapsed_model_decides_nothing():

@@ -330,7 +330,7 @@ def test_the_loss_from_cased_tokenization():
     assert verdict("D6-rte-loses", *losing).outcome == "reproduced"
     assert verdict("D6-rte-loses", losing[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
     assert verdict("D6-sst2-spared", *losing).outcome == "deviates"
-    equal = [scored([1] * 40, [1] * 40, "sst2"), scored([1] * 40, [1] * 40, "sst2", lower_cases=True)]
+    equal = [scored([1] * 872, [1] * 872, "sst2"), scored([1] * 872, [1] * 872, "sst2", lower_cases=True)]
     assert verdict("D6-sst2-spared", *equal).outcome == "reproduced"
 
 
