@@ -369,7 +369,7 @@ class Session:
     def judge_all(
         self,
         task: str | None = None,
-        claims: Iterable[str] | str = (),
+        claims: Iterable[str] | str | None = None,
         *,
         seeds: int | None = None,
         checkpoint: "Path | nn.Module | None" = None,
@@ -384,12 +384,15 @@ class Session:
             checkpoint: As in `judge`.
 
         Raises:
-            UserError: If the task or a claim is unknown.
+            UserError: If the task or a claim is unknown, or `claims` is empty.
         """
+        wanted = [claims] if isinstance(claims, str) else [*(claims or ())]
+        if claims is not None and not wanted:
+            raise UserError("claims is empty: name claims or families, or leave it out to judge all of them")
         session = self._with(checkpoint, task, seeds)
         names = [task] if task else session.options.scope or [glue.name for glue in GLUE_TASKS]
         tasks = {task_named(name).name for name in names}
-        chosen = select_cases([claims] if isinstance(claims, str) else claims, tasks)
+        chosen = select_cases(wanted, tasks)
         run = JudgedRun(session, [case for case in chosen if tasks.issuperset(case.on_tasks)])
         for reason, without in run.skipped().items():
             log.info(skipped(without, reason))

@@ -143,6 +143,7 @@ def test_impossible_options_are_refused_at_once(option, message):
         (lambda session: session.judge(3), "^claim must be text, not 3"),
         (lambda session: session.judge("C1", "rte", seeds="3"), "^seeds must be a whole number, not '3'"),
         (lambda session: session.judge_all(claims=["C1", 3]), "^claims must be a collection of text or text, not "),
+        (lambda session: session.judge_all(claims=[]), "^claims is empty: name claims or families"),
     ],
 )
 def test_arguments_of_another_type_are_one_line(session, call, message):

@@ -145,9 +145,8 @@ def _ends(ends: Ends | None) -> str | None:
 
 def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdict table and its summary."""
-    from bertsecrets.jobs.scripts import RUN_ONLY_OPTIONS, words_of
     from bertsecrets.report.terminal import MIN_WIDTH, Screen, run_text
-    from bertsecrets.report.text import annotations, open_claims_line
+    from bertsecrets.report.text import annotations
 
     verdicts = verdicts_of(config)
     terminalreporter.section("verdicts")
@@ -161,18 +160,24 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     if errors:
         line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"
         terminalreporter.write_line(line)
-    run, options = config.stash[RUN], config.stash[OPTIONS]
-    saved = get_option(config, "measurements") is not None
-    command = [] if saved else ["bertsecrets", "run", *words_of(options, RUN_ONLY_OPTIONS)]
-    trains = options.checkpoint is None
-    whole = ["pytest", *map(str, config.invocation_params.args)]  # if an option is repeated, the last value counts
-    lines = [
-        *([open_claims_line(verdicts, command, whole, in_sequence=len(run.session.interims) > 1)] * trains),
-        *annotations(filter(run.fails, verdicts)),
-        *config.stash.get(BASELINE_LINES, []),
-    ]
+    fails = config.stash[RUN].fails
+    lines = [_open_claims(config), *annotations(filter(fails, verdicts)), *config.stash.get(BASELINE_LINES, [])]
     for line in filter(None, lines):
         terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
+
+
+def _open_claims(config: pytest.Config) -> str:
+    """Return a line with the command that adds seeds for undecided claims; empty if no claim lacks seeds."""
+    from bertsecrets.jobs.scripts import RUN_ONLY_OPTIONS, words_of
+    from bertsecrets.report.text import open_claims_line
+
+    run, options = config.stash[RUN], config.stash[OPTIONS]
+    if options.checkpoint is not None:
+        return ""
+    saved = get_option(config, "measurements") is not None
+    command = [] if saved else ["bertsecrets", "run", *words_of(options, RUN_ONLY_OPTIONS)]
+    whole = ["pytest", *map(str, config.invocation_params.args)]  # if an option is repeated, the last value counts
+    return open_claims_line(verdicts_of(config), command, whole, in_sequence=len(run.session.interims) > 1)
 
 
 def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
@@ -310,6 +315,7 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
             {model: verdicts},
             settings.judge,
             note=note,
+            advice=[_open_claims(config)],
             command=command,
             rerun=rerun,
             examples=examples,

@@ -260,6 +260,7 @@ def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> Non
         {run.model: run.verdicts for run in runs},
         load_settings().judge,
         note="; ".join(run.note for run in runs if run.note),
+        advice=[_open_claims(options, run, several=len(runs) > 1) for run in runs],
         command=["bertsecrets", *options.words],
         rerun=["bertsecrets", *without(options.words, dropped)],
         examples=Examples(

@@ -51,6 +51,7 @@ def page(
     settings: JudgeParams,
     *,
     note: str = "",
+    advice: Sequence[str] = (),
     command: Sequence[str] = (),
     rerun: Sequence[str] = RERUN_COMMAND,
     examples: Examples = NO_EXAMPLES,
@@ -63,6 +64,7 @@ def page(
         runs: Verdicts by model name, as given by the user.
         settings: Settings for the intervals in charts and the statistics of the run.
         note: Why the page is incomplete; empty if it is complete.
+        advice: Lines on what would decide the undecided claims.
         command: Words of the command that made the page.
         rerun: Words of the command that judges a claim again, without `--claim` and, if there are several models,
             without `--model`.
@@ -94,11 +96,12 @@ def page(
         own=[measurement for measurement in measurements if _data_kind(measurement) == "own"],
         limits=sorted({limit for verdict in verdicts for limit in verdict.data.limits.items()}),
         sentences={model: count_line(of_model, accepted) for model, of_model in runs.items()},
-        tally=tally([verdict.status for verdict in verdicts if verdict.counted]),
+        tally=tally([verdict.status for verdict in verdicts]),
         columns=columns(rows),
         sections=_by_section(rows),
         aside=[card for card in cards if card.verdict.outcome == FOLDED_OUTCOME],
         together={model: run_lines(of_model, settings.confidence) for model, of_model in runs.items()},
+        advice=[line for line in advice if line],
         figures=paper_figures(measurements, settings),
         others=other_figures(measurements, settings),
         table_1=table_1(measurements),

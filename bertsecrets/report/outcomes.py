@@ -94,21 +94,26 @@ def outcome_label(outcome: str) -> str:
     return f"{OUTCOMES[outcome].sign} {outcome}"
 
 
+ALWAYS_COUNTED = ("reproduced", "deviates")  # outcomes whose number is given even if it is 0
+
+
 def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
     """Return the number of claims per outcome, in the order of `OUTCOMES`; zeros only for outcomes in `always`."""
     counts: dict[str, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 
-def outcome_counts(outcomes: Sequence[str], known: int = 0, accepted: int = 0) -> str:
-    """Return the number of claims per outcome as text.
+def outcome_counts(
+    outcomes: Sequence[str], known: int = 0, accepted: int = 0, always: Collection[str] = ALWAYS_COUNTED
+) -> str:
+    """Return the number of claims per outcome as text; outcomes in `always` are listed even if no claim has them.
 
     >>> outcome_counts(["reproduced", "inconclusive", "compatible", "reproduced"])
     '2 reproduced, 1 compatible, 0 deviate, 1 inconclusive'
     >>> outcome_counts(["deviates", "reproduced", "deviates"], known=1, accepted=1)
     '1 reproduced, 2 deviate (1 known, 1 accepted)'
     """
-    counts = tally(outcomes, ("reproduced", "deviates"))
+    counts = tally(outcomes, always)
     marks = ", ".join(f"{count} {name}" for name, count in {"known": known, "accepted": accepted}.items() if count)
     notes = {"deviates": f" ({marks})"} if marks else {}
     return ", ".join(

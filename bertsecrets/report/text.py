@@ -16,7 +16,7 @@ from bertsecrets.errors import one_line
 from bertsecrets.formats import ERROR, FAILURES, OverTasksData, TogetherData, VerdictData
 from bertsecrets.models.locations import recorded_name
 from bertsecrets.progress import counted
-from bertsecrets.report.outcomes import OUTCOMES, outcome_counts, outcome_label
+from bertsecrets.report.outcomes import ALWAYS_COUNTED, OUTCOMES, outcome_counts, outcome_label
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 SECTIONS = {  # of K19 and beyond, by the first letter of claim ids
@@ -265,14 +265,17 @@ def counts_text(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> 
         "beyond K19": [verdict for verdict in verdicts if verdict.about_model and not verdict.counted],
     }
     others = [
-        f"{counted(len(group), 'claim')} {what}: {_counts(group, accepted)}" for what, group in groups.items() if group
+        f"{counted(len(group), 'claim')} {what}: {_counts(group, accepted, always=())}"
+        for what, group in groups.items()
+        if group
     ]
     return "; ".join([_counts(own, accepted), *others] if own or not others else others)
 
 
-def _counts(verdicts: Sequence[Verdict], accepted: Collection[str]) -> str:
+def _counts(verdicts: Sequence[Verdict], accepted: Collection[str], always: Collection[str] = ALWAYS_COUNTED) -> str:
+    statuses = [verdict.status for verdict in verdicts]
     marks = [outcome_mark(verdict, accepted) for verdict in verdicts if verdict.status == "deviates"]
-    return outcome_counts([verdict.status for verdict in verdicts], marks.count("known"), marks.count("accepted"))
+    return outcome_counts(statuses, marks.count("known"), marks.count("accepted"), always)
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
@@ -290,7 +293,8 @@ def seeds_text(seeds: Iterable[int]) -> str:
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     """Return lines about the entire run: on claims across tasks, false alarms, and whether the data are synthetic."""
     of_tasks = [_over_tasks_line(result, confidence) for result in over_tasks(verdicts, confidence)]
-    return [*of_tasks, *_multiple_testing_lines(multiple_testing(verdicts, confidence)), *made_up_lines(verdicts)]
+    rest = _multiple_testing_lines(multiple_testing(verdicts, confidence))
+    return [*of_tasks, *rest, *_few_training_rows_lines(verdicts), *made_up_lines(verdicts)]
 
 
 def open_claims_line(
@@ -316,7 +320,24 @@ def open_claims_line(
 
 
 def _lacks_seeds(verdict: Verdict) -> bool:
-    return verdict.open and len(verdict.seeds) < ENOUGH_SEEDS
+    return verdict.open and len(verdict.seeds) < ENOUGH_SEEDS and _collapsed_after(verdict) is None
+
+
+def _collapsed_after(verdict: Verdict) -> int | None:
+    """Return the number of rows that a collapsed model was trained on, if it was limited. More seeds need not help."""
+    return verdict.data.limits.get("train_limit") if verdict.outcome == "degenerate" else None
+
+
+def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return a line about claims that cannot be judged because the model learned nothing from a limited number of rows.
+
+    Without such claims, there is no line.
+    """
+    rows = [limit for verdict in verdicts if (limit := _collapsed_after(verdict)) is not None]
+    if not rows:
+        return []
+    trained_on = counted(max(rows), "training row")
+    return [f"{counted(len(rows), 'claim')} degenerate: {trained_on} taught the model nothing; raise --train-limit"]
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:

@@ -77,6 +77,18 @@ def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
     assert open_claims_line([replace(lacking[0], measurements=five)], command, [], in_sequence=False) == ""
 
 
+def test_more_seeds_are_not_proposed_for_a_model_that_learned_nothing_from_few_rows(run):
+    (collapsed,) = (replace(each, open=True) for each in run if each.outcome == "degenerate")
+    assert open_claims_line([collapsed], [], [], in_sequence=True) == "1 claim may be decided by more seeds"
+    (measurement,) = collapsed.measurements
+    few = replace(measurement, provenance=replace(measurement.provenance, train_limit=400))
+    limited = replace(collapsed, measurements=(few,))
+    assert open_claims_line([limited], [], [], in_sequence=True) == ""
+    line = "1 claim degenerate: 400 training rows taught the model nothing; raise --train-limit"
+    assert line in run_lines([*run, limited], 0.95)
+    assert not any("train-limit" in line for line in run_lines([*run, collapsed], 0.95))
+
+
 def test_a_run_without_judged_claims_reports_no_statistics():
     assert run_lines([verdict("C2-rte", "inconclusive")], 0.95) == []
 
