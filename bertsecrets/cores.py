@@ -10,6 +10,7 @@ import torch
 
 MAX_DEFAULT_JOBS = 4  # each job holds a model and its data in memory
 THREADS_AT_START = torch.get_num_threads()  # one per core, or OMP_NUM_THREADS
+_LAST_USED: list[int] = []  # what `use_threads` set last, if called
 
 
 def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> tuple[int, int]:
@@ -24,12 +25,19 @@ def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> 
         threads: The number of threads per job; None for the default.
         device: The device that runs the computations.
     """
-    if threads is None and (os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads() != THREADS_AT_START):
+    own = (THREADS_AT_START, *_LAST_USED)
+    if threads is None and (os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads() not in own):
         threads = torch.get_num_threads()
     cores = _core_count()
     if jobs is None:
         jobs = max(1, min(MAX_DEFAULT_JOBS, cores // (threads or 1))) if device.type == "cpu" else 1
     return jobs, threads or max(1, cores // jobs)
+
+
+def use_threads(threads: int) -> None:
+    """Set torch's number of CPU threads for the process. `share_cores` does not take it for a choice of the caller."""
+    torch.set_num_threads(threads)
+    _LAST_USED[:] = [threads]
 
 
 def _core_count() -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
 from torch import nn
 
 from bertsecrets.arguments import checked
@@ -24,7 +23,7 @@ from bertsecrets.claims.loading import find_case, select_cases
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cores import share_cores
+from bertsecrets.cores import share_cores, use_threads
 from bertsecrets.devices import best_device, in_precision
 from bertsecrets.errors import MissingError, NotApplicableError, NotGivenError, UserError, near_matches
 from bertsecrets.judging import JudgedRun, Verdicts, skipped
@@ -129,7 +128,7 @@ class Session:
         self.settings = in_precision(self.settings, options.precision, device)
         self.jobs, threads = share_cores(options.wanted_jobs, options.threads, device)
         self.options = options = replace(options, threads=threads)
-        torch.set_num_threads(threads)  # for the entire process; part of the cache keys
+        use_threads(threads)  # part of the cache keys
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
         register_tasks(options.tasks)

@@ -135,13 +135,13 @@ def _measures(name: str) -> None:
 def _machine(run: RunOptions) -> None:
     import torch
 
-    from bertsecrets.cores import share_cores
+    from bertsecrets.cores import share_cores, use_threads
     from bertsecrets.devices import best_device, device_name
 
     with _or_missing("device"):
         device = best_device(run.device)
         jobs, threads = share_cores(run.wanted_jobs, run.threads, device)
-        torch.set_num_threads(threads)
+        use_threads(threads)
         print(f"device: {device_name(device)}; parallel jobs: {jobs}")
         if device.type == "cuda":
             free, total = torch.cuda.mem_get_info(device)

@@ -173,6 +173,8 @@ def test_every_session_has_the_same_number_of_threads_unless_told_otherwise(monk
     for _ in range(2):
         session = local_session()
         assert (session.jobs, session.options.threads, torch.get_num_threads()) == (4, 4, 4)
+    assert (local_session(jobs=1).options.threads, local_session(jobs=2).options.threads) == (16, 8)
+    assert (local_session().jobs, torch.get_num_threads()) == (4, 4)
     torch.set_num_threads(3)  # by other code
     assert (local_session().jobs, torch.get_num_threads()) == (4, 3)
     monkeypatch.setenv("BERTSECRETS_JOBS", "2")
