@@ -56,7 +56,7 @@ class VerdictData(BaseModel):
     )
     verdict: Outcome | None = Field(
         description="reproduced: the data show the claimed order or equality; compatible: they do not contradict the "
-        "published figure, which is not evidence that it is equal; deviates: they contradict the claim, or the effect "
+        "published figure, which is not evidence of equality; deviates: they contradict the claim, or the effect "
         "is too small to matter; inconclusive: not enough evidence either way; degenerate: the model has "
         "collapsed; not applicable: the model or the task does not have what the claim is about; null: an error, see "
         "`error`. Before 3.0, the verdict on figures was reproduced instead of compatible."

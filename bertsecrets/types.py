@@ -141,7 +141,7 @@ class Measurement:
         return self.values[name]
 
     def sample(self, name: str) -> np.ndarray:
-        """Return the sample of a name, which has one row per example.
+        """Return a sample, an array with one row per example, by its name.
 
         Raises:
             UserError: If the sample is missing, because the measurement is damaged or was made by another version.
@@ -155,7 +155,7 @@ class Measurement:
         return UserError(f"{place} is incomplete or from another version (no {name!r}): recreate it")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the public JSON form. Scripts rely on the first five keys."""
+        """Return the public JSON form, on whose first five keys scripts rely."""
         return {
             "measure": self.measure,
             "model": self.subject.model,

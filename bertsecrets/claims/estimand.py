@@ -49,10 +49,10 @@ class Estimand:
         nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes this
             value, by default as that of a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.
-        of_row: Largest effect that a single row can have on the sum over rows, in the quantity's unit; 0 if unknown. It
-            determines what rows unlike all measured ones could change if no resample differs.
-        refuted: Reason why no resample could support the claim; empty if one could. If set, a value outside the band
-            deviates.
+        of_row: Largest effect of a single row on the sum over rows, in the quantity's unit; 0 if unknown. If no
+            resample differs, it determines how much rows unlike the measured ones could change.
+        refuted: Reason why no resample could support the claim; empty if one could. If a reason is given, a value
+            outside the band deviates.
         unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; empty if
             there is no such reason.
         selection: How columns were selected, so that all seeds can use the same columns (`with_same_selection`).

@@ -303,7 +303,7 @@ def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated:
     """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model.
 
     Args:
-        annotated: Whether to resample also the blocks that have a fixed number of rows to draw (`drawn`).
+        annotated: Whether to also resample the blocks that have a fixed number of rows to draw (`drawn`).
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):

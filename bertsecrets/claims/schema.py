@@ -184,8 +184,8 @@ class Claim(References):
     def covers(self, name: str) -> bool:
         """Return whether the claim is about tasks in general, and therefore also about one of the user's own tasks.
 
-        Such a claim is about all GLUE tasks or all but one. The omitted task must not be the only task of the same kind
-        as the own task (STS-B for scores, SST-2 for single texts).
+        Such a claim is about all GLUE tasks or all but one. The omitted task must not be the only GLUE task of the same
+        kind as the user's task (STS-B for scores, SST-2 for single texts).
         """
         own, known = TASKS[name], [each for each in GLUE_TASKS if each.name in self.tasks]
         kinds: tuple[Callable[[Task], bool], ...] = (lambda each: each.regression, lambda each: each.sentence2 is None)

@@ -25,7 +25,7 @@ def early_rate(seeds: int) -> float:
 
 
 def one_sided(confidence: float) -> float:
-    """Return the level of the central interval each of whose ends has the error rate 1 - confidence.
+    """Return the level of a central interval with the error rate 1 - confidence at each of its two ends.
 
     >>> round(one_sided(0.95), 3)
     0.9

@@ -49,7 +49,7 @@ def _heads(patterns: Measurement, reading: str) -> int:
 
 
 def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
-    """Return the clusters of rows of both blocks: None for the annotated heads, which are independent."""
+    """Return the clusters of rows of both blocks, with None for the annotated heads, which are independent."""
     return clusters_of(patterns), None
 
 
