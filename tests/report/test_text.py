@@ -223,6 +223,6 @@ def test_the_status_of_a_claim_lists_its_known_outcomes():
 def test_claims_without_a_model_are_counted_separately():
     verdicts = [Verdict(of_id("C1-rte"), "reproduced", ""), Verdict(of_id("D7-rte"), "deviates", "")]
     assert (
-        count_line(verdicts) == "1 claim: 1 reproduced, 0 deviate; 1 claim not about a model: 0 reproduced, 1 deviates"
+        count_line(verdicts) == "1 claim: 1 reproduced, 0 deviate; 1 claim not about a model: 1 deviates"
     )
     assert count_line(verdicts[:1]) == "1 claim: 1 reproduced, 0 deviate"
