@@ -54,7 +54,7 @@ class RunError(UserError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of another library's error message, or the error's class name if there is no message.
+    """Return the first line of another library's error message, or the error's class name if it has no message.
 
     >>> first_line(ValueError("bad header:\\n  at byte 3"))
     'bad header'

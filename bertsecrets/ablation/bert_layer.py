@@ -25,7 +25,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def position_term(model: Any) -> Term | None:
-    """Return the function that computes the position term in a model's attention logits, or None if there is none."""
+    """Return the function that computes the position term in a model's attention logits, or None."""
     name = POSITION_TERMS.get(model.config.model_type)
     term: Term | None = attrgetter(name)(model.base_model) if name else None
     return term

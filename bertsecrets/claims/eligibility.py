@@ -70,7 +70,7 @@ class ModelFacts:
         return cls(recorded.architecture, recorded.weights, shape, measured=True)
 
     def fits(self, wanted: tuple[int, int]) -> bool:
-        """Return whether the model has these numbers of layers and heads per layer, as far as its numbers are known."""
+        """Return whether the model has these numbers of layers and heads per layer, where these are known."""
         if self.shape is None:
             return not self.measured
         return self.shape == wanted[: len(self.shape)]

@@ -53,8 +53,8 @@ class Estimand:
             resample differs, it determines how much rows unlike the measured ones could change.
         refuted: Reason why no resample could support the claim; empty if one could. If a reason is given, a value
             outside the band deviates.
-        unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; empty if
-            there is no such reason.
+        unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; otherwise
+            empty.
         selection: How columns were selected, so that all seeds can use the same columns (`with_same_selection`).
     """
 
@@ -129,7 +129,7 @@ class ColumnSelection:
 
     @classmethod
     def joined(cls, estimands: Sequence[Estimand], join: Callable[[list[Estimand]], Estimand]) -> Estimand:
-        """Return an estimand that combines several estimands, with a selection if each of them has one."""
+        """Combine several estimands into one, which has a selection only if all of them have one."""
         parts = [estimand.selection for estimand in estimands]
         selections = [part for part in parts if part is not None]
         if len(selections) < len(parts):
@@ -172,7 +172,7 @@ def by_layer(measurement: Measurement, name: str) -> Float[np.ndarray, "examples
 
 
 def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
-    """Return the mean of a sample [example, layer, head] in the lower half of layers minus that in the upper half."""
+    """Return a sample's mean over the lower half of the layers minus its mean over the upper half."""
     layers = by_layer(measurement, name)
     half = layers.shape[1] // 2
     if not half:

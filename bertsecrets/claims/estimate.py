@@ -155,7 +155,7 @@ class Estimate:
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return how far the bootstrap's lower percentile lies below each part, or 0 if it lies above the part.
+        """Return each part's distance from the bootstrap's lower percentile, or 0 if this percentile lies above it.
 
         If no resample differs, the distance is what rows unlike all measured ones could change.
         """
@@ -247,7 +247,7 @@ def estimate(
 
 
 def unseen_share(rows: float, tail: float) -> float:
-    """Return the largest share of a kind of rows that, with an error rate of `tail`, none of `rows` rows is of.
+    """Return the largest share that rows unlike all of `rows` random rows can have, with an error rate of `tail`.
 
     This is the exact binomial limit (Clopper and Pearson 1934), about 3 / rows if `tail` is 5%.
 

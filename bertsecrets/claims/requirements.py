@@ -108,7 +108,7 @@ def reads_rows(case: Case) -> bool:
 
 
 def is_slow(case: Case) -> bool:
-    """Return whether a case needs many passes over the rows: to disable heads or layers one by one, or to prune."""
+    """Return whether a case needs many forward passes, to disable heads or layers one by one, or to prune."""
     measures = (get_measure(need.measure) for need in _needs(case).values())
     return any(isinstance(measure, AblationMeasure) or measure.passes > MAX_FAST_PASSES for measure in measures)
 

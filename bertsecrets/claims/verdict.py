@@ -145,7 +145,7 @@ class Verdict:
 
     @property
     def counted(self) -> bool:
-        """Whether the verdict is counted as a result on the model, as it is if the claim is K19's and about a model."""
+        """Whether the verdict counts as a result on the model: its claim is K19's and about a model."""
         return self.about_model and not self.case.claim.beyond_k19
 
     @property

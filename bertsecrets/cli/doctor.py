@@ -167,7 +167,7 @@ def _texts(run: RunOptions) -> None:
 
     folders = run.glue_folders
     if not folders:
-        print(f"GLUE: from the hub; name a local folder with --glue DIR or {GLUE_VARIABLE}")
+        print(f"GLUE: will be downloaded from the hub; to use a local copy, give --glue DIR or {GLUE_VARIABLE}")
     for folder in folders:
         with _or_missing("GLUE"):
             check_glue(folder)

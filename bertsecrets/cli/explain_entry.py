@@ -15,7 +15,7 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the entry in the folder `text` or, if there is no such entry, the only one with `text` in its name."""
+    """Return the entry in the folder `text` or else the only entry with `text` in its name."""
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
     matching = [entry for entry in entries(root) if text in entry.name]

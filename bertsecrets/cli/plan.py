@@ -125,7 +125,8 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
     for reason, names in facts["skipped"].items():
         print(skipped(names, reason))
     if facts["without_data"]:
-        print(f"tasks without data on this machine, so not looked up in the store: {', '.join(facts['without_data'])}")
+        names = ", ".join(facts["without_data"])
+        print(f"not looked up in the store, because their data are not on this machine: {names}")
     rows: dict[tuple[str, ...], list[Request]] = {}
     for job in known:
         options = " ".join(f"{name}={value}" for name, value in job.options)

@@ -262,5 +262,5 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     ids = [verdict.id for verdict in run.verdicts]
     if len(set(ids)) < len(ids):
         [(duplicate, _)] = Counter(ids).most_common(1)
-        raise UserError(f"{path} has two verdicts on {excerpt(duplicate, 60)}: give a file of a single run")
+        raise UserError(f"{path} contains two verdicts for {excerpt(duplicate, 60)}: give a file from a single run")
     return run

@@ -134,7 +134,8 @@ def _check_answers(address: str) -> None:
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise UserError(
-            f"no Ray cluster responds at {address} ({reason}): start one with ray start --head, or give its address"
+            f"no Ray cluster responds at {address} ({reason}): start one with ray start --head, or give the address of "
+            "a running one"
         ) from error
 
 

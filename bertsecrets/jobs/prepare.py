@@ -76,7 +76,7 @@ class PlannedRunner(Runner):
         Args:
             work: Context that yields a function to run jobs. The context is entered before jobs are announced, and only
                 if there are jobs. By default, jobs run on this machine. If only one may run at a time and the session
-                keeps checkpoints, there are no jobs, and each measurement is made when a claim needs it.
+                keeps checkpoints, nothing runs in advance, and each measurement is made when a claim needs it.
         """
         self.session, self.running = session, ExitStack()
         self.carry_out: Callable[[Plan], None] | None = None

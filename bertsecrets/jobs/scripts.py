@@ -1,4 +1,4 @@
-"""The export of plans as shell scripts with one command per job."""
+"""Export plans as shell scripts that contain one command per job."""
 
 import os
 import shlex

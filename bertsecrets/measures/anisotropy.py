@@ -80,7 +80,7 @@ def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
 def paired(
     directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
 ) -> Float[np.ndarray, "examples states"]:
-    """Return the mean cosine of each pair at the position of its first row, and NaN at all other positions."""
+    """Return, for the first row of each pair, the cosine of the two rows in each state, and NaN for all other rows."""
     cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
     return cosines

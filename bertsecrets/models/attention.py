@@ -38,7 +38,7 @@ class Observer(Protocol):
 
 
 class Tap:
-    """A model that passes the attention weights of each layer to a callback as soon as they are computed.
+    """A model that passes the attention weights of each layer to a callback immediately after computing them.
 
     The model must have been opened with eager attention, because fused kernels never compute the weights.
     """

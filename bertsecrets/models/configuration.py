@@ -67,7 +67,7 @@ def _needs_code(ref: ModelRef, why: str = "") -> UserError:
 
 
 def open_config(ref: ModelRef) -> Any:
-    """Return a model's configuration, and thereby quickly check that the model is available."""
+    """Return a model's configuration, which is a quick check that the model is available."""
     import transformers
     from transformers import AutoConfig
 

@@ -17,7 +17,7 @@ _lent: dict[str, "_Loan"] = {}  # by path of the folder
 
 
 def borrowed(folder: str, *, bare: bool) -> Any | None:
-    """Return the object that a folder stands for, or None if there is none. Callers may change the object.
+    """Return the object that a folder stands for, or None. Callers may change the object.
 
     The object has eager attention, only the hooks that it had before, and float32 copies of its weights on the CPU.
 

@@ -1,4 +1,4 @@
-"""Charts for notebooks that show the attention of one head, or of all heads of a layer, between a text's tokens."""
+"""Notebook charts of the attention between a text's tokens, for a single head or for all heads of a layer."""
 
 from pathlib import Path
 from typing import Any

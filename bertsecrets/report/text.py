@@ -303,7 +303,7 @@ def open_claims_line(
     """Return a line with the command that adds the seeds that undecided claims lack; "" if no claim lacks seeds.
 
     Args:
-        command: Words of a command that judges claims, to which claims and seeds are added; empty if there is none.
+        command: Words of a command that judges claims, to which claims and seeds are added; empty for no command.
         whole: Words of this run's own command, which is proposed instead if many claims lack seeds.
         in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
     """
@@ -331,7 +331,7 @@ def _collapsed_after(verdict: Verdict) -> int | None:
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return a line about claims that cannot be judged because the model learned nothing from a limited number of rows.
 
-    Without such claims, there is no line.
+    The list is empty if every claim can be judged.
     """
     rows = [limit for verdict in verdicts if (limit := _collapsed_after(verdict)) is not None]
     if not rows:

@@ -62,7 +62,7 @@ class Item:
 
     @property
     def key(self) -> Key | None:
-        """The cache key in the item's manifest, or None if there is none."""
+        """The cache key in the item's manifest, or None."""
         return Key.of_manifest(self.manifest)
 
 

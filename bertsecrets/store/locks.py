@@ -81,7 +81,7 @@ def _check_support(path: Path) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Return the name of the process that wrote a lock file, or `another process` if there is no name."""
+    """Return the name of the process that wrote a lock file, or `another process` if the file names none."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):

@@ -86,7 +86,7 @@ class SavedFolder:
         """Read all measurements in a folder and its subfolders, except hidden ones.
 
         Raises:
-            UserError: There are no measurements, one is damaged, or two of the same subject differ.
+            UserError: No measurements were found, one is damaged, or two of the same subject differ.
         """
         records = [read_record(path) for path in _visible(folder, RECORD_FILE)]
         if not records:
@@ -96,7 +96,7 @@ class SavedFolder:
         return cls(Shelf(tuple(distinct([*single, *recorded]))), tuple(run for run, _ in records))
 
     def run_of(self, model: str | None, seeds: object = None) -> RecordedRun | None:
-        """Return all recorded runs of a model, merged into one run, or None if there is no run of the model.
+        """Return all recorded runs of a model, merged into one run, or None if none of them used the model.
 
         Args:
             model: Name of the model. By default, the only recorded model.

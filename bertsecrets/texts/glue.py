@@ -347,7 +347,7 @@ def from_hub_table(task: Task, name: str, table) -> Split:
 
 
 def official_problem(split: Split) -> str | None:
-    """Return how a split's row or class counts differ from the official counts, or None if there is no difference."""
+    """Return how a split's row or class counts differ from the official counts, or None if they do not differ."""
     task = split.task
     expected = task.dev_rows if split.name == "dev" else task.train_rows
     if len(split) != expected:
@@ -377,7 +377,7 @@ def other_content(split: Split, fetched: str | None = None) -> str | None:
     """Return a message if a split's texts or labels are known to differ from those in GLUE's file, else None.
 
     Args:
-        fetched: Recorded fingerprint of the official split (see `as_fetched`), or None if there is no record.
+        fetched: Recorded fingerprint of the official split (see `as_fetched`), or None if it was not recorded.
     """
     key = (split.task.name, split.name)
     known = fetched or FINGERPRINTS.get(key)

@@ -31,7 +31,7 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
     """Write a split's file into a GLUE folder.
 
     Args:
-        copied: Whether the split was read from a file that can be copied as it is.
+        copied: Whether the split was read from a file that can be copied unchanged.
     """
     task = split.task
     file = glue / task.folder / (task.dev_file if split.name == "dev" else "train.tsv")

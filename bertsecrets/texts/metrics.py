@@ -18,7 +18,7 @@ MISORDERED_ERRORS = 3.3  # number of standard errors that rules out chance (0.05
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall, or `empty` if there are no actual or predicted positives.
+    """Return F1, the harmonic mean of precision and recall, or `empty` without actual or predicted positives.
 
     Args:
         hits: Number (or fraction) of true positives.

@@ -47,7 +47,7 @@ class OwnTask(Task):
 
     Attributes:
         splits: The checked rows of each split, by name: `dev` and, if training rows were given, `train`.
-        file: The task file that describes the task, or None if there is no such file.
+        file: The task file that describes the task, or None.
     """
 
     splits: Mapping[str, Split]

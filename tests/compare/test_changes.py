@@ -215,7 +215,7 @@ def test_other_files_are_refused_in_one_line(capsys, tmp_path):
             {**good, "format_version": "1.0"}
         ): "uses version 1.0 of the format, but this version of bertsecrets reads only versions 2 and 3",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "verdict": "passed"}]}): "verdicts.0.verdict: ",
-        json.dumps({**good, "verdicts": good["verdicts"] * 2}): "has two verdicts on D2-rte",
+        json.dumps({**good, "verdicts": good["verdicts"] * 2}): "contains two verdicts for D2-rte",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "observed": math.inf}]}): "contains NaN or",
         " " * (17 * 2**20): "is larger than 16 MiB",
     }

@@ -115,7 +115,7 @@ def test_verify_names_every_kind_of_damage_with_exit_code_2(capsys, store, patte
             line = told(capsys, "store", "verify", "--store", store)
         (path,) = store.glob(named)
         assert [text.partition(": ")[0] for text in said] == [str(path)]
-        assert f"1 of 6 in {store} damaged" in line
+        assert f"1 of 6 items damaged in {store}" in line
 
 
 def test_a_missing_store_gives_one_line(capsys, tmp_path):

@@ -201,7 +201,7 @@ class EncoderMeasure(MapMeasure):
         """Return a digest of the measured texts."""
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file, folder or publication that contains the texts, or None if there is none."""
+        """Return the name of the file, folder or publication that contains the texts, or None."""
         return None
 
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:

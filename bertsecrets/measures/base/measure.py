@@ -304,7 +304,9 @@ class Measure(ABC):
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return how the model has collapsed, or None if it has not. Claims about collapsed models are not judged.
+        """Return a description of how the model has collapsed, or None if it has not.
+
+        Claims about collapsed models are not judged.
 
         By default, a model has collapsed if some heads lack values on examples for which other heads have values.
         """

@@ -53,7 +53,7 @@ class FrameSentences(Requirement):
     """Sentences annotated with the target and the core elements of a frame."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return how to provide the sentences, or None if they were provided."""
+        """Return instructions for providing the sentences, or None if they were provided."""
         return FRAMES_ADVICE if resources.frames is None else None
 
 

@@ -75,7 +75,7 @@ def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
 
 
 def newest(folder: Path) -> State | None:
-    """Return the newest undamaged state in a folder, or None if there is none. Damaged states are removed."""
+    """Return the newest undamaged state in a folder, or None. Damaged states are removed."""
     if not folder.is_dir():
         return None
     for half in listed(folder, ".*"):
