@@ -203,7 +203,7 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def section_title(claim: Claim) -> str:
-    """Return the title of a claim's section: one of the paper's sections or, for claims beyond K19, one of ours."""
+    """Return the title of a claim's section: a section of the paper or, for claims beyond K19, of this suite."""
     of_this_suite = claim.beyond_k19 and claim.family not in LATER_FAMILIES
     return OWN_SECTION if of_this_suite else SECTIONS.get(claim.family, claim.family)
 
