@@ -16,6 +16,7 @@ from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.baseline import accepted_cases, conclude_baseline
 from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
+from bertsecrets.cli.outputs import more_seeds_line
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.options import JOBS_VARIABLE, RunOptions
@@ -147,7 +148,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdict table and its summary."""
     from bertsecrets.jobs.scripts import RUN_ONLY_OPTIONS, words_of
     from bertsecrets.report.terminal import MIN_WIDTH, Screen, run_text
-    from bertsecrets.report.text import annotations, open_claims_line
+    from bertsecrets.report.text import annotations
 
     verdicts = verdicts_of(config)
     terminalreporter.section("verdicts")
@@ -165,9 +166,9 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     saved = get_option(config, "measurements") is not None
     command = [] if saved else ["bertsecrets", "run", *words_of(options, RUN_ONLY_OPTIONS)]
     trains = options.checkpoint is None
-    whole = ["pytest", *map(str, config.invocation_params.args)]  # if an option is repeated, the last value counts
+    whole = ["pytest", *map(str, config.invocation_params.args)]
     lines = [
-        *([open_claims_line(verdicts, command, whole, in_sequence=len(run.session.interims) > 1)] * trains),
+        *([more_seeds_line(run, verdicts, command, whole)] * trains),
         *annotations(filter(run.fails, verdicts)),
         *config.stash.get(BASELINE_LINES, []),
     ]

@@ -2,14 +2,17 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from measurements import SETTINGS, made_up, of_id, scored
+from verdicts import GivenVerdicts
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict, against
+from bertsecrets.cli.outputs import more_seeds_line
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
 from bertsecrets.report.terminal import claim_table
@@ -75,6 +78,14 @@ def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
     (measurement,) = lacking[0].measurements
     five = tuple(replace(measurement, subject=replace(measurement.subject, seed=seed)) for seed in range(1, 6))
     assert open_claims_line([replace(lacking[0], measurements=five)], command, [], in_sequence=False) == ""
+
+
+def test_the_proposed_seeds_replace_those_of_the_command(run):
+    lacking = [replace(verdict("E1-rte", "inconclusive"), open=True)] * 8
+    words = ["pytest", "--seeds", "auto", "--budget=6min", "-k", "rte"]
+    for analyses, more in ((2, "--budget 24h"), (1, "--seeds 5")):
+        judged = SimpleNamespace(session=GivenVerdicts([], analyses=analyses))
+        assert more_seeds_line(judged, lacking, ["run"], words).endswith(f" seeds: pytest -k rte {more}")
 
 
 def test_a_run_without_judged_claims_reports_no_statistics():
