@@ -29,6 +29,7 @@ Work = AbstractContextManager[Callable[[Plan], None]]  # yields a function that 
 
 def run_jobs(session: Session, plan: Plan) -> None:
     """Run the jobs of a plan in worker processes, or in this process if only one can run at a time."""
+    check_writable(session.store.root)
     jobs = _concurrent_jobs(session, plan)
     if jobs == 1:
         return carry_out(session, plan, _run_here(plan, JobRunner(session.options, session)))

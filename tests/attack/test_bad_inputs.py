@@ -293,6 +293,9 @@ def output(name, words, says, make=lambda room: None) -> BadInput:
     return BadInput(f"output: {name}", words, says, make, before_measuring=True)
 
 
+NOWHERE = ("--store", "/proc/store", "--output", "{room}/pin.yaml")
+
+
 def loop(room: Room) -> None:
     (room.folder / "loop").symlink_to("loop")
 
@@ -323,6 +326,12 @@ OUTPUTS = [
     ),
     output("--store to no place", (*SCORES, "--store", "/proc/store"), "cannot write /proc/store"),
     output("--store of a report", (*CLAIM, "--store", "/proc/store"), "cannot write /proc/store"),
+    BadInput(
+        "output: --store of a pin",
+        ("pin", "--reason", "x", "--seeds", "2", *COMMON, *NOWHERE, "--threads", "1"),
+        "cannot write /proc/store",
+        environment=(("BERTSECRETS_JOBS", "2"),),
+    ),
     output("--store of a whole report", ("report", *COMMON, "--store", "/proc/store"), "cannot write /proc/store"),
     output("--store to a file", (*SCORES, "--store", "{room}/x"), "a file exists where a folder", written("x", "mine")),
 ]
