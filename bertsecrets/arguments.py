@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar
 
-from bertsecrets.errors import UserError, shortened
+from bertsecrets.errors import UserError, quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
 NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
@@ -53,7 +53,7 @@ def check_argument(name: str, value: object, hint: Any) -> None:
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
     if not any(_fits(value, option) for option in options):
         expected = " or ".join(_described(option) for option in options if option is not NoneType)
-        raise UserError(f"{name} must be {expected}, not {shortened(repr(value), 60)}")
+        raise UserError(f"{name} must be {expected}, not {quoted(value)}")
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -2,10 +2,12 @@
 
 import difflib
 import errno
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import islice
 
 MACHINE_ERRNOS = (
     *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ESTALE),
@@ -90,6 +92,27 @@ def excerpt(text: object, most: int = 300) -> str:
     'bad value'
     """
     return shortened(one_line(str(text)[: 20 * most]), most)
+
+
+def quoted(value: object) -> str:
+    """Return an argument for a message: texts, numbers and lists in short, and only the type of any other object.
+
+    >>> quoted("2"), quoted([2, {}])
+    ("'2'", 'a list of 2, a dict')
+    """
+    if value is None or isinstance(value, str | bytes | int | float | os.PathLike):
+        return excerpt(repr(value), 60)
+    items = ", ".join(map(quoted, islice(value, 9))) if isinstance(value, list | tuple | set) else ""
+    return excerpt(f"a {type(value).__name__}{items and f' of {items}'}", 60)
+
+
+@contextmanager
+def errors_in(place: object) -> Iterator[None]:
+    """Begin the messages of UserErrors with the file or environment variable that holds the invalid value."""
+    try:
+        yield
+    except UserError as error:
+        raise type(error)(f"{place}: {error}") from error
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:

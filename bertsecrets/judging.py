@@ -228,7 +228,11 @@ class Runner(AbstractContextManager["Runner", None]):
     """A way for a run to obtain measurements. This base class measures each case silently when the case is judged."""
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-        """Return the cases whose measurements are stored, and all other cases in the order in which to judge them."""
+        """Return the cases whose measurements are stored, and all other cases in the order in which to judge them.
+
+        Raises:
+            UserError: If there are other cases, but their measurements could not be stored.
+        """
         return [], list(cases)
 
     def is_stored(self, cases: Sequence[Case], seed: int) -> bool:
@@ -317,13 +321,12 @@ class JudgedRun:
 
     def _analysis(self, cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[tuple[Case, Verdict | Skipped]]:
         """Judge cases on the given seeds: first the cases whose measurements are stored, then the other cases."""
-        eligible = []
+        refused = {str(case): answer for case in cases if isinstance(answer := self.answers[str(case)], NotApplicable)}
+        eligible = [case for case in cases if str(case) not in refused]
+        ready, waiting = self._divided or self.runner.split(eligible, seeds)  # fails before the first verdict
         for case in cases:
-            if isinstance(answer := self.answers[str(case)], NotApplicable):
-                yield case, Verdict.because(case, "not applicable", answer.cause)
-            else:
-                eligible.append(case)
-        ready, waiting = self._divided or self.runner.split(eligible, seeds)
+            if str(case) in refused:
+                yield case, Verdict.because(case, "not applicable", refused[str(case)].cause)
         prepared, self._divided = self._divided is not None or not waiting, None
         for place, case in enumerate([*ready, *waiting]):
             if place == len(ready) and not prepared:

@@ -5,11 +5,12 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bertsecrets.errors import UserError, near_matches, shortened
+from bertsecrets.errors import UserError, errors_in, near_matches, quoted, shortened
 from bertsecrets.models.families import full_name
 from bertsecrets.reading import expanded, seconds
 from bertsecrets.settings import EXPECTED_VARIABLE, project_options
@@ -26,6 +27,14 @@ GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 JOBS_VARIABLE = "BERTSECRETS_JOBS"
+# The environment variables that give options their defaults, in Python too.
+VARIABLES = {
+    "model": MODEL_VARIABLE,
+    "glue": GLUE_VARIABLE,
+    "store": STORE_VARIABLE,
+    "frames": FRAMES_VARIABLE,
+    "jobs": JOBS_VARIABLE,
+}
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB_SOURCE = "hub"  # value of --glue that selects the hub instead of a folder
 # Options of every command that reads rows; some commands add the options for frames and spaCy.
@@ -234,9 +243,10 @@ class RunOptions:
         if self.keep_checkpoints not in KEEPS:
             hint = near_matches(self.keep_checkpoints, KEEPS)
             raise UserError(f"unknown keep_checkpoints {self.keep_checkpoints!r}: {hint}")
-        check_threads(self.threads)
-        if (jobs := self.wanted_jobs) is not None and not 1 <= jobs <= MAX_JOBS:
-            raise UserError(f"jobs {jobs} is out of range: give 1 to {MAX_JOBS}")
+        if self.threads is not None:
+            check_threads(self.threads)
+        if self.jobs is not None:
+            _check_jobs(self.jobs)
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", expanded(self.checkpoint))
             self._check_checkpoint()
@@ -293,15 +303,21 @@ class RunOptions:
         """The judged checkpoint or model; None for the model in `params.yaml`."""
         return self.model if self.checkpoint is None else str(self.checkpoint)
 
+    def errors_about(self, name: str) -> AbstractContextManager[None]:
+        """Return a context in which errors name the environment variable that the option comes from, if one does."""
+        inherited = getattr(self, name) is None and os.environ.get(VARIABLES[name])
+        return errors_in(f"{VARIABLES[name]} in the environment") if inherited else nullcontext()
+
     @property
     def wanted_jobs(self) -> int | None:
         """The number of parallel jobs, if it is set in these options or in the environment."""
         if self.jobs is not None or not (given := os.environ.get(JOBS_VARIABLE)):
             return self.jobs
-        try:
-            return whole_number(given)
-        except argparse.ArgumentTypeError as error:
-            raise UserError(f"{JOBS_VARIABLE} in the environment: {error}") from error
+        with self.errors_about("jobs"):
+            try:
+                return _check_jobs(whole_number(given))
+            except argparse.ArgumentTypeError as error:
+                raise UserError(str(error)) from error
 
     @property
     def glue_folders(self) -> list[Path]:
@@ -327,8 +343,9 @@ class RunOptions:
         from bertsecrets.texts.glue import Source, check_glue  # slow to import, and few commands read rows
 
         folders = self.glue_folders
-        for folder in folders:
-            check_glue(folder)
+        with self.errors_about("glue"):
+            for folder in folders:
+                check_glue(folder)
         return Source(
             glue=folders[0] if folders else None,
             offline=self.offline,
@@ -371,20 +388,18 @@ def configured() -> dict[str, Any]:
     """
     given = project_options()
     known = [name for name in PARSING if name not in ("budget", "keep_checkpoints", "task_file")]
-    try:
+    with errors_in("pyproject.toml, [tool.bertsecrets]"):
         for name, value in given.items():
             if name not in known:
                 raise UserError(f"unknown option {name!r}: {near_matches(name, known)}")
             if value in ("", []):
                 raise UserError(f"{name} is empty: give a value, or delete the line")
         RunOptions(**given)
-    except UserError as error:
-        raise UserError(f"pyproject.toml, [tool.bertsecrets]: {error}") from error
-    variables = {"model": MODEL_VARIABLE, "glue": GLUE_VARIABLE, "store": STORE_VARIABLE, "frames": FRAMES_VARIABLE}
-    variables |= {"jobs": JOBS_VARIABLE}
-    in_environment = [name for name, variable in variables.items() if os.environ.get(variable)]
-    defaults = {name: value for name, value in given.items() if name not in in_environment}
-    return defaults | ({"model": os.environ[MODEL_VARIABLE]} if "model" in in_environment else {})
+    defaults = {name: value for name, value in given.items() if not os.environ.get(VARIABLES.get(name, ""))}
+    if model := os.environ.get(MODEL_VARIABLE):
+        with errors_in(f"{MODEL_VARIABLE} in the environment"):
+            defaults["model"] = RunOptions(model=model).model
+    return defaults
 
 
 def flag(name: str) -> str:
@@ -421,7 +436,7 @@ def check_initialisation(name: str) -> InitialisationName:
 def check_type(name: str, value: object, types: tuple[type, ...] = (int,), expected: str = "a whole number") -> None:
     """Check the type of an option. True and False do not count as numbers."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise UserError(f"{name} must be {expected}, not {shortened(repr(value), 60)}")
+        raise UserError(f"{name} must be {expected}, not {quoted(value)}")
 
 
 def check_seed(seed: int) -> None:
@@ -429,6 +444,13 @@ def check_seed(seed: int) -> None:
     check_type("seed", seed)
     if not 0 <= seed < SEED_LIMIT:
         raise UserError(f"seed {seed} is out of range: give 0 to {SEED_LIMIT - 1}")
+
+
+def _check_jobs(jobs: int) -> int:
+    """Return a number of jobs after checking that it is in range."""
+    if not 1 <= jobs <= MAX_JOBS:
+        raise UserError(f"jobs {jobs} is out of range: give 1 to {MAX_JOBS}")
+    return jobs
 
 
 def check_threads(threads: int | None) -> None:

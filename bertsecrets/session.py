@@ -41,6 +41,7 @@ from bertsecrets.options import (
     RunOptions,
     check_initialisation,
     check_seed,
+    check_threads,
     seed_range,
 )
 from bertsecrets.progress import log
@@ -50,6 +51,7 @@ from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store
 from bertsecrets.store.files import temporary_folder
+from bertsecrets.texts.framenet_xml import check_frames
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, register_tasks
 from bertsecrets.texts.tasks import task as task_named
@@ -126,6 +128,7 @@ class Session:
             )
         device = best_device(options.device)
         self.settings = in_precision(self.settings, options.precision, device)
+        check_threads(options.threads)
         self.jobs, threads = share_cores(options.wanted_jobs, options.threads, device)
         self.options = options = replace(options, threads=threads)
         use_threads(threads)  # part of the cache keys
@@ -133,10 +136,12 @@ class Session:
             raise UserError(problem)
         register_tasks(options.tasks)
         source, frames = options.source(), options.frames_path
-        if frames is not None and not frames.exists():
-            raise UserError(f"{frames} does not exist: the option frames takes a JSONL file or FrameNet's folder")
+        if frames is not None:
+            with options.errors_about("frames"):
+                check_frames(frames, read=options.frames is not None)
         if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
-            raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
+            with options.errors_about("store"):
+                raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
         trains = options.checkpoint is None
         rows = TaskRows(source, options.limit, options.train_limit, options.grid_limit, trains=trains)
         self._objects: dict[str, Held] = {}

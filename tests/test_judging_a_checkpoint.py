@@ -37,7 +37,7 @@ def without_model(shared, tmp_path):
 
 
 def verdicts(capsys, tmp_path, *words):
-    code, errors = outcome([str(word) for word in ("report", *words, "--json", tmp_path / "v.json")])
+    code, _, errors = outcome([str(word) for word in ("report", *words, "--json", tmp_path / "v.json")])
     assert code in (0, 1), errors
     assert " to train, " not in errors
     return {verdict["id"]: verdict for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}

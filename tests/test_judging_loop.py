@@ -72,6 +72,24 @@ class Clock(Runner):
         return seed in self.stored
 
 
+class FullStore(Runner):
+    """A runner that cannot store anything."""
+
+    def split(self, cases, seeds):
+        raise RunError("not writable")
+
+
+def test_no_verdict_is_given_if_the_others_cannot_be_stored(monkeypatch):
+    monkeypatch.setattr(
+        GivenVerdicts,
+        "eligibility",
+        lambda *_: NotApplicable(Grounds.OTHER_SHAPE(layers=1, heads=1, has="", instead="")),
+    )
+    run = JudgedRun(GivenVerdicts([]), [CASE], FullStore())
+    run.judge()
+    assert (run.verdicts, str(run.ended)) == ([], "not writable")
+
+
 def test_only_open_cases_get_a_further_seed():
     given = GivenVerdicts(
         [still_open(), Verdict(OTHER, "reproduced", ""), still_open(), Verdict(CASE, "reproduced", "")], analyses=4

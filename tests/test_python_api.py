@@ -6,11 +6,14 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from tiny import HEADS, LAYERS, save_bert
 
 import bertsecrets as bs
 from bertsecrets.measures.registry import get_measure, measure_names
+
+TABLE = pd.DataFrame({"text": ["a"] * 80})
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -126,6 +129,9 @@ def test_the_task_of_a_checkpoint_is_asked_for_once(session, runs, tiny_bert, ti
         ({"precision": "half"}, "unknown precision 'half'"),
         ({"model": ""}, "the model's name is empty"),
         ({"offline": "no"}, "^offline must be true or false, not 'no'"),
+        ({"model": TABLE}, "^model must be a name or path, not a DataFrame$"),
+        ({"tasks": [TABLE]}, r"^tasks must be .* \(bertsecrets.Task\), not a DataFrame$"),
+        ({"tokenizer": TABLE}, "^tokenizer must be a tokenizer of transformers, not a DataFrame$"),
     ],
 )
 def test_impossible_options_are_refused_at_once(option, message):
@@ -142,8 +148,9 @@ def test_impossible_options_are_refused_at_once(option, message):
         (lambda session: session.measure("scores", "rte", init=None), "^init must be text, not None"),
         (lambda session: session.judge(3), "^claim must be text, not 3"),
         (lambda session: session.judge("C1", "rte", seeds="3"), "^seeds must be a whole number, not '3'"),
-        (lambda session: session.judge_all(claims=["C1", 3]), "^claims must be a collection of text or text, not "),
         (lambda session: session.judge_all(claims=[]), "^claims is empty: name claims or families"),
+        (lambda session: session.judge_all(claims=["C1", 3]), "collection of text or text, not a list of 'C1', 3$"),
+        (lambda session: session.judge(TABLE), "^claim must be text, not a DataFrame$"),
     ],
 )
 def test_arguments_of_another_type_are_one_line(session, call, message):
@@ -335,6 +342,9 @@ def test_a_heads_attention_over_a_text_is_that_of_transformers(tiny_bert):
     chart = bs.show_head(str(tiny_bert), "the nurse sold letters", layer=2, head=3, offline=True)
     (rows,) = chart.to_dict()["datasets"].values()
     assert len(rows) == len(tokens) ** 2
+    for empty in ((" ",), ("the nurse", "")):
+        with pytest.raises(bs.UserError, match="the text is empty: give at least one word"):
+            bs.show_head(str(tiny_bert), *empty, offline=True)
     with pytest.raises(bs.UserError, match="head 99.1 does not exist"):
         bs.head_map(str(tiny_bert), "the nurse", layer=99, offline=True)
     of_all_heads = bs.show_head(str(tiny_bert), "the nurse sold letters", layer=2, head=None, offline=True)

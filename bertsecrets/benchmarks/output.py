@@ -16,6 +16,7 @@ from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.baseline import accepted_cases, conclude_baseline
 from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
+from bertsecrets.cli.outputs import more_seeds_line
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.options import JOBS_VARIABLE, RunOptions
@@ -169,15 +170,13 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
 def _open_claims(config: pytest.Config) -> str:
     """Return a line with the command that adds seeds for undecided claims; empty if no claim lacks seeds."""
     from bertsecrets.jobs.scripts import RUN_ONLY_OPTIONS, words_of
-    from bertsecrets.report.text import open_claims_line
 
     run, options = config.stash[RUN], config.stash[OPTIONS]
     if options.checkpoint is not None:
         return ""
     saved = get_option(config, "measurements") is not None
     command = [] if saved else ["bertsecrets", "run", *words_of(options, RUN_ONLY_OPTIONS)]
-    whole = ["pytest", *map(str, config.invocation_params.args)]  # if an option is repeated, the last value counts
-    return open_claims_line(verdicts_of(config), command, whole, in_sequence=len(run.session.interims) > 1)
+    return more_seeds_line(run, verdicts_of(config), command, ["pytest", *map(str, config.invocation_params.args)])
 
 
 def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:

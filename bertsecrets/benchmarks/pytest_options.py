@@ -11,8 +11,8 @@ import pytest
 from bertsecrets.cli.baseline import BASELINE_OPTIONS
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.cli.outputs import EXAMPLES_OPTION
-from bertsecrets.errors import UserError
-from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, PARSING, flag, path
+from bertsecrets.errors import UserError, errors_in
+from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, PARSING, RunOptions, flag, path
 
 PREFIX = "bertsecrets_"  # of the names of the options in pytest's namespace
 OWN_OPTIONS: dict[str, dict[str, Any]] = {
@@ -77,12 +77,15 @@ def get_option(config: pytest.Config, name: str) -> Any:
         return parsing.get("default", False if flagged else None)
     if flagged:
         return text.lower() not in ("0", "false", "no")
+    place = f"{variable(name)} in the environment"
     try:
         parsed = parsing.get("type", str)(text)
     except Exception as error:  # whatever the parser of this option raises
-        raise UserError(f"{variable(name)} in the environment: {error}") from error
+        raise UserError(f"{place}: {error}") from error
     if parsed not in parsing.get("choices", [parsed]):
-        raise UserError(f"{variable(name)} in the environment is {text!r}: give one of {', '.join(parsing['choices'])}")
+        raise UserError(f"{place} is {text!r}: give one of {', '.join(parsing['choices'])}")
+    with errors_in(place):
+        RunOptions(**({name: parsed} if name in PARSING else {}))
     return parsed
 
 

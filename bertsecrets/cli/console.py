@@ -24,9 +24,9 @@ def interrupted(signalled: KeyboardInterrupt) -> int:
     return 128 + (number if isinstance(number, int) else signal.SIGINT)
 
 
-def interrupted_message(store: Path) -> str:
-    """Return the message to print when a run is interrupted."""
-    return f"interrupted; finished results are saved in {store}: run the same command to continue"
+def interrupted_message(store: Path | None) -> str:
+    """Return the message to print when a run is interrupted, given its store if that is known."""
+    return f"interrupted; finished results are saved in {store or 'the store'}: run the same command to continue"
 
 
 def report_bug(error: BaseException) -> str:

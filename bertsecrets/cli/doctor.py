@@ -163,6 +163,7 @@ def _store(root: Path) -> None:
 
 def _texts(run: RunOptions) -> None:
     from bertsecrets.measures.base.needs import FRAMES_ADVICE, pipeline_facts
+    from bertsecrets.texts.framenet_xml import check_frames
     from bertsecrets.texts.glue import Source, check_glue
 
     folders = run.glue_folders
@@ -178,7 +179,11 @@ def _texts(run: RunOptions) -> None:
         problem = Source(present[0], beside=tuple(present[1:])).missing(task)
         print(f"GLUE {task.title}: {'found' if problem is None else f'missing; {problem}'}")
     frames = run.frames_path
-    print("frames: found" if frames is not None and frames.exists() else f"frames: missing; {FRAMES_ADVICE}")
+    with _or_missing("frames"):
+        if frames is None:
+            raise UserError(FRAMES_ADVICE)
+        check_frames(frames, read=True)
+        print("frames: found")
     pipeline = run.spacy or DEFAULT_PIPELINE
     with _or_missing(f"spaCy pipeline {pipeline}"):
         pipeline_facts(pipeline)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import EXPECTED_OPTION, LIMIT_OPTIONS, ROW_OPTIONS, RunOptions, add_run_options
+from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 from bertsecrets.types import AUTO
 
@@ -95,6 +96,8 @@ def open_run(
     from bertsecrets.jobs.prepare import PlannedRunner
     from bertsecrets.judging import JudgedRun, skipped
 
+    if not session.store.root.exists():
+        check_writable(session.store.root)
     if not chosen or any(map(reads_model, chosen)):
         session.check_model()
     rows = session.resources.rows

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 from bertsecrets import __version__
@@ -21,7 +22,7 @@ from bertsecrets.cli.console import (
     report_bug,
     warnings_in_one_line,
 )
-from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
+from bertsecrets.errors import UserError, near_matches, of_the_machine, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed, check_threads
 from bertsecrets.texts.tasks import register_tasks
 
@@ -43,6 +44,16 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **named})
+
+    def parse_known_args(self, *given: Any, **named: Any) -> Any:
+        """Parse the words of this command. Words that it does not know are an error here, not in the main parser."""
+        options, unknown = super().parse_known_args(*given, **named)
+        if unknown and not unknown[0].startswith("-"):
+            self.error(f"unrecognized argument {unknown[0]!r}")
+        if unknown:
+            name, flags = unknown[0].partition("=")[0], [flag for flag in self._option_string_actions if len(flag) > 2]
+            self.error(f"unknown option {name}: {near_matches(name, flags)}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         line = one_line(shortened(message, MESSAGE_CHARACTERS))
@@ -107,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
     except UserError as error:
         return _tell(error)
     except KeyboardInterrupt as signalled:
-        return _tell(interrupted_message(RunOptions.from_namespace(options).store_folder), interrupted(signalled))
+        return _tell(interrupted_message(_store_of(options)), interrupted(signalled))
     except BrokenPipeError:
         _drop_output()
     except Exception as error:
@@ -117,6 +128,13 @@ def _run(options: argparse.Namespace) -> int:
         line = of_the_machine(error)
         return _tell(line) if line is not None else _tell(report_bug(error), BUG)
     return code
+
+
+def _store_of(options: argparse.Namespace) -> Path | None:
+    """Return the store of a command; None if the defaults in the project are invalid, which ends other commands."""
+    with suppress(Exception):  # a signal may arrive before the defaults have been read
+        return RunOptions.from_namespace(argparse.Namespace(store=getattr(options, "store", None))).store_folder
+    return None
 
 
 def _tell(problem: object, code: int = USER_ERROR) -> int:

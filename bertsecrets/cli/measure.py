@@ -120,9 +120,10 @@ def _run(
     from bertsecrets.store.measurements import save_to_folder
 
     measurement = session.measurement(measure.name, subject, options.checkpoint, **values)
+    about = options.checkpoint if options.checkpoint is not None and measure.on_task else subject
     problem = measure.degenerate(measurement)
     for remark in [*([problem] if problem else []), *measure.remarks(measurement)]:
-        log.warning(f"{measure.name} of {subject}: {remark}")
+        log.warning(f"{measure.name} of {about}: {remark}")
     if options.save:
         save_to_folder(measurement, options.save, options.checkpoint if measure.reads_model else None)
     if options.json:
@@ -131,7 +132,7 @@ def _run(
         print(json.dumps(finite(measurement.as_json()), indent=1))
         return
     stored = " (stored)" if measurement.reused else ""
-    print(f"{options.json or options.save}: {measure.name} of {subject}, {measurement.examples} examples{stored}")
+    print(f"{options.json or options.save}: {measure.name} of {about}, {measurement.examples} examples{stored}")
 
 
 def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", options: argparse.Namespace) -> None:

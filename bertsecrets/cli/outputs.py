@@ -14,6 +14,8 @@ from bertsecrets.options import RunOptions, flag, path, whole_number
 from bertsecrets.store.files import check_writable
 
 if TYPE_CHECKING:
+    from bertsecrets.claims.verdict import Verdict
+    from bertsecrets.compare.baseline import Baseline
     from bertsecrets.judging import JudgedRun
 
 MAX_EXAMPLES = 6  # as many as `example-maps` keeps
@@ -68,13 +70,14 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
         group.add_argument(flag(name), **parsing)
 
 
-def check_outputs(options: argparse.Namespace) -> None:
-    """Check, before anything is measured, that the requested files can be written."""
+def check_outputs(options: argparse.Namespace) -> "Baseline | None":
+    """Check, before anything is printed or measured, that the requested files can be written; return the baseline."""
     if options.html:
         check_extra("report")
     updated = options.baseline if options.update_baseline else None
     check_output_files([updated, *(getattr(options, name) for name in OUTPUT_FILES)])
     check_output_folder(options.save)
+    return read_baseline(options.baseline, updating=options.update_baseline)
 
 
 def check_output_files(files: Iterable[Path | None]) -> None:
@@ -131,13 +134,13 @@ def without(arguments: Sequence[str], names: Collection[str]) -> list[str]:
     return remaining
 
 
-def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"]) -> int:
+def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"], baseline: "Baseline | None") -> int:
     """Judge the claims about each model, write the requested files, print the verdicts, and return the exit code.
 
     The files are written before anything is printed, so that they do not depend on the terminal. Signals are deferred
     until all files are written, so that all of them describe the same run.
     """
-    runs, baseline = [], read_baseline(options.baseline, updating=options.update_baseline)
+    runs = []
     saved = getattr(options, "measurements", None) is not None
     for run in opened:
         if baseline is not None:
@@ -209,16 +212,27 @@ def _of_checkpoint(options: argparse.Namespace) -> bool:
 
 def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool) -> str:
     """Return a line with the command that adds seeds for undecided claims; empty if no claim lacks seeds."""
-    from bertsecrets.report.text import open_claims_line
-
     if _of_checkpoint(options):
         return ""
-    command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *SEED_FLAGS, *(["--model"] * several)))]
+    command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *(["--model"] * several)))]
     command += ["--model", run.model] * several
-    whole = ["bertsecrets", *without(options.words, SEED_FLAGS)]
     if getattr(options, "measurements", None) is not None:
         command = []
-    return open_claims_line(run.verdicts, command, whole, in_sequence=len(run.session.interims) > 1)
+    return more_seeds_line(run, run.verdicts, command, ["bertsecrets", *options.words])
+
+
+def more_seeds_line(
+    run: "JudgedRun", verdicts: Sequence["Verdict"], command: Sequence[str], whole: Sequence[str]
+) -> str:
+    """Return a line with the command that adds seeds for undecided verdicts; empty if none of them lacks seeds.
+
+    Args:
+        command, whole: As in `open_claims_line`. The seeds and the budget that are proposed replace any in the words.
+    """
+    from bertsecrets.report.text import open_claims_line
+
+    commands = [without(words, SEED_FLAGS) for words in (command, whole)]
+    return open_claims_line(verdicts, *commands, in_sequence=len(run.session.interims) > 1)
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:

@@ -154,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
     from bertsecrets.jobs.on_ray import check_ray, ray_cluster
     from bertsecrets.session import Session
 
-    check_outputs(options)
+    baseline = check_outputs(options)
     chosen, tasks = selected(options)
     if options.gpus is not None and options.ray is None:
         raise UserError("--gpus requires --ray: local jobs use --device")
@@ -162,4 +162,4 @@ def run(options: argparse.Namespace) -> int:
         check_ray(options.gpus)
     session = Session(RunOptions.from_namespace(options))
     work = None if options.ray is None else ray_cluster(session, address=options.ray or None, gpus=options.gpus)
-    return conclude(options, [open_run(session, chosen, tasks, work)])
+    return conclude(options, [open_run(session, chosen, tasks, work)], baseline)

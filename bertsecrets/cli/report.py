@@ -65,7 +65,7 @@ def add_parsers(commands) -> None:
 
 def report(options: argparse.Namespace) -> int:
     """Judge claims, print the verdicts, write the requested files, and return the exit code."""
-    check_outputs(options)
+    baseline = check_outputs(options)
     named = {full_name(name): name for name in options.models or ()}
     models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
@@ -74,7 +74,8 @@ def report(options: argparse.Namespace) -> int:
     if options.checkpoint is not None:
         refuse(options, ["save"], "has no effect on --checkpoint")
     # Open all models before measuring anything.
-    return conclude(options, [_opened(argparse.Namespace(**vars(options), model=model)) for model in models])
+    opened = [_opened(argparse.Namespace(**vars(options), model=model)) for model in models]
+    return conclude(options, opened, baseline)
 
 
 def _opened(options: argparse.Namespace) -> "JudgedRun":

@@ -29,6 +29,7 @@ Work = AbstractContextManager[Callable[[Plan], None]]  # yields a function that 
 
 def run_jobs(session: Session, plan: Plan) -> None:
     """Run the jobs of a plan in worker processes, or in this process if only one can run at a time."""
+    check_writable(session.store.root)
     jobs = _concurrent_jobs(session, plan)
     if jobs == 1:
         return carry_out(session, plan, _run_here(plan, JobRunner(session.options, session)))
@@ -90,6 +91,8 @@ class PlannedRunner(Runner):
         left = remaining(self.session, {job: leader for plan in plans.values() for job, leader in plan.items()})
         stored = {name for name, plan in plans.items() if not left.keys() & plan.keys()}
         waiting = [case for case in cases if str(case) not in stored]
+        if waiting:
+            check_writable(self.session.store.root)
         self.total, self.done, self.measured, self.tells = len(cases), 0, 0, bool(waiting)
         self.began = time.monotonic()
         return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
@@ -124,7 +127,6 @@ class PlannedRunner(Runner):
         left = remaining(self.session, self._plan(cases, seeds))
         if not left:
             return
-        check_writable(self.session.store.root)
         if self.work is not None and self.carry_out is None:
             self.carry_out = self.running.enter_context(self.work)
         log.info(self._announcement(cases, seeds, left))

@@ -51,7 +51,7 @@ class Anisotropy(Measure):
         """Compute the hidden states twice, first to find the mean and then to subtract it."""
         opened, rows = context.open(self.kernel), self.rows(context)
         encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.attention.max_length))
-        with progress(f"vectors of {context.subject}", 2 * len(encoded), "example") as shown:
+        with progress(f"vectors of {context.measured}", 2 * len(encoded), "example") as shown:
             directions, mean = row_directions(opened, encoded, advance=shown.advance)
             centred, _ = row_directions(opened, encoded, mean, advance=shown.advance)
         pairs = random_pairs(len(encoded))

@@ -52,7 +52,7 @@ class AttentionGradients(MapMeasure):
         targets = torch.as_tensor(np.asarray(rows.targets()), device=context.resources.device)
         ids, loss = special_ids(opened.tokenizer), loss_of(context.task.regression)
         observer = SampleObserver(len(encoded), opened.layers, opened.heads, TOKEN_KINDS, counts=False)
-        with progress(f"gradients of the attention of {context.subject}", len(encoded), "example") as shown:
+        with progress(f"gradients of the attention of {context.measured}", len(encoded), "example") as shown:
             for batch in batches(encoded, tokens=GRADIENT_BATCH_TOKENS):
                 here = batch.to(context.resources.device)
                 slopes = attention_slopes(opened.model, here, targets[torch.from_numpy(batch.indices)], loss)

@@ -67,7 +67,7 @@ class HeadPruning(HeadRemovalMeasure):
         opened.model.requires_grad_(False)
         target = np.asarray(rows.targets())
         steps = len(heads_left(opened.layers * opened.heads))
-        with progress(f"pruning heads of {context.subject}", steps * len(encoded), "example") as shown:
+        with progress(f"pruning heads of {context.measured}", steps * len(encoded), "example") as shown:
             path = prune_heads(engine.skeleton, encoded, context.task, target, shown.advance)
         values, samples = scored(context.task, path.predicted, target)
         left = np.array(heads_left(opened.layers * opened.heads)[1:])

@@ -52,7 +52,7 @@ class WeightPruning(RemovalMeasure):
         encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.scores.max_length))
         weights, device = layer_weights(opened.model), context.resources.device
         predicted, pruned = [], []
-        with progress(f"pruning weights of {context.subject}", 1 + len(PRUNED_SHARES), "share") as shown:
+        with progress(f"pruning weights of {context.measured}", 1 + len(PRUNED_SHARES), "share") as shown:
             for share in (0.0, *PRUNED_SHARES):
                 pruned.append(prune_smallest(weights, share))
                 predicted.append(decide(context.task, predict(opened.model, encoded, device)))

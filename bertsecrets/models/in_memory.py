@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertsecrets.errors import UserError, excerpt
+from bertsecrets.errors import UserError, quoted
 from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.consistency import CHECKED_EXAMPLES, explain_failure
 from bertsecrets.models.encoding import collate, tokenize
@@ -85,7 +85,7 @@ def check_tokenizer(tokenizer: Any) -> None:
     from transformers import PreTrainedTokenizerBase
 
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise UserError(f"tokenizer must be a tokenizer of transformers, not {excerpt(repr(tokenizer), 60)}")
+        raise UserError(f"tokenizer must be a tokenizer of transformers, not {quoted(tokenizer)}")
 
 
 def has_own_code(model: Any) -> bool:

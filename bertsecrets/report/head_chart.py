@@ -39,6 +39,8 @@ def _layer_maps(
     model: str | Path | nn.Module, text: str, text2: str | None, layer: int, head: int, tokenizer: Any, *, offline: bool
 ) -> tuple[list[str], Float[np.ndarray, "heads tokens tokens"]]:
     """Return a text's tokens and a layer's attention maps, after checking that the model has the layer and head."""
+    if not text.strip() or (text2 is not None and not text2.strip()):
+        raise UserError("the text is empty: give at least one word")
     with opened(model, tokenizer, offline=offline) as encoder:
         if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
             has = f"{_name(model)} has {encoder.layers} layers of {encoder.heads} heads"
@@ -71,7 +73,8 @@ def head_map(
         tokenizer: Tokenizer of a model in memory.
 
     Raises:
-        UserError: If the model is not available, has no such layer or head, or does not expose its attention.
+        UserError: If a text is empty, or the model is not available, has no such layer or head, or does not expose its
+            attention.
     """
     tokens, maps = _layer_maps(model, text, text2, layer, head, tokenizer, offline=offline)
     return tokens, maps[head - 1]

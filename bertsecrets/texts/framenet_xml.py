@@ -18,13 +18,31 @@ from bertsecrets.texts.framenet import SENTENCE_TOKENS, Annotation, Chosen, choo
 FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
 XML_FILE_BYTES = 64 * 2**20  # maximum size of an XML file; the largest one has 2 MB
 NAMESPACE = re.compile(rb"\sxmlns=\"[^\"]*\"")
+JSON_SUFFIXES = (".jsonl", ".json")
 FRAMENET_LAYOUT = 'a FrameNet folder holds "lu" and "frame" with .xml files'
 FRAMENET_ADVICE = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
 
 
+def check_frames(path: Path, *, read: bool) -> None:
+    """Check that a `.jsonl` file or a FrameNet folder exists.
+
+    Args:
+        read: Whether to also check that it holds sentences: every line of a file, but only the layout of a folder.
+
+    Raises:
+        UserError: If the path does not exist, or has no sentences.
+    """
+    if not path.exists():
+        raise UserError(f"{path} does not exist: the option frames takes a JSONL file or FrameNet's folder")
+    if read and path.suffix.lower() in JSON_SUFFIXES:
+        read_jsonl(path)
+    elif read:
+        _xml_files(path)
+
+
 def open_frames(path: Path) -> Chosen:
     """Return the frame sentences from a `.jsonl` file or a FrameNet folder."""
-    if path.suffix.lower() in {".jsonl", ".json"}:
+    if path.suffix.lower() in JSON_SUFFIXES:
         return Chosen(read_jsonl(path))
     annotations, core_sets = read_framenet(path)
     chosen = choose(annotations, core_sets)
@@ -40,7 +58,8 @@ def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str
     """Return annotated sentences that are short enough, in order of lexical units, and each frame's core elements."""
     units: list[tuple[int, list[Annotation]]] = []
     core_sets: dict[str, frozenset[str]] = {}
-    for name, content in _xml_files(path):
+    for file in _xml_files(path):
+        name, content = file.relative_to(path.parent).as_posix(), read_bytes(file, XML_FILE_BYTES)
         try:
             if PurePosixPath(name).parent.name == "lu":
                 number = re.search(r"\d+", PurePosixPath(name).stem)
@@ -51,8 +70,6 @@ def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str
         except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError means an unknown encoding
             reason = excerpt(error, 150)
             raise UserError(f"{path}: {excerpt(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
-    if not units or not core_sets:
-        raise UserError(f"no FrameNet in {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
     units.sort(key=lambda unit: unit[0])
     return [annotation for _, annotations in units for annotation in annotations], core_sets
 
@@ -116,8 +133,8 @@ def parse_xml(content: bytes) -> ElementTree.Element:
     return ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutEntities()))  # nosec B314
 
 
-def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of XML files in `lu` and `frame`, at any depth of a folder, except hidden files."""
+def _xml_files(path: Path) -> list[Path]:
+    """Return the XML files in `lu` and `frame`, at any depth of a folder, except hidden files."""
     if not path.exists():
         raise UserError(f"no FrameNet at {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
     if not path.is_dir():
@@ -127,5 +144,6 @@ def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
     homes = sorted({str(file.parent.parent.relative_to(path.parent)) for file in files})
     if len(homes) > 1:
         raise UserError(f"{path} contains two FrameNet folders, {excerpt(' and '.join(homes[:2]))}: give one of them")
-    for file in files:
-        yield file.relative_to(path.parent).as_posix(), read_bytes(file, XML_FILE_BYTES)
+    if {file.parent.name for file in files} != {"lu", "frame"}:
+        raise UserError(f"no FrameNet in {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
+    return files

@@ -18,7 +18,7 @@ import yaml
 from yaml.constructor import BaseConstructor
 
 from bertsecrets.arguments import checked
-from bertsecrets.errors import UserError, excerpt, near_matches
+from bertsecrets.errors import UserError, errors_in, excerpt, near_matches, quoted
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import METRICS
@@ -160,8 +160,7 @@ class _Table:
         except (TypeError, ValueError):
             score = math.nan
         if not math.isfinite(score):
-            shown = excerpt(repr(value), 60)
-            raise UserError(f"{self.place(row)}: {shown} is not a score: {task.metric} needs numbers")
+            raise UserError(f"{self.place(row)}: {quoted(value)} is not a score: {task.metric} needs numbers")
         return score
 
 
@@ -172,12 +171,12 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path)
     origin, place = what, lambda row: f"{what}, row {row + 1}"
     if isinstance(data, str | Path):
         path = folder / expanded(data)
+        what += f" ({path})"
         data, lines = _read_file(path)
         origin, place = f"own data, {path.name}", lambda row: f"{path}, line {lines[row]}"
     names = [*(data.keys() if hasattr(data, "keys") else getattr(data, "column_names", ()))]
     if not names:
-        shown = excerpt(repr(data), 60) if isinstance(data, int | float | str) else f"a {type(data).__name__}"
-        raise UserError(f"{what} must be a DataFrame, a Dataset or the path of a CSV or TSV file, not {shown}")
+        raise UserError(f"{what} must be a DataFrame, a Dataset or the path of a CSV or TSV file, not {quoted(data)}")
     for column in (*texts, label):
         if names.count(column) != 1:
             number = "several columns" if column in names else "no column"
@@ -195,7 +194,7 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path)
             if missing[row] or (isinstance(value, str) and not value):
                 raise UserError(f"{place(row)}: column {column!r} has no value: fill it in, or leave the row out")
             if column != label and not isinstance(value, str):
-                raise UserError(f"{place(row)}: column {column!r} must hold text, not {excerpt(repr(value), 60)}")
+                raise UserError(f"{place(row)}: column {column!r} must hold text, not {quoted(value)}")
     return _Table([columns[column] for column in texts], columns[label], classes, origin, place)
 
 
@@ -210,6 +209,9 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
         rows = [(fields, reader.line_num) for fields in reader if fields]
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}: is a closing quotation mark missing?") from error
+    if not header:
+        problem = "begins with an empty line" if rows else "is empty"
+        raise UserError(f"{path} {problem}: its first line must name the columns")
     if len({*header}) < len(header):
         raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
     for fields, line in rows:
@@ -255,4 +257,5 @@ def read_task_file(path: Path) -> OwnTask:
         raise UserError(f"{path}: unknown field {excerpt(name, 60)!r}: {near_matches(name, known)}")
     for name in {"name", "dev"} - given.keys():
         raise UserError(f"{path} has no field {name}: it needs at least a name and the validation data, dev")
-    return OwnTask(**given, file=path)
+    with errors_in(path):
+        return OwnTask(**given, file=path)

@@ -195,6 +195,10 @@ TEXTS = [
     frames("a key given twice", "f.jsonl", "line 1: not valid JSON (duplicate key 'sentence')",
            written("f.jsonl", '{"sentence": "Ann", "sentence": "Bob", "target": "Ann", "core_elements": ["Ann"]}')),
     frames("an empty folder", "fn", "no FrameNet in", lambda room: (room.folder / "fn").mkdir()),
+    BadInput("frames: an empty folder, for claims that skip it", (*CLAIM, "--frames", "{room}/fn"), "no FrameNet in",
+             lambda room: (room.folder / "fn").mkdir()),
+    BadInput("frames: a damaged line, for claims that skip it", (*CLAIM, "--frames", "{room}/f.jsonl"),
+             "line 1: not valid JSON", written("f.jsonl", "{")),
     frames("an archive", "fn.tar.gz", "{room}/fn.tar.gz is neither a JSONL", written("fn.tar.gz", "x")),
 ]  # fmt: skip
 
@@ -214,7 +218,9 @@ OPTIONS = [
     option("no command", (), "--help"),
     option("no measure", ("measure",), "--help"),
     option("a word for a number", (*MEASURE, "--limit", "many"), "--help"),
-    option("an unknown option", ("claims", "--colour"), "--help"),
+    option("an unknown option", ("claims", "--colour"), ("unknown option --colour", "(see bertsecrets claims --help)")),
+    option("a misspelt option", ("report", "--modle=x"), ("did you mean --model", "(see bertsecrets report --help)")),
+    option("a misspelt option of an action", ("store", "ls", "--jsn"), ("did you mean --json", "store ls --help)")),
     option("a null byte", ("measure", "scores", "--task", "a\0b"), "word 4 of the command"),
     option("a lone surrogate", ("measure", "scores", "--task", "\udcff"), "word 4 of the command"),
     option("an empty path", ("corpus", ""), "the path is empty: name a file or folder"),
@@ -262,6 +268,17 @@ OPTIONS = [
     *(option(f"OMP_NUM_THREADS={value}", SCORES, ("OMP_NUM_THREADS", "give 1 to 1024"),
              environment=(("OMP_NUM_THREADS", value),)) for value in ("abc", "2000")),
     option("verdicts and a pin", ("compare", "{room}/v.json", PIN), "give two files of verdicts"),
+    *(option(f"{name}={value}", (*PLAN[:3], *more), f"bertsecrets: {name} in the environment: {says}",
+             environment=((name, value),)) for name, value, more, says in (
+        ("BERTSECRETS_JOBS", "abc", COMMON, "'abc' is not a whole number"),
+        ("BERTSECRETS_JOBS", "0", COMMON, "jobs 0 is out of range"),
+        ("BERTSECRETS_MODEL", "x@", COMMON[2:], "x@ has no revision"),
+        ("BERTSECRETS_GLUE", "none", (*COMMON[:2], *COMMON[4:]), "no GLUE folder"),
+        ("BERTSECRETS_STORE", "{glue}/RTE/dev.tsv", (*COMMON[:4], *COMMON[6:]), "cannot use the store {glue}"),
+        ("BERTSECRETS_FRAMES", "none", COMMON, "none does not exist"),
+    )),
+    option("an update of no baseline", ("report", *COMMON, "--update-baseline"), "name it with --baseline"),
+    option("a baseline missing", ("report", *COMMON, "--baseline", "none.json"), "no baseline none.json"),
     pyproject("glue = []", "glue is empty"),
     pyproject('modle = "x"', "unknown option 'modle': did you mean model"),
     pyproject("limit = 0", "limit 0 leaves no rows"),
@@ -274,6 +291,9 @@ OPTIONS = [
 
 def output(name, words, says, make=lambda room: None) -> BadInput:
     return BadInput(f"output: {name}", words, says, make, before_measuring=True)
+
+
+NOWHERE = ("--store", "/proc/store", "--output", "{room}/pin.yaml")
 
 
 def loop(room: Room) -> None:
@@ -306,6 +326,13 @@ OUTPUTS = [
     ),
     output("--store to no place", (*SCORES, "--store", "/proc/store"), "cannot write /proc/store"),
     output("--store of a report", (*CLAIM, "--store", "/proc/store"), "cannot write /proc/store"),
+    BadInput(
+        "output: --store of a pin",
+        ("pin", "--reason", "x", "--seeds", "2", *COMMON, *NOWHERE, "--threads", "1"),
+        "cannot write /proc/store",
+        environment=(("BERTSECRETS_JOBS", "2"),),
+    ),
+    output("--store of a whole report", ("report", *COMMON, "--store", "/proc/store"), "cannot write /proc/store"),
     output("--store to a file", (*SCORES, "--store", "{room}/x"), "a file exists where a folder", written("x", "mine")),
 ]
 

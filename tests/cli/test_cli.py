@@ -53,6 +53,9 @@ def test_a_checkpoint_needs_no_model_unless_it_is_compared(capsys, shared, tmp_p
     for measure in ("scores", "special-tokens"):
         out = run(capsys, "measure", measure, "--task", "rte", *options, "--checkpoint", tmp_path / "mine")
         assert json.loads(out)["examples"] == 24
+    written = ["--checkpoint", tmp_path / "mine", "--json", tmp_path / "s.json"]
+    out = run(capsys, "measure", "scores", "--task", "rte", *options, *written)
+    assert out == f"{tmp_path / 's.json'}: scores of {tmp_path / 'mine'}, 24 examples (stored)\n"
 
 
 @pytest.mark.slow

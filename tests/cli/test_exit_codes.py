@@ -51,7 +51,7 @@ def report(capsys, shared, tmp_path):
     def call(*claims: str):
         more = () if claims else ("--html", tmp_path / "r.html", "--metrics", tmp_path / "m.json")
         files = ("--json", tmp_path / "v.json", *more)
-        code, errors = outcome([str(word) for word in ("report", *(claims or CLAIMS), *shared, *files)])
+        code, _, errors = outcome([str(word) for word in ("report", *(claims or CLAIMS), *shared, *files)])
         file = tmp_path / "v.json"
         written = json.loads(file.read_text())["verdicts"] if file.exists() else []
         return code, errors, {verdict["id"]: verdict for verdict in written}
@@ -194,7 +194,7 @@ def test_a_saved_measurement_without_a_sample_affects_only_its_claims(capsys, tm
 def test_measure_all_continues_after_a_failure(capsys, shared, monkeypatch, tmp_path):
     monkeypatch.setattr(Scores, "run", raising(UserError("no scores today")))
     call = ["measure", "all", "--task", "rte", "--init", "untrained", *shared, "--save", tmp_path / "kept"]
-    code, errors = outcome([str(word) for word in call])
+    code, _, errors = outcome([str(word) for word in call])
     assert code == 2
     assert errors.splitlines()[-1].startswith("bertsecrets: 1 of 3 measurements failed (scores)")
     saved = {path.name.split("-own")[0] for path in (tmp_path / "kept").iterdir()}

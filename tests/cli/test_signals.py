@@ -73,6 +73,16 @@ def test_an_interrupted_training_leaves_nothing_behind(shared, quick_params, tmp
     assert [path for path in (store / "checkpoints").iterdir() if path.is_dir()] == []
 
 
+def test_an_interrupt_with_invalid_defaults_is_one_line(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.bertsecrets]\nmodl = "minilm"\n')
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BERTSECRETS_JOBS": "abc"}
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 130
+    assert done.stderr == f"bertsecrets: interrupted; finished results are saved in the store{GOES_ON}\n"
+
+
 def test_a_closed_terminal_does_not_end_a_run_under_nohup():
     code = """
         import os, signal

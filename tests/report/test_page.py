@@ -12,7 +12,8 @@ from verdicts import beats, verdict
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.cards import cards_of, strip_rows
-from bertsecrets.report.html import page
+from bertsecrets.report.findings import Findings, Table
+from bertsecrets.report.html import comparison_page, page
 from bertsecrets.report.replicas import paper_figures, table_1
 from bertsecrets.types import Provenance
 
@@ -183,3 +184,11 @@ def test_every_chart_has_its_data_in_the_page(shown):
     places = re.findall(r'data-chart="(\w+)"', shown)
     assert set(places) == set(charts) - {"strip"}
     assert len(places) == len(set(places))
+
+
+def test_an_old_and_a_new_value_are_not_separated_by_a_line_break():
+    findings = Findings("drift", "from a to b", [Table(["largest"], [["1.2: 0.1 -> 0.2"]])], ["all:\n0.3 -> 0.4"])
+    assert re.findall("0[.].\u00a0\u2192\u00a00[.].", comparison_page(findings)) == [
+        "0.1\u00a0\u2192\u00a00.2",
+        "0.3\u00a0\u2192\u00a00.4",
+    ]

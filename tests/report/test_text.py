@@ -2,14 +2,17 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from measurements import SETTINGS, made_up, of_id, scored
+from verdicts import GivenVerdicts
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict, against
+from bertsecrets.cli.outputs import more_seeds_line
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
 from bertsecrets.report.terminal import claim_table
@@ -87,6 +90,14 @@ def test_more_seeds_are_not_proposed_for_a_model_that_learned_nothing_from_few_r
     line = "1 claim degenerate: 400 training rows taught the model nothing; raise --train-limit"
     assert line in run_lines([*run, limited], 0.95)
     assert not any("train-limit" in line for line in run_lines([*run, collapsed], 0.95))
+
+
+def test_the_proposed_seeds_replace_those_of_the_command(run):
+    lacking = [replace(verdict("E1-rte", "inconclusive"), open=True)] * 8
+    words = ["pytest", "--seeds", "auto", "--budget=6min", "-k", "rte"]
+    for analyses, more in ((2, "--budget 24h"), (1, "--seeds 5")):
+        judged = SimpleNamespace(session=GivenVerdicts([], analyses=analyses))
+        assert more_seeds_line(judged, lacking, ["run"], words).endswith(f" seeds: pytest -k rte {more}")
 
 
 def test_a_run_without_judged_claims_reports_no_statistics():
@@ -222,7 +233,5 @@ def test_the_status_of_a_claim_lists_its_known_outcomes():
 
 def test_claims_without_a_model_are_counted_separately():
     verdicts = [Verdict(of_id("C1-rte"), "reproduced", ""), Verdict(of_id("D7-rte"), "deviates", "")]
-    assert (
-        count_line(verdicts) == "1 claim: 1 reproduced, 0 deviate; 1 claim not about a model: 1 deviates"
-    )
+    assert count_line(verdicts) == "1 claim: 1 reproduced, 0 deviate; 1 claim not about a model: 1 deviates"
     assert count_line(verdicts[:1]) == "1 claim: 1 reproduced, 0 deviate"

@@ -82,11 +82,12 @@ def told(bad: BadInput, room: Room, monkeypatch) -> str:
     for name, value in bad.environment:
         monkeypatch.setenv(name, _filled(value, places))
     before = written_files(room)
-    code, errors = outcome([_filled(word, places) for word in bad.command])
+    code, printed, errors = outcome([_filled(word, places) for word in bad.command])
     lines = [line for line in errors.splitlines() if line.strip() and not line.startswith(SHOWN_WHILE_WORKING)]
     assert "Traceback" not in errors, errors
     assert code == 2, (code, errors)
     assert len(lines) == 1, errors
+    assert printed == ""  # the error comes before any result or note
     assert lines[0].startswith(PROGRAMS), errors
     for part in (bad.says,) if isinstance(bad.says, str) else bad.says:
         assert _filled(part, places) in lines[0]
@@ -94,15 +95,15 @@ def told(bad: BadInput, room: Room, monkeypatch) -> str:
     return lines[0]
 
 
-def outcome(words: Sequence[str]) -> tuple[int, str]:
-    """Run a command in this process, and return its exit code and standard error."""
-    errors = io.StringIO()
-    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+def outcome(words: Sequence[str]) -> tuple[int, str, str]:
+    """Run a command in this process, and return its exit code, standard output and standard error."""
+    printed, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(printed):
         try:
             code = command(words)
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 1
-    return code, errors.getvalue()
+    return code, printed.getvalue(), errors.getvalue()
 
 
 def written_files(room: Room) -> dict[Path, tuple[int, int]]:

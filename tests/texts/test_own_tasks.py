@@ -115,8 +115,9 @@ def test_a_fault_is_one_line_that_names_its_row(given, message):
         ("a,b,y\nx,y,no,z\n", "line 2: 4 fields where the header has 3"),
         ('a,b,y\nx,"y,no\n', "is a closing quotation mark missing"),
         ("a,a,y\nx,y,no\n", "line 1: two columns have the same name"),
-        ("", "must be a DataFrame"),
-        ("a,b,y\n", "has no rows"),
+        ("", "rows.csv is empty: its first line must name the columns"),
+        ("\na,b,y\n", "rows.csv begins with an empty line"),
+        ("a,b,y\n", r"rows.csv\) has no rows"),
     ],
 )
 def test_a_fault_of_a_file_names_its_line(tmp_path, text, message):
@@ -145,11 +146,13 @@ def test_a_task_file_gives_the_same_task(tmp_path):
         ("name: [", "task.yaml, line 2: this is not valid YAML"),
         ("", "task.yaml has no field"),
         ("- name", "task.yaml has no field"),
-        (TASK_FILE.replace("label: y", "label: [y]"), "^label must be text, not"),
+        (TASK_FILE.replace("label: y", "label: [y]"), "task.yaml: label must be text, not a list of 'y'$"),
+        (TASK_FILE.replace("dev.csv", "empty.csv"), "empty.csv is empty: its first line must name the columns$"),
     ],
 )
 def test_a_fault_of_a_task_file_is_one_line(tmp_path, text, message):
     FRAME.to_csv(tmp_path / "train.csv", index=False)
+    (tmp_path / "empty.csv").touch()
     (tmp_path / "task.yaml").write_text(text)
     with pytest.raises(bs.UserError, match=message) as error:
         read_task_file(tmp_path / "task.yaml")

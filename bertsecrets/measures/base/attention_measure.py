@@ -153,7 +153,7 @@ class AttentionMeasure(MapMeasure):
             assert isinstance(companion, AttentionMeasure)
             if name != self.name and companion.joins(view):
                 observers[name] = companion.observer(view)
-        with progress(f"attention of {context.subject}", len(view.rows), "example") as shown:
+        with progress(f"attention of {context.measured}", len(view.rows), "example") as shown:
             Pass(view.tuned, view.twin, view.padded_to).feed(view.encoded, list(observers.values()), shown.advance)
         return {name: observer.compute() for name, observer in observers.items()}, len(view.rows)
 

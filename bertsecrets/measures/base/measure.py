@@ -23,7 +23,7 @@ from bertsecrets.settings import Params
 from bertsecrets.store.entries import Key
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.rows import public_origin, text_clusters
-from bertsecrets.texts.tasks import TASKS, Task, task
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS, Task, task
 from bertsecrets.types import InitialisationName, Measurement, Subject
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray]]  # values and samples
@@ -62,6 +62,12 @@ class MeasureContext:
     def task(self) -> Task:
         """The subject's task."""
         return task(self.subject.task)
+
+    @property
+    def measured(self) -> str:
+        """The name of what is measured: the subject, or the folder if another program trained the checkpoint."""
+        own = self.recipe is not None or self.folder is None or self.subject.task == ALL_TASKS
+        return str(self.subject) if own or self.folder is None else self.folder.name
 
     @property
     def base(self) -> ModelRef:
