@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from bertsecrets import __version__
 from bertsecrets.cli import claims, compare, doctor, fetch, measure, plan, report, store
@@ -120,10 +120,10 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt as signalled:
         return _tell(interrupted_message(_store_of(options)), interrupted(signalled))
     except BrokenPipeError:
-        _drop_output()
+        _drop(sys.stdout)
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_ERRNOS:
-            _drop_output()
+            _drop(sys.stdout)
             return _tell(f"cannot write the output ({error.strerror}): redirect the output to another file")
         line = of_the_machine(error)
         return _tell(line) if line is not None else _tell(report_bug(error), BUG)
@@ -139,14 +139,16 @@ def _store_of(options: argparse.Namespace) -> Path | None:
 
 def _tell(problem: object, code: int = USER_ERROR) -> int:
     """Print a one-line error message to standard error, and return the exit code."""
-    with suppress(OSError):  # if standard error is not writable, the exit code still signals the problem
-        print(f"bertsecrets: {one_line(shortened(str(problem), MESSAGE_CHARACTERS))}", file=sys.stderr)
+    try:
+        print(f"bertsecrets: {one_line(shortened(str(problem), MESSAGE_CHARACTERS))}", file=sys.stderr, flush=True)
+    except OSError:  # if standard error is not writable, the exit code still signals the problem
+        _drop(sys.stderr)
     return code
 
 
-def _drop_output() -> None:
-    """Discard buffered output, so that flushing it at exit does not raise again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _drop(stream: TextIO) -> None:
+    """Discard what a stream has buffered, so that flushing it at exit does not fail again and change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":
