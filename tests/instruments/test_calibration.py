@@ -364,7 +364,7 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
 @pytest.mark.parametrize(
     ("option", "name", "line"),
     [
-        ("--data", "damaged.json", "assumptions: Field required: delete it"),
+        ("--data", "damaged.json", "assumptions: Field required: delete this file"),
         ("--data", "damaged.json/new", "is a file: choose another location"),
         ("--markdown", "damaged.json/new", "is a file: choose another location"),
         ("--cells", "damaged.json/new", "is a file: choose another location"),

@@ -23,7 +23,7 @@ def test_evidence_on_record_agrees_with(name):
 
 def test_most_measured_spreads_are_compared():
     assert len(confronted.all_spreads()) > 150
-    assert len(NOT_COMPARABLE) == 1
+    assert len(NOT_COMPARABLE) == 2
 
 
 def test_random_weights_give_no_constant_answer_on_rte():
