@@ -19,7 +19,7 @@ from bertsecrets.types import Measurement
 FEWEST_EXAMPLES = 30  # examples; with fewer, bootstrap intervals have poor coverage
 Statistic = Callable[..., Number]  # maps block means to one value per resample, or to a single value
 Extreme = Literal["least", "most"]
-Clusters = Int[np.ndarray, " rows"] | None  # the number of each row's cluster, from 0
+Clusters = Int[np.ndarray, " _"] | None  # the number of each row's cluster, from 0
 
 
 @dataclass(frozen=True)
