@@ -165,14 +165,7 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
         "--frames", frames, "--benchmark-json", room / "e.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert (code, f"{frames}, line 1" in output) == (2, True), output
-    verdicts = {
-        row["extra_info"]["id"]: row["extra_info"] for row in json.loads((room / "e.json").read_text())["benchmarks"]
-    }
-    assert set(verdicts) == {"A2-rte", "B3-all-gap"}
-    assert verdicts["B3-all-gap"]["verdict"] is None
-    assert f"{frames}, line 1" in verdicts["B3-all-gap"]["error"]
-    assert re.search(r"ERROR .*B3-all-gap\] - error: ", output)
-    assert "1 of 2 claims could not be measured: B3-all-gap" in output
+    assert not (room / "e.json").exists(), "the file that the user named is refused before anything is measured"
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}')
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or A2-rte and not block", "--allow-unofficial-data",
