@@ -49,8 +49,6 @@ class Estimand:
         nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes this
             value, by default as that of a model that has learned nothing, such as the score of a constant answer.
         constant: Whether the measured model gives the same answer to every example.
-        of_row: Largest effect of a single row on the sum over rows, in the quantity's unit; 0 if unknown. If no
-            resample differs, it determines how much rows unlike the measured ones could change.
         refuted: Reason why no resample could support the claim; empty if one could. If a reason is given, a value
             outside the band deviates.
         unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; otherwise
@@ -73,7 +71,6 @@ class Estimand:
     nothing: float | None = None
     nothing_is: str = "the value of a model that has learned nothing"
     constant: bool = False
-    of_row: float = 0.0
     refuted: str = ""
     unmet: str = ""
     selection: "ColumnSelection | None" = None

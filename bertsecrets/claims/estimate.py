@@ -89,7 +89,7 @@ class Estimate:
         return bool(np.isfinite(self.value) and np.isfinite(self.replicates).all())
 
     @property
-    def constant(self) -> bool:
+    def unvarying(self) -> bool:
         """Whether the quantity has the same value on every resample and for every seed."""
         return bool(_alike(self.replicates).all() and not np.any(self.seed_errors))
 
@@ -185,6 +185,7 @@ def estimate(
     seedless: bool = False,
     examples_share: float = 1.0,
     within: tuple[float, float] = (float("-inf"), float("inf")),
+    of_row: float = 0.0,
 ) -> Estimate:
     """Return the estimate from one estimand per seed.
 
@@ -195,6 +196,7 @@ def estimate(
         seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
         examples_share: Factor for the sampling error of the examples; 0 if the estimate is only for these examples.
         within: Range of possible values.
+        of_row: Largest effect of a single row on the sum over rows; 0 if unknown.
     """
     from scipy.special import ndtri
 
@@ -220,7 +222,7 @@ def estimate(
         if estimand.sampled
         for place, block in enumerate(estimand.blocks)
     )
-    fewest, of_row = min(sizes, default=np.inf), min(estimand.of_row for estimand in estimands)
+    fewest = min(sizes, default=np.inf)
     examples_error = sampling_error = float(by_seed.mean(0)[:, place].std())
     if any(estimand.drawn for estimand in estimands):
         examples_error = float(_replicates(estimands, settings, annotated=False).mean(0)[:, place].std())

@@ -150,7 +150,7 @@ class Order(_Expectation):
 
     def decide(self, evidence: Evidence) -> Decision:
         """Return outcome and reason."""
-        if evidence.observed.value == self.value and evidence.observed.constant:
+        if evidence.observed.value == self.value and evidence.observed.unvarying:
             return "inconclusive", Grounds.AT_LIMIT()
         return self.compare(evidence.case, evidence.interval)
 

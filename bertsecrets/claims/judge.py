@@ -35,6 +35,7 @@ from bertsecrets.progress import counted
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
+A_ROW = {"points": 100.0}  # largest effect of one row on the sum of a quantity over rows, by unit
 READING = "reading"  # argument of the quantities that depend on a reading
 
 
@@ -166,6 +167,7 @@ def _evidence(
         seedless=case.claim.seedless or alone,
         examples_share=figure.share_of_other_rows(measurements) if figure else 1.0,
         within=case.within,
+        of_row=A_ROW.get(case.unit, 0.0),
     )
     confidence, level, early = settings.confidence, one_sided(settings.confidence), 1.0
     if observed.spread is not None:

@@ -8,6 +8,7 @@ from bertsecrets.claims.band import Ends, format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Order
 from bertsecrets.claims.figure import Known
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
+from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import ANY_MODEL, LATER_FAMILIES, Case, Claim
 from bertsecrets.claims.sequential import one_sided
 from bertsecrets.claims.verdict import Verdict
@@ -35,6 +36,7 @@ OWN_SECTION = "Hypotheses of this suite"
 SYNTHETIC_NOTE = "the texts are synthetic: these verdicts show that the suite works and say nothing about the paper"
 NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 MAX_ANNOTATIONS = 9  # GitHub shows ten errors of a step, and the action adds one
+COLLAPSED = {Grounds.SEED_FAILED.code, Grounds.SEEDS_FAILED.code}
 ENOUGH_SEEDS, NEXT_BUDGET = 5, "24h"  # proposed for claims that lack seeds
 NAMED_CLAIMS = 6  # at most, in this proposal
 UNIT_SYMBOLS = {"percent": "%", "standard deviations": "sd"}  # abbreviated
@@ -325,7 +327,7 @@ def _lacks_seeds(verdict: Verdict) -> bool:
 
 def _collapsed_after(verdict: Verdict) -> int | None:
     """Return the number of rows that a collapsed model was trained on, if it was limited. More seeds need not help."""
-    return verdict.data.limits.get("train_limit") if verdict.outcome == "degenerate" else None
+    return verdict.data.limits.get("train_limit") if verdict.reason_code in COLLAPSED else None
 
 
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:

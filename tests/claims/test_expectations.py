@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, correlated, estimand, judged, made_up, order, scored
+from measurements import SETTINGS, correlated, estimand, judged, made_up, measured, needed, order, scored
 
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.estimate import estimate
@@ -55,18 +55,30 @@ def test_an_equality_is_judged_from_end_to_end():
     assert judged(case, same, worse).outcome == "deviates"
 
 
-@pytest.mark.parametrize("name", ["cased-loss", "score-difference", "score"])
+@pytest.mark.parametrize("name", ["score-difference", "cased-loss", "score"])
 @pytest.mark.parametrize("rows", [60, 800])
 def test_equal_answers_leave_open_what_unlike_rows_could_change(name, rows):
     """With 0 of n changed answers, the exact 95 % limit for one end is 1 - .025 ** (1 / n): 6.0 points for 60 rows."""
     scores = scored([1] * rows, [1] * rows, lower_cases=True)
     given = [scores] if name == "score" else [scores, scores]
-    observed = estimate([estimand(name, *given)], SETTINGS, seedless=True)
+    observed = estimate([estimand(name, *given)], SETTINGS, seedless=True, of_row=100)
     (low, high), most = observed.interval(0.95), 100 * (1 - 0.025 ** (1 / rows))
     assert (low, high) == pytest.approx((observed.value - most, observed.value + most))
-    assert (observed.p_above(observed.value - 0.99 * most, 0.95) > 0.025) is True
-    assert (observed.p_above(observed.value - 1.01 * most, 0.95) < 0.025) is True
+    assert observed.p_above(observed.value - 0.99 * most, 0.95) > 0.025
+    assert observed.p_above(observed.value - 1.01 * most, 0.95) < 0.025
     assert observed.sampling_error == pytest.approx(most / 1.96, rel=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "outcome"), [(60, "inconclusive"), (800, "reproduced")])
+def test_every_equality_in_points_needs_enough_rows(rows, outcome):
+    """Whatever the quantity: here equal models, and pruning that changes no answer."""
+    answers = np.tile([0, 1], rows // 2)
+    equal = made_up("score-difference", kind="equal", against="untrained", figure={})
+    assert judged(equal, scored(answers, answers), scored(answers, answers)).outcome == outcome
+    samples = {"baseline_predicted": answers, "predicted": np.tile(answers, (7, 1)), "target": answers}
+    pruned = measured("weight-pruning", {"share": [place / 10 for place in range(1, 8)]}, samples)
+    case = made_up("pruning-loss", kind="equal", arguments={"share": 0.2}, figure={})
+    assert judge(case, [needed("pruning-loss", pruned)], SETTINGS, checkpoint=True).outcome == outcome
 
 
 def test_only_an_order_against_0_is_judged_by_its_size():

@@ -10,6 +10,7 @@ from measurements import SETTINGS, made_up, of_id, scored
 from verdicts import GivenVerdicts
 
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict, against
 from bertsecrets.cli.outputs import more_seeds_line
@@ -81,7 +82,8 @@ def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
 
 
 def test_more_seeds_are_not_proposed_for_a_model_that_learned_nothing_from_few_rows(run):
-    (collapsed,) = (replace(each, open=True) for each in run if each.outcome == "degenerate")
+    cause = Grounds.SEED_FAILED(failed=1, seeds=1, problems="seed 1 (has learned nothing)")
+    (collapsed,) = (replace(each, open=True, cause=cause) for each in run if each.outcome == "degenerate")
     assert open_claims_line([collapsed], [], [], in_sequence=True) == "1 claim may be decided by more seeds"
     (measurement,) = collapsed.measurements
     few = replace(measurement, provenance=replace(measurement.provenance, train_limit=400))
@@ -89,6 +91,8 @@ def test_more_seeds_are_not_proposed_for_a_model_that_learned_nothing_from_few_r
     assert open_claims_line([limited], [], [], in_sequence=True) == ""
     line = "1 claim degenerate: 400 training rows taught the model nothing; raise --train-limit"
     assert line in run_lines([*run, limited], 0.95)
+    copies = replace(limited, cause=Grounds.COPIES(first="seed 1", second="seed 2"))
+    assert line not in run_lines([*run, copies], 0.95)
     assert not any("train-limit" in line for line in run_lines([*run, collapsed], 0.95))
 
 

@@ -15,7 +15,6 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 SCORES = Need("scores")
-ONE_ROW = 100.0  # points by which one row can change the sum of a score over rows
 
 
 def metric_name(measurement: Measurement) -> str:
@@ -48,9 +47,7 @@ def _of_metric(scores: Measurement, metric: str, nothing: float) -> Estimand:
     """Return a metric in points; `nothing` is the score of a model that learned nothing and answers constantly."""
     constant, clusters = bool(scores.values.get("constant")), clusters_of(scores)
     points = in_points(metric)
-    return Estimand.from_block(
-        _moments(scores), points, clusters=clusters, nothing=nothing, constant=constant, of_row=ONE_ROW
-    )
+    return Estimand.from_block(_moments(scores), points, clusters=clusters, nothing=nothing, constant=constant)
 
 
 def _majority(scores: Measurement) -> Float[np.ndarray, " examples"]:
@@ -83,7 +80,7 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
     k, points = of_own.shape[1], in_points("f1" if has_f1 else metric_name(own))
     block = np.hstack([of_own, of_other])
     return Estimand.from_block(
-        block, lambda mean: points(mean[..., :k]) - points(mean[..., k:]), clusters=clusters_of(own), of_row=ONE_ROW
+        block, lambda mean: points(mean[..., :k]) - points(mean[..., k:]), clusters=clusters_of(own)
     )
 
 
@@ -93,7 +90,7 @@ def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
     leads = lambda mean: 100 * (mean[..., :1] - mean[..., 1:])  # noqa: E731
-    return Estimand.from_block(block, leads, note, clusters=clusters_of(own), extreme="least", of_row=ONE_ROW)
+    return Estimand.from_block(block, leads, note, clusters=clusters_of(own), extreme="least")
 
 
 def mean_over_tasks(by_task: Sequence[Estimand]) -> Estimand:
