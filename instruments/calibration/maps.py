@@ -23,7 +23,7 @@ CHANGE, ATTENTION, ROW = 0.1, 0.08, 0.1  # standard deviations over examples
 PRESENT = {"noun": 0.98, "verb": 0.95, "pronoun": 0.5, "subject": 0.85, "object": 0.7, "negation": 0.2}
 RELATIONS = {"noun_pronoun": 0.5, "pronoun_noun": 0.5, "verb_subject": 0.85, "subject_verb": 0.85}
 CLASS_SPREAD, STEADY_SPREAD = 0.035, 0.01  # over seeds; the former is multiplied by the root of a class's share
-DIAGONAL_SPREAD, SPECIAL_SPREAD = 0.05, 0.03
+DIAGONAL_SPREAD, SPECIAL_SPREAD, SEP_SPREAD = 0.05, 0.03, 0.008  # the latter two on RTE
 
 
 def _with_means(samples: dict[str, np.ndarray]) -> Result:
@@ -83,8 +83,11 @@ def special_tokens(model: SimulatedModel, subject: Subject, options: Options) ->
     """Return the attention to [CLS] and [SEP]."""
     fine_tuned = subject.initialisation != "untrained"
     levels = truth.special(subject.task, fine_tuned, model.setting.against)
+    sep = _of_seed(model, "sep below the last two layers", subject, (1,), SEP_SPREAD) * ~LAST
+    common = {"sep": sep, "sep_sum": truth.all_separators(subject.task) * sep}
     samples = {
-        kind: _attention(model, kind, subject, model.setting.mix(pair), figure=pair[0]) for kind, pair in levels.items()
+        kind: _attention(model, kind, subject, model.setting.mix(pair) + common.get(kind, 0.0), figure=pair[0])
+        for kind, pair in levels.items()
     }
     share, size = model.setting.mix(truth.on_special(subject.task)), samples["sep"].shape
     share = share + float(_of_seed(model, "on special", subject, (1,), SPECIAL_SPREAD)[0])

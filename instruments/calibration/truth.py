@@ -75,6 +75,11 @@ def similarity(task: str, against: str) -> tuple[Grid, Grid]:
     return own, np.full(SHAPE, own.mean())
 
 
+def all_separators(task: str) -> float:
+    """Return the attention to all [SEP]s of an input, relative to that to the more attended one."""
+    return 1.0 if task == "sst2" else 2.0
+
+
 def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, Grid]]:
     """Return the attention to [CLS] and [SEP] (figure 6), as published and as counterpart."""
     cls, sep = (_panel(f"fig6_{kind}", task) for kind in ("CLS", "SEP"))
@@ -82,7 +87,7 @@ def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, 
         before_cls, before = _notebook("CLS", "base"), _notebook("SEP", "base")
     else:
         before_cls, before = cls, sep - 0.03 * LAST
-    both = 1.0 if task == "sst2" else 2.0
+    both = all_separators(task)
     levels = {}
     for kind, after, start, times in (
         ("cls", cls, before_cls, 1.0),

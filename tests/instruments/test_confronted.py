@@ -16,13 +16,9 @@ def test_every_assumption_is_confronted_or_says_why_it_is_not():
     assert {assumption.check for assumption in ASSUMPTIONS} - {"none"} == set(CHECKS)
 
 
-# MiniLM's seeds differ more in E7 than the simulation's, on MRPC and STS-B; the limit is 3. E7's rates are too high.
-TOO_SMALL = {"spreads of maps": ["special-token-attention: 3.16 times"]}
-
-
 @pytest.mark.parametrize("name", CHECKS)
 def test_evidence_on_record_agrees_with(name):
-    assert CHECKS[name]() == TOO_SMALL.get(name, [])
+    assert not CHECKS[name]()
 
 
 def test_most_measured_spreads_are_compared():
