@@ -109,8 +109,13 @@ def reads_rows(case: Case) -> bool:
 
 def is_slow(case: Case) -> bool:
     """Return whether a case needs many forward passes, to disable heads or layers one by one, or to prune."""
-    measures = (get_measure(need.measure) for need in _needs(case).values())
-    return any(isinstance(measure, AblationMeasure) or measure.passes > MAX_FAST_PASSES for measure in measures)
+    return any(takes_many_passes(need.measure) for need in _needs(case).values())
+
+
+def takes_many_passes(name: str) -> bool:
+    """Return whether a measure takes many forward passes over the rows."""
+    measure = get_measure(name)
+    return isinstance(measure, AblationMeasure) or measure.passes > MAX_FAST_PASSES
 
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:

@@ -12,6 +12,7 @@ from bertsecrets.cli.console import encodable, signals_deferred
 from bertsecrets.errors import UserError, check_extra
 from bertsecrets.options import RunOptions, flag, path, whole_number
 from bertsecrets.store.files import check_writable
+from bertsecrets.types import AUTO
 
 if TYPE_CHECKING:
     from bertsecrets.claims.verdict import Verdict
@@ -232,7 +233,7 @@ def more_seeds_line(
     from bertsecrets.report.text import open_claims_line
 
     commands = [without(words, SEED_FLAGS) for words in (command, whole)]
-    return open_claims_line(verdicts, *commands, in_sequence=len(run.session.interims) > 1)
+    return open_claims_line(verdicts, *commands, in_sequence=run.session.wanted_seeds == AUTO)
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:

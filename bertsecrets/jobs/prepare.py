@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 
-from bertsecrets.claims.requirements import is_slow
+from bertsecrets.claims.requirements import is_slow, takes_many_passes
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
@@ -15,6 +15,7 @@ from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.judging import Runner
 from bertsecrets.models.configuration import open_config
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.memory import available_bytes
 from bertsecrets.progress import counted, log, time_left
 from bertsecrets.report.terminal import verdict_line
@@ -66,6 +67,19 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
         yield outcomes[job]
 
 
+def _rank(job: Request) -> tuple[int, int, bool]:
+    """Return a sort key that puts long jobs, and jobs that others wait for, first, so that no core is idle at the end.
+
+    Encoders are trained first, on the largest tasks first. Pretrained encoders precede others, because measures that
+    take many forward passes wait for them. These measures come next, then all other jobs.
+    """
+    initialisation = get_initialisation(job.subject.initialisation)
+    rows = task(job.subject.task).train_rows if job.on_task else 0
+    if job.measure is None:
+        return (0 if initialisation.trains and initialisation.trains_encoder else 2), -rows, not initialisation.loads
+    return (1, -rows, False) if takes_many_passes(job.measure) else (3, 0, False)
+
+
 class PlannedRunner(Runner):
     """A runner that looks up stored results, announces and runs the remaining jobs, and logs each verdict.
 
@@ -98,7 +112,7 @@ class PlannedRunner(Runner):
         return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
 
     def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
-        """Plan the jobs for some cases and seeds, training on the largest tasks first.
+        """Plan the jobs for some cases and seeds, with long jobs first.
 
         If checkpoints are not kept, each subject is measured right after its training. For a single checkpoint, nothing
         is trained.
@@ -106,8 +120,7 @@ class PlannedRunner(Runner):
         plan = plan_for(self.session, cases, self.session.model, seeds)
         if not self.trains:
             return {job: leader for job, leader in plan.items() if self._is_about_checkpoint(job)}
-        rows = {job: task(job.subject.task).train_rows if job.measure is None else 0 for job in plan}
-        ordered = dict(sorted(plan.items(), key=lambda item: -rows[item[0]]))
+        ordered = dict(sorted(plan.items(), key=lambda item: _rank(item[0])))
         return ordered if self.session.options.keep_checkpoints == "full" else by_subject(ordered)
 
     def _is_about_checkpoint(self, job: Request) -> bool:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from bertsecrets.errors import RunError, UserError
 from bertsecrets.jobs import pool, prepare
 from bertsecrets.jobs.plan import JobResult, plan_for
 from bertsecrets.jobs.pool import run_local
+from bertsecrets.jobs.prepare import PlannedRunner
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
 from bertsecrets.types import Request, Subject
@@ -197,6 +199,16 @@ def test_the_plan_of_a_case_contains_its_measurements(tiny_bert, tiny_glue, runs
         for m in measured.values()
     }
     assert made == {(request.measure, request.subject) for request in plan if request.measure}
+
+
+def test_long_jobs_and_those_that_others_wait_for_run_first(tiny_bert, tiny_glue, tmp_path):
+    session, planned = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path), []
+    cases = [find_case(name, "rte") for name in ("C1", "D2-frozen", "D3", "G1")]
+    PlannedRunner(session, work=nullcontext(planned.extend)).prepare(cases, [1])
+    order = [str(job).replace(" rte", "").removesuffix(" seed 1") for job in planned]
+    assert order[:3] == ["train pretrained", "train random", "measure head-ablation pretrained"]
+    assert order[3] == "train frozen"
+    assert {"measure scores pretrained", "measure attention-change pretrained"} <= set(order[4:])
 
 
 # ---------------------------------------------------------------------- failing jobs and processes

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from measurements import SETTINGS, made_up, of_id, scored
-from verdicts import GivenVerdicts
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.reasons import Grounds
@@ -99,8 +98,8 @@ def test_more_seeds_are_not_proposed_for_a_model_that_learned_nothing_from_few_r
 def test_the_proposed_seeds_replace_those_of_the_command(run):
     lacking = [replace(verdict("E1-rte", "inconclusive"), open=True)] * 8
     words = ["pytest", "--seeds", "auto", "--budget=6min", "-k", "rte"]
-    for analyses, more in ((2, "--budget 24h"), (1, "--seeds 5")):
-        judged = SimpleNamespace(session=GivenVerdicts([], analyses=analyses))
+    for wanted, more in (("auto", "--budget 24h"), (3, "--seeds 5")):  # a fixed number may be raised to replace seeds
+        judged = SimpleNamespace(session=SimpleNamespace(wanted_seeds=wanted, interims=[range(1, 4), range(1, 5)]))
         assert more_seeds_line(judged, lacking, ["run"], words).endswith(f" seeds: pytest -k rte {more}")
 
 
