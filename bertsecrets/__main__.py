@@ -1,6 +1,6 @@
 """The entry point of the command line, for `bertsecrets` and `python -m bertsecrets`.
 
-Even while the commands are being imported, a termination signal prints one line and ends the process.
+If a termination signal arrives while modules are still being imported, the process prints one line and ends.
 """
 
 import os

@@ -66,7 +66,7 @@ class CheckpointCache:
         return Key(inputs, made_by(TRAINING_MODULE, device))
 
     def training_facts(self, subject: Subject) -> dict[str, Any]:
-        """Return the origin and limit of a subject's training rows in the form recorded in manifests."""
+        """Return the source of a subject's training rows and the limit on their number, as recorded in manifests."""
         rows, trained = self.resources.rows, get_initialisation(subject.initialisation).trains
         return {
             "data": rows.training_facts(subject.task) if trained else None,
@@ -116,7 +116,7 @@ class CheckpointCache:
 
     @contextmanager
     def in_use(self, subject: Subject) -> Iterator[Path]:
-        """Yield the folder of a subject's checkpoint, trained if it is not stored and protected inside the block."""
+        """Train a subject's checkpoint if it is not stored, yield its folder, and protect it inside the block."""
         while True:
             folder = self.get(subject)
             with in_use(folder) as exists:
@@ -181,7 +181,7 @@ class MeasurementCache:
         return measure.key(self._run(measure, request, None))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Record the outcome of a request in another process. After a failure, `get` raises `error` without a retry."""
+        """Record how a request ended in another process. If it failed, `get` raises `error` and does not try again."""
         if error is not None:
             self.failed[request] = error
         elif made:
@@ -253,7 +253,7 @@ class MeasurementCache:
             raise type(refusal)(str(refusal))
 
     def _make(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
-        """Make a measurement and its companions, after making the checkpoint if it is not stored."""
+        """Make a measurement and its companions. If the checkpoint is not stored, make it first."""
         check_writable(self.store.root)
         if run.recipe is None:
             return self._store(measure, run, key, checkpoint)
@@ -284,7 +284,7 @@ class MeasurementCache:
     def _made(
         self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
-        """Run a measure with its companions, which share the pass, and return all measurements with their keys."""
+        """Run a measure and its companions in the same pass, and return all measurements with their keys."""
         if measure.reads_model:
             self._check_possible(measure, run, checkpoint)
         runs = {measure: run}
@@ -329,7 +329,8 @@ class MeasurementCache:
     def _reused(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
         """Return a stored measurement for the run's subject.
 
-        The measurement may come from other files with the same rows or weights, so its provenance is updated.
+        The measurement may have been made from other files with the same rows or weights. Its provenance is updated to
+        describe the current files.
         """
         stored = load(entry)
         return replace(
@@ -357,7 +358,7 @@ class MeasurementCache:
 
 
 def _title(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
-    """Return a title for the store's entry of a measurement, for messages."""
+    """Return a title of a measurement for messages and for its manifest in the store."""
     if not measure.reads_model:
         return measure.name
     measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"

@@ -87,9 +87,9 @@ def native_bfloat16(device: "torch.device") -> bool:
 
 
 def device_name(device: "torch.device") -> str:
-    """Return the name of a device, including everything that affects the last digits of a result.
+    """Return a text with the device's name and everything else that affects the last digits of a result.
 
-    On a CPU, the name includes the instruction set and the number of threads, which change the order of summation.
+    On a CPU, the text includes the instruction set and the number of threads, which change the order of summation.
     Environment variables and settings of torch that change the arithmetic are also included.
     """
     import torch
@@ -114,7 +114,7 @@ def _environment() -> list[str]:
 
 
 def _flags() -> list[str]:
-    """Return those of torch's arithmetic settings that differ from their defaults."""
+    """Return the arithmetic settings of torch that differ from their defaults."""
     import torch
 
     flags = {

@@ -30,8 +30,8 @@ MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to
 class UserError(Exception):
     """An error that the user can fix. The one-line message gives the problem, the value, and what to do.
 
-    The command line prints the message and exits with code 2. A run of several claims ends with this error only after
-    all other claims have been judged.
+    The command line prints the message and exits with code 2. In a run of several claims, the other claims are judged
+    before the run ends with this error.
     """
 
 
@@ -48,7 +48,7 @@ class NotGivenError(NotApplicableError):
 
 
 class MisreadError(UserError, RuntimeError):
-    """A consistency check failed: the suite may misread what the model computes, and therefore does not measure it."""
+    """A consistency check failed: the suite may misread the model, and therefore does not measure it."""
 
 
 class RunError(UserError):
@@ -86,7 +86,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def excerpt(text: object, most: int = 300) -> str:
-    r"""Return a text on one line, for quoting in a message, without its middle part if longer than `most` characters.
+    r"""Return a text for a message, on one line and without its middle part if it is longer than `most` characters.
 
     >>> excerpt("bad\n  value")
     'bad value'
@@ -95,7 +95,7 @@ def excerpt(text: object, most: int = 300) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return an argument for a message: texts, numbers and lists in short, and only the type of any other object.
+    """Return a short form of a value for a message: text, numbers and paths literally, other values by their type.
 
     >>> quoted("2"), quoted([2, {}])
     ("'2'", 'a list of 2, a dict')
@@ -147,7 +147,7 @@ def of_the_machine(error: BaseException) -> str | None:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out. On CPUs, only the message of torch's error shows it."""
+    """Return whether an error means that memory ran out. On a CPU, torch's error is recognised only by its message."""
     torch = sys.modules.get("torch")  # if torch is not loaded, it cannot have raised the error
     said = str(error).lower()
     return (

@@ -40,26 +40,29 @@ class VerdictData(BaseModel):
     id: str = Field(description="The claim on its task, such as D1-rte-pretrained: unique within a run.")
     claim: str = Field(description="The claim's id, such as D1.")
     variant: str = Field(description="The variant of the claim, such as pretrained; empty if there is only one.")
-    task: str = Field(description="The GLUE task, such as rte; `all` for claims without a task or across tasks.")
+    task: str = Field(
+        description="The task, such as rte; `all` if the claim is about no task or about several tasks together."
+    )
     statement: str = Field(description="The claim, as a sentence.")
     source: str = Field(description="Source of the claim: K19 is Kovaleva et al. 2019, P20 is Prasanna et al. 2020.")
     unit: str = Field(description="Unit of published, observed, interval, band and by_seed, such as points.")
     published: float | None = Field(description="The published figure, in `unit`; null if only an order is published.")
     published_constant_answer: bool = Field(
-        description="Whether the published figure is the score of a model that answers every example alike."
+        description="Whether the published figure is the score of a model that gives the same answer to every example."
     )
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`; an open end is null.")
     observed: Number = Field(description="The measured quantity, in `unit`; null if nothing was measured.")
     interval: Ends | None = Field(
-        description="Confidence interval of `observed`, in `unit`. If `remarks` name a level, the interval has "
-        "that level; otherwise, each end has the error rate 1 - settings.judge.confidence."
+        description="Confidence interval of `observed`, in `unit`. The level of the interval is in `remarks`. If "
+        "`remarks` name no level, each end has the error rate 1 - settings.judge.confidence."
     )
     verdict: Outcome | None = Field(
-        description="reproduced: the data show the claimed order or equality; compatible: they do not contradict the "
-        "published figure, which is not evidence of equality; deviates: they contradict the claim, or the effect "
-        "is too small to matter; inconclusive: not enough evidence either way; degenerate: the model has "
-        "collapsed; not applicable: the model or the task does not have what the claim is about; null: an error, see "
-        "`error`. Before 3.0, the verdict on figures was reproduced instead of compatible."
+        description="reproduced: the data show the claimed order or equality; compatible: the data do not contradict "
+        "the published figure, which is no evidence of equality; deviates: the data contradict the claim, or the "
+        "effect is too small to matter; inconclusive: the evidence is not sufficient either way; degenerate: the "
+        "model has collapsed; not applicable: the model or the task does not have what the claim is about; null: the "
+        "claim could not be measured (see `error`). Before 3.0, verdicts on published figures were reproduced instead "
+        "of compatible."
     )
     error: str | None = Field(
         default=None, description="Why the claim could not be measured; null if it was judged. Since 2.0."
@@ -72,36 +75,41 @@ class VerdictData(BaseModel):
         "claim was not judged. Since 2.1.",
     )
     brief: str = Field(
-        default="", description="The reason in a few words, as in tables; empty if the claim is reproduced. Since 3.0."
+        default="",
+        description="The reason in a few words, as shown in tables; empty if the claim is reproduced. Since 3.0.",
     )
     deviation: Deviation | None = Field(
         default=None,
-        description="How the claim deviates: opposite (on the other side of the limit), too small (negligible, or less "
-        "than half of the published effect) or differs (from a figure or an equality); null otherwise. Since 3.0.",
+        description="How the claim deviates. opposite: the quantity is on the other side of the limit; too small: the "
+        "effect is negligible, or less than half of the published effect; differs: the quantity differs from the "
+        "published figure, or the claimed equality does not hold. Null for other outcomes. Since 3.0.",
     )
     power: str = Field(
         description="The number of seeds or examples that would decide the claim, as text; empty if it is decided."
     )
-    p_against: Number = Field(description="Smallest error rate (0 to 1) at which the claim would still fail, or null.")
+    p_against: Number = Field(
+        description="Smallest error rate (0 to 1) at which the claim would still fail; null if it was not computed."
+    )
     p_for: Number = Field(
-        description="Smallest error rate (0 to 1) at which the claim would still be reproduced; null for figures."
+        description="Smallest error rate (0 to 1) at which the claim would still be reproduced; null if it was not "
+        "computed. It is never computed for published figures."
     )
     remarks: list[str] = Field(description="Caveats, such as limits or unofficial data.")
     known_deviation: bool = Field(
-        description="Whether this failure is on record for the model, so that the exit code stays 0."
+        description="Whether this deviation is on record for the model. If so, the exit code stays 0."
     )
     models: list[str] = Field(description="The models that were measured, as the user named them.")
     seeds: list[int] = Field(description="The seeds that were measured.")
     by_seed: list[list[Number]] = Field(
-        description="The quantity for each seed, in `unit`: one number, or all parts if it is the extreme of several."
+        description="A list for each seed, with the quantity in `unit`. If `extreme` is set, the list has all parts."
     )
     extreme: Literal["least", "most"] | None = Field(
-        description="Whether the quantity is the least or the most of the parts in by_seed; null if there is only one."
+        description="Whether the quantity is the smallest (least) or largest (most) of several parts; otherwise null."
     )
     limits: dict[str, int] = Field(
         description="`limit` and `train_limit`: numbers of rows measured and trained on; absent if all rows were used."
     )
-    official_data: bool = Field(description="Whether all data are GLUE's own.")
+    official_data: bool = Field(description="Whether all data are official GLUE data.")
     data: list[str] = Field(description="Fingerprints (sha256, first 12 digits) of the measured texts and labels.")
     weights: list[str] | None = Field(
         default=None, description="Digests of the measured weights (first 12 digits); null if unknown. Since 2.2."
@@ -112,7 +120,8 @@ class VerdictData(BaseModel):
         "expectation, published figure; null if unknown. Since 2.2.",
     )
     claim_version: int | None = Field(
-        default=None, description="Version of the claim's definition; null if unknown, which stands for 1. Since 3.0."
+        default=None,
+        description="Version of the claim's definition. Null means that it is unknown and counts as 1. Since 3.0.",
     )
     seconds: float = Field(description="Time that the claim's measurements took when they were made, in seconds.")
     reused: bool = Field(description="Whether all of the claim's measurements came from the store.")
@@ -141,8 +150,8 @@ class TogetherData(BaseModel):
 
     judged: int = Field(description="Number of claims that were judged.")
     false_alarms: float = Field(
-        description="Sum of the error rates of the judged claims: on average, at most this many would deviate by "
-        "chance if every claim held exactly at its limit."
+        description="Sum of the error rates of the judged claims. If every claim held exactly at its limit, at most "
+        "this number of claims would deviate by chance, on average."
     )
     false_discovery_rate: float = Field(
         description="Upper bound (0 to 1) of the expected share of false alarms among `surviving`."
@@ -150,7 +159,9 @@ class TogetherData(BaseModel):
     surviving: list[str] = Field(
         description="Ids of the failing verdicts that survive the correction for multiple testing."
     )
-    not_surviving: list[str] = Field(description="Ids of the failing verdicts that do not survive the correction.")
+    not_surviving: list[str] = Field(
+        description="Ids of the failing verdicts that do not survive the correction for multiple testing."
+    )
 
 
 class MeasuredData(BaseModel):
@@ -163,7 +174,7 @@ class MeasuredData(BaseModel):
     training_seconds: float = Field(description="Time that training the measured checkpoints took, in seconds.")
     measuring_seconds: float = Field(description="Time that the measurements took, in seconds.")
     commits: list[str] = Field(
-        description="Git commits of the suite in the runs that first judged the measurements; empty if unknown."
+        description="Git commits of the suite with which the measurements were first judged; empty if unknown."
     )
 
 
@@ -206,8 +217,8 @@ def json_schema() -> dict[str, Any]:
 def upgraded(run: dict[str, Any]) -> dict[str, Any]:
     """Return the data of a run, converted to the current format if they have version 2.
 
-    In version 2, verdicts on published values have `p_against` but no `p_for`, and are `reproduced` instead of
-    `compatible`.
+    In version 2, verdicts on published figures were `reproduced` instead of `compatible`. They are recognised because
+    they have `p_against` but no `p_for`.
     """
     version, verdicts = run.get("format_version"), run.get("verdicts")
     if not isinstance(version, str) or version.partition(".")[0] != EARLIER_VERSION or not isinstance(verdicts, list):

@@ -31,7 +31,7 @@ class Repository:
     Args:
         title: Name of the repository for messages.
         advice: What to do if the repository is unavailable, for messages.
-        hint: Known repository with a similar name, for messages.
+        hint: Suggestion to add to messages, such as a known repository with a similar name; empty if there is none.
         pins: Published sha256 digests by file name. If given, only these files are downloaded.
     """
 
@@ -45,7 +45,7 @@ class Repository:
     pins: Mapping[str, str] = field(default_factory=dict)
 
     def commit(self, marker: str) -> str:
-        """Return the revision's commit, from the cache if possible and otherwise by downloading the file `marker`."""
+        """Return the revision's commit. If the file `marker` is not in the cache, download it to find the commit."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
         if self.revision and COMMIT_PATTERN.fullmatch(self.revision):
@@ -83,7 +83,7 @@ class Repository:
         return folder
 
     def _snapshot(self, commit: str, patterns: Sequence[str], cached: bool = False) -> Path | None:
-        """Return the folder of a commit or, if `cached` is True and files are missing from the cache, None."""
+        """Return the folder of a commit. If `cached` is True, download nothing, and return None if it is missing."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -140,7 +140,7 @@ class Repository:
 
 
 def certificate_problem(error: BaseException) -> str | None:
-    """Return a message about a certificate problem that names the environment variable, or None for any other error."""
+    """Return a message about a certificate problem and the environment variable to correct; None for other errors."""
     for name in CERTIFICATES:
         if (path := os.environ.get(name)) and not os.path.exists(path) and _is_about_files(error):
             return f"{name} names {path}, which does not exist: correct or unset the variable"
@@ -175,7 +175,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 @contextmanager
 def _progress_bars() -> Iterator[None]:
-    """Within the block, show the hub library's progress bars on a terminal, because opening a model disables them."""
+    """Show the hub library's progress bars on a terminal until the block ends. Opening a model disables the bars."""
     from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 

@@ -1,4 +1,4 @@
-"""The judged run, which judges claims for the command line, the benchmarks, Python and saved measurements.
+"""Runs that judge claims on new or saved measurements, for the command line, the benchmarks and Python.
 
 A case is a claim on one task. Cases are judged at each interim analysis, and seeds are added as long as they could
 decide a case. An error in one case does not end the run.
@@ -123,7 +123,7 @@ class Verdicts(list[Verdict]):
 
 
 class Judgeable(Protocol):
-    """The source of a run's measurements: a session, which makes them, or saved measurements.
+    """A source of measurements to judge: either a session, which makes measurements, or saved measurements.
 
     Attributes:
         model: The judged model or checkpoint.
@@ -174,7 +174,7 @@ class SavedMeasurements:
     """Measurements saved in a folder, which are judged as if they had just been made.
 
     Args:
-        run: The record of the run that saved the measurements; None if the measurements were saved one by one.
+        run: The record of the run that saved the measurements; None if they were saved individually.
     """
 
     shelf: Shelf
@@ -187,7 +187,7 @@ class SavedMeasurements:
 
     @property
     def commits(self) -> Sequence[str]:
-        """Git commits of the suite that made the measurements; empty if the measurements were saved one by one."""
+        """Git commits of the suite that saved the measurements; empty if they were saved individually."""
         return self.run.commits if self.run else []
 
     def eligibility(self, case: Case) -> Eligibility:
@@ -211,7 +211,10 @@ class SavedMeasurements:
         return judge(case, measured, self.settings)
 
     def _seeds(self, case: Case) -> Sequence[int]:
-        """Return a case's saved seeds. Seeds beyond a fixed number of seeds replace seeds that failed to learn."""
+        """Return a case's saved seeds.
+
+        If the number of seeds is fixed, spare seeds come last. They replace seeds that learned nothing.
+        """
         wanted = self.wanted_seeds
         if not isinstance(wanted, int):
             return measured_seeds(self.shelf, case, self.model, wanted if isinstance(wanted, list) else None)
@@ -225,13 +228,16 @@ class SavedMeasurements:
 
 
 class Runner(AbstractContextManager["Runner", None]):
-    """A way for a run to obtain measurements. This base class measures each case silently when the case is judged."""
+    """Base class of runners, which obtain the measurements of a run.
+
+    The base class itself prepares and reports nothing: each case is measured when it is judged.
+    """
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-        """Return the cases whose measurements are stored, and all other cases in the order in which to judge them.
+        """Return two lists in the order of judging: the cases whose measurements are stored, and the other cases.
 
         Raises:
-            UserError: If there are other cases, but their measurements could not be stored.
+            UserError: If new measurements are needed but cannot be stored.
         """
         return [], list(cases)
 
@@ -240,7 +246,7 @@ class Runner(AbstractContextManager["Runner", None]):
         return False
 
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
-        """Announce what is about to be measured, and run the jobs that must end before cases are judged."""
+        """Announce the measurements to make, and run any jobs that must end before the cases are judged."""
 
     def tell(self, verdict: Verdict) -> None:
         """Report a verdict."""
@@ -250,10 +256,10 @@ class Runner(AbstractContextManager["Runner", None]):
 
 
 class JudgedRun:
-    """A run, which finds the cases that can be judged, measures them, and judges them at each interim analysis.
+    """A run that finds the cases that can be judged, measures them, and judges them at each interim analysis.
 
     Attributes:
-        asked: The requested cases, except those about other architectures.
+        asked: The requested cases, without cases about architectures other than the model's.
         ended: Error that ended the run early, if any.
         baseline: The accepted verdicts, if any.
         examples: Examples for the attention viewer of the report (`report.viewer.Examples`).
@@ -273,7 +279,7 @@ class JudgedRun:
         self._began: float | None = None
 
     def possible(self) -> list[Case]:
-        """Return the cases that can be judged, including those that do not apply to the model."""
+        """Return the cases that are not skipped, including those that do not apply to the model."""
         return [case for case in self.asked if not isinstance(self.answers[str(case)], Skipped)]
 
     def eligible(self) -> list[Case]:
@@ -370,7 +376,7 @@ class JudgedRun:
         """Judge all cases. If an error ends the run early, it is available as `ended`.
 
         Args:
-            tell: Function that is called with a line of text about each case that turns out to lack an input.
+            tell: Function to call with a line of text about each case for which an input turns out to be missing.
         """
         try:
             for case, result in self._judging:
@@ -414,17 +420,18 @@ class JudgedRun:
 
     @property
     def undecided(self) -> list[str]:
-        """The names of the requested cases that are undecided, except cases that do not apply to the model."""
+        """The names of the requested cases that are inconclusive or have no verdict."""
         outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
         return [name for name in map(str, self.asked) if outcomes.get(name, "inconclusive") == "inconclusive"]
 
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
         """Return whether a verdict fails the run.
 
-        A verdict fails the run if it is worse than the accepted verdict or, without an accepted verdict, unexpected.
+        A failing verdict makes the run fail if it is worse than the accepted verdict. If there is no accepted verdict,
+        it makes the run fail if it is unexpected.
 
         Args:
-            strict: Whether claims beyond K19 can fail the run even if none of their verdicts was accepted.
+            strict: Whether claims beyond K19 can fail the run even if they have no accepted verdict.
         """
         if verdict.outcome not in FAILURES:
             return False

@@ -93,7 +93,7 @@ def _seeds(text: str) -> int | str:
 
 
 def _option(help: str, default: Any = None, **parsing: Any) -> Any:
-    """Return a dataclass field for `RunOptions`, with argparse's arguments of `add_argument` as its metadata."""
+    """Return a dataclass field for `RunOptions`. Its metadata holds the arguments for argparse's `add_argument`."""
     return field(default=default, metadata={"help": help, **parsing})
 
 
@@ -111,7 +111,7 @@ CHECKPOINT_OPTION: dict[str, Any] = {
 
 
 class _ToEnvironment(argparse.Action):
-    """Sets the environment variable for the option `expected`, which worker processes inherit."""
+    """An action that also puts the option `expected` in the environment, where worker processes find it."""
 
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None
@@ -163,8 +163,8 @@ class RunOptions:
         "(default: from params.yaml)"
     )
     jobs: int | None = _option(
-        "parallel jobs (default: BERTSECRETS_JOBS, otherwise one per core, at most 4, or 1 on a GPU); their number "
-        "determines the default of --threads",
+        "number of parallel jobs, which determines the default of --threads (default: BERTSECRETS_JOBS, otherwise one "
+        "per core but at most 4, or 1 on a GPU)",
         **NUMBER_OPTION,
     )
     threads: int | None = _option(
@@ -252,7 +252,7 @@ class RunOptions:
             self._check_checkpoint()
 
     def _gather_tasks(self) -> None:
-        """Read the task files, except those read before these options were copied, and add their tasks to `tasks`."""
+        """Add the tasks in the task files to `tasks`. Files whose tasks are already in `tasks` are not read again."""
         tasks = several(self.tasks)
         files = {expanded(file).absolute() for file in several(self.task_file) if isinstance(file, str | os.PathLike)}
         if files := files - {getattr(own, "file", None) for own in tasks}:
@@ -272,7 +272,7 @@ class RunOptions:
         given = [name for name in TRAINING_OPTIONS if getattr(self, name) is not None]
         given += ["keep_checkpoints"] if self.keep_checkpoints != "full" else []
         if given:
-            raise UserError(f"the option {given[0]} has no effect on a trained checkpoint: leave it out")
+            raise UserError(f"the option `{given[0]}` has no effect on a trained checkpoint: leave it out")
 
     @classmethod
     def from_namespace(cls, namespace: argparse.Namespace) -> "RunOptions":
@@ -304,7 +304,7 @@ class RunOptions:
         return self.model if self.checkpoint is None else str(self.checkpoint)
 
     def errors_about(self, name: str) -> AbstractContextManager[None]:
-        """Return a context in which errors name the environment variable that the option comes from, if one does."""
+        """Return a context for errors about an option. If an environment variable sets it, errors name the variable."""
         inherited = getattr(self, name) is None and os.environ.get(VARIABLES[name])
         return errors_in(f"{VARIABLES[name]} in the environment") if inherited else nullcontext()
 
@@ -329,7 +329,7 @@ class RunOptions:
 
     @property
     def scope(self) -> list[str]:
-        """The tasks to judge if none are named: the checkpoint's, or the user's own tasks; empty for all GLUE tasks."""
+        """The tasks to judge by default: the checkpoint's task or the user's own tasks. If empty, all GLUE tasks."""
         if self.checkpoint_task is not None:
             return [task_named(self.checkpoint_task).name]
         return [own.name for own in self.tasks]
@@ -361,12 +361,12 @@ class RunOptions:
 
     @property
     def frames_path(self) -> Path | None:
-        """The file or folder of frame sentences, if any."""
+        """The file or folder of sentences with frames, if any."""
         return expanded(self.frames) if self.frames else _from_environment(FRAMES_VARIABLE)
 
     @property
     def limited(self) -> bool:
-        """Whether the run may leave out rows."""
+        """Whether an option limits the number of rows."""
         return any(getattr(self, name) for name in LIMIT_OPTIONS)
 
     @property
@@ -384,7 +384,7 @@ PARSING: dict[str, dict[str, Any]] = {
 def configured() -> dict[str, Any]:
     """Return the defaults of options in `[tool.bertsecrets]` of the working directory's `pyproject.toml`.
 
-    Defaults from the environment take precedence.
+    Environment variables take precedence over these defaults.
     """
     given = project_options()
     known = [name for name in PARSING if name not in ("budget", "keep_checkpoints", "task_file")]
@@ -454,7 +454,7 @@ def _check_jobs(jobs: int) -> int:
 
 
 def check_threads(threads: int | None) -> None:
-    """Check the number of CPU threads: `threads` or, if that is None, OMP_NUM_THREADS."""
+    """Check the number of CPU threads. If `threads` is None, check OMP_NUM_THREADS instead."""
     if threads is not None and not 1 <= threads <= MAX_THREADS:
         raise UserError(f"threads {threads} is out of range: give 1 to {MAX_THREADS}")
     variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""
@@ -485,7 +485,8 @@ def add_command(
 def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = ROW_OPTIONS) -> None:
     """Add run options to a command's parser, in groups.
 
-    The default number of jobs applies to every command, because it determines the number of threads.
+    The default of `jobs` in `pyproject.toml` also applies to commands without the option `--jobs`, because the number
+    of jobs determines the number of threads.
     """
     parser.set_defaults(jobs=None)
     for title, members in HELP_GROUPS.items():

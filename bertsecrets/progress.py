@@ -15,7 +15,7 @@ LINE_SHARE, MIN_LINE_SECONDS = 0.1, 10.0  # log sooner after this fraction of th
 
 
 class _Stderr(logging.Handler):
-    """Writes messages to the current standard error."""
+    """A log handler that looks up `sys.stderr` for each message, because it may be replaced."""
 
     inside: Callable[[], AbstractContextManager[Any]] = nullcontext
 
@@ -33,7 +33,7 @@ log.addHandler(_handler)
 
 @contextmanager
 def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Within the block, write each message in a context, such as one that disables output capturing."""
+    """Enter the context `inside` for each message that the block writes, for example to disable output capturing."""
     before, _handler.inside = _handler.inside, inside
     try:
         yield
@@ -108,7 +108,7 @@ def time_left(began: float, done: int, total: int) -> str:
 
     Args:
         began: Time on the monotonic clock at which the work began.
-        done: Number of items done, at least 1.
+        done: Number of items done. Must be at least 1.
         total: Number of all items.
     """
     seconds = (time.monotonic() - began) / done * (total - done)

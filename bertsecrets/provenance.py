@@ -1,4 +1,4 @@
-"""The provenance of results (code, library versions and device), which is the second half of a cache key."""
+"""The code, library versions and device behind a result, which form the second half of its cache key."""
 
 import functools
 import json
@@ -41,7 +41,7 @@ def software() -> dict[str, str]:
 
 
 def run_facts() -> dict[str, Any]:
-    """Return the time (`made`), the suite's `commit`, whether its files are `modified`, and the `software` versions."""
+    """Return facts to record about a run: `made` (its time), `commit`, `modified` (see `suite_commit`), `software`."""
     commit, modified = suite_commit()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"made": made, "commit": commit, "modified": modified, "software": software()}
@@ -51,8 +51,8 @@ def run_facts() -> dict[str, Any]:
 def suite_commit(checkout: Path = PACKAGE_FOLDER.parent) -> tuple[str | None, bool | None]:
     """Return the git commit of the suite, and whether the suite's code, claims or settings differ from the commit.
 
-    In a checkout, git provides both. After an installation from a git URL, pip provides the commit, and the second
-    value is None. Otherwise, both are None.
+    In a checkout, both values come from git. If pip installed the suite from a git URL, the commit comes from pip, and
+    the other value is None. Otherwise, both values are None.
     """
     if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE_FOLDER.name}/__init__.py") is None:
         return _installed_commit(), None
@@ -87,11 +87,11 @@ def _installed_commit() -> str | None:
 
 
 def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
-    """Return what a result made now would depend on: a digest of the code, the library versions and the device.
+    """Return what the results of a module depend on: a digest of its code, the library versions and the device.
 
     Args:
-        module: Name of the module that computes the result.
-        device: Device of the computation, or None if the result is the same on every device.
+        module: Name of the module that computes the results.
+        device: Device of the computation, or None if the results are the same on every device.
     """
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}

@@ -54,7 +54,7 @@ def read_text(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read")
 
 
 def decoded(data: bytes, name: str) -> str:
-    """Decode UTF-8 bytes, without a byte order mark."""
+    """Decode UTF-8 bytes, and drop a byte order mark at the start."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -104,7 +104,7 @@ else:
 
 
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """Parse a YAML document, and return its root node (with line numbers) and its data; both None if it is empty."""
+    """Return the root node (with line numbers) and the data of a YAML document. Both are None for an empty document."""
     loader = Loader(text)
     try:
         node = loader.get_single_node()

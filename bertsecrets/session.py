@@ -1,6 +1,7 @@
 """Sessions, used by the command line, the pytest plugin and Python code to measure subjects and judge claims.
 
-A session combines options, data, models and the store, whose caches (`bertsecrets.caches`) avoid repeated work.
+A session combines options, data, models and the store. Its caches (`bertsecrets.caches`) look up results in the
+store, so that no work is repeated.
 """
 
 import os
@@ -63,7 +64,7 @@ show_in_notebooks()
 
 
 class _OfOneCheckpoint(MeasurementCache):
-    """A measurement cache that measures the single judged checkpoint instead of checkpoints trained by the suite."""
+    """The measurement cache of a session that judges one given checkpoint. Nothing is trained."""
 
     def __init__(self, session: "Session"):
         super().__init__(session.checkpoints)
@@ -124,7 +125,8 @@ class Session:
         options, self.settings = self.options, settings or load_settings()
         if options.budget is not None and not self.adds_seeds:
             raise UserError(
-                f"the option budget has no effect unless seeds are added: set seeds to {AUTO}, or leave budget out"
+                f"the option `budget` has no effect unless `seeds` is {AUTO}: set `seeds` to {AUTO}, or leave out "
+                "`budget`"
             )
         device = best_device(options.device)
         self.settings = in_precision(self.settings, options.precision, device)
@@ -182,7 +184,7 @@ class Session:
 
     @property
     def _storable(self) -> bool:
-        """Whether results may be stored: False if a model in memory has hooks or code of its own."""
+        """Whether results may be stored: False if a model in memory differs from its saved form, such as by hooks."""
         return all(held.storable for held in self._objects.values())
 
     @property
@@ -214,9 +216,10 @@ class Session:
 
     @property
     def interims(self) -> list[Sequence[int]]:
-        """The seeds of each analysis: one seed more each time if seeds are added one by one, otherwise all at once.
+        """The seeds of each analysis.
 
-        In analyses with more seeds than requested, the additional seeds replace seeds that failed to learn.
+        If seeds are added one by one, each analysis has one more seed than the analysis before. Otherwise, the first
+        analysis has all requested seeds. Later analyses can have spare seeds, which replace seeds that failed to learn.
         """
         if self.adds_seeds:
             return [seed_range(count) for count in range(1, ANALYSES[-1] + MOST_REPLACED + 1)]
@@ -243,7 +246,7 @@ class Session:
         return None if given is None else seconds(given)
 
     def check_model(self, model: str | None = None) -> None:
-        """Check before long work that a model, by default the judged model or checkpoint, is available.
+        """Check, before long work starts, that a model is available. The default is the judged model or checkpoint.
 
         Raises:
             UserError: If the model is not available, or the checkpoint was not trained for its task.
@@ -260,7 +263,7 @@ class Session:
         """Return whether a case can be judged: whether its inputs are available, and whether it applies to the model.
 
         Raises:
-            UserError: If the case is about particular architectures but the model is not available.
+            UserError: If the case is only about certain architectures, but the model is not available.
         """
         claim, facts = case.claim, ModelFacts()
         if claim.architectures:
@@ -310,8 +313,8 @@ class Session:
 
         Args:
             measure: Name of the measure, such as `attention-change`.
-            task: GLUE task or own task. None for measures of the bare encoder or of the suite itself. Optional if the
-                session is about one task.
+            task: GLUE task or own task. Leave it out for measures of the bare encoder or of the suite itself. It is
+                optional if the session is about one task.
             init: Initialisation: `pretrained`, `random`, `frozen`, `untrained`, ...
             checkpoint: Folder, or model in memory, to measure instead of a checkpoint trained by the suite.
             options: Options for the measure, such as `padded_to=200`.
@@ -406,7 +409,7 @@ class Session:
         return Verdicts(run.verdicts)
 
     def _with(self, checkpoint: "Path | nn.Module | None", task: str | None, seeds: int | None) -> "Session":
-        """Return this session, or one with another number of seeds, or one that judges a checkpoint."""
+        """Return a session for the given checkpoint or number of seeds, or this session if neither is given."""
         if checkpoint is None and seeds is None:
             return self
         if checkpoint is None:
@@ -429,7 +432,8 @@ class Session:
         """Return the verdict on a case from the analysis of these seeds, making measurements that are not stored.
 
         If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, the
-        case stays open as long as seeds that learned nothing can be replaced, unless no seed learned anything.
+        case stays open as long as spare seeds can replace seeds that learned nothing. If no seed learned anything, the
+        case does not stay open.
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
@@ -480,7 +484,7 @@ class Session:
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
-        """Let models in memory be measured inside the block."""
+        """Make the session's models in memory available for measuring until the block ends."""
         with ExitStack() as stack:
             for held in self._objects.values():
                 stack.enter_context(held.measured())
@@ -531,8 +535,8 @@ class Session:
         """Return the folder of the judged checkpoint, or None if the measure does not read this checkpoint.
 
         Raises:
-            UserError: If the measure needs more than the single checkpoint, such as another training run, or a
-                pretrained model that was not given.
+            UserError: If one checkpoint is not enough for the measure, or if the measure needs a pretrained model that
+                was not given.
         """
         if (checkpoint := self._judged_folder) is None:
             return None
@@ -541,9 +545,9 @@ class Session:
         if not measure.reads_model:
             return None
         if (of_base or measure.compares) and self.options.model is None:
-            raise NotGivenError("needs the pretrained model: name it with the option model")
+            raise NotGivenError("needs the pretrained model: name it with the option `model`")
         if measure.on_task and [subject.task] != self.options.scope:
             raise NotApplicableError(f"also needs a checkpoint fine-tuned on {task_named(subject.task).title}")
         if initial.trains and initial.name != "pretrained":
-            raise NotApplicableError(f"needs {initial.title}, not a single checkpoint")
+            raise NotApplicableError(f"needs {initial.title}, which the given checkpoint is not")
         return None if of_base else checkpoint

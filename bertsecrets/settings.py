@@ -42,7 +42,7 @@ def _checked_time(text: str) -> str:
 
 
 def _seeds(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
-    """Check seeds that are given as `auto` or as a list, with more precise errors than those of a union type."""
+    """Check that seeds are `auto` or a list without duplicates. A union type would give less precise errors."""
     if value == AUTO:
         return AUTO
     if len(set(seeds := check(value))) < len(seeds):
@@ -105,14 +105,14 @@ class JudgeParams(Section):
 
 
 class CorpusParams(Section):
-    """Settings for the demo corpus: the numbers of training and validation pairs of sentences."""
+    """Settings for the demo corpus: the numbers of sentence pairs for training and for validation."""
 
     train_rows: int = Field(ge=1, le=1_000_000)
     dev_rows: int = Field(ge=1, le=1_000_000)
 
 
 class GridParams(Section):
-    """Tasks, initialisations and seeds, every combination of which is a subject of the pipeline."""
+    """The subjects of the pipeline: every combination of these tasks, initialisations and seeds."""
 
     task: list[str] = Field(min_length=1)
     init: list[InitialisationName] = Field(min_length=1)
@@ -128,7 +128,7 @@ class StageOptions(Section):
 
 
 class PipelineParams(Section):
-    """Settings for the DVC pipeline, such as the model, the data, the files of frame sentences and spaCy pipelines."""
+    """Settings for the DVC pipeline, such as its model, its data, spaCy pipelines and sentences with frames."""
 
     model: str
     model_files: str
@@ -193,7 +193,7 @@ def first_problem(error: ValidationError, model: type[BaseModel] | None = None) 
     """Describe the first problem in one line that names the invalid entry and what was expected.
 
     Args:
-        model: Pydantic model that was validated. The names of its fields are suggested in place of unknown names.
+        model: Pydantic model that was validated. If a field is unknown, the message suggests names from this model.
     """
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))

@@ -45,7 +45,8 @@ class Provenance:
     """The data, checkpoint, code and device behind a measurement. The JSON form has the same field names.
 
     `data` is the source of the rows. `limit` and `train_limit` are the numbers of rows that were used, or None if all
-    were. `weights` identifies the measured weights. `made_by` and `checkpoint_made_by` are as in cache keys.
+    were. `weights` identifies the measured weights. `made_by` and `checkpoint_made_by` are the code, library versions
+    and device that made the measurement and the checkpoint.
     """
 
     data: str | None = None
@@ -72,17 +73,17 @@ class Provenance:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits that excluded rows, by name."""
+        """Those of `limit` and `train_limit` that are not None, by name."""
         given = {"limit": self.limit, "train_limit": self.train_limit}
         return {name: rows for name, rows in given.items() if rows}
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a measurement of a subject or, with `measure=None`, for the subject's checkpoint.
+    """A request for a measurement of a subject. If `measure` is None, the request is for the subject's checkpoint.
 
-    Requests for the same result are equal, because `measures.registry.request` drops everything that cannot affect the
-    result. `options` are sorted (name, value) pairs.
+    `measures.registry.request` leaves out everything that does not affect the result, so requests for the same result
+    are equal. `options` are sorted (name, value) pairs.
     """
 
     measure: str | None
@@ -96,7 +97,7 @@ class Request:
 
     @property
     def training(self) -> "Request | None":
-        """The request for the checkpoint to measure; None if this request is not for a measurement on a task."""
+        """For a measurement on a task, the request for the checkpoint to measure; otherwise None."""
         return Request(None, self.subject) if self.measure is not None and self.on_task else None
 
     def __str__(self) -> str:
@@ -113,10 +114,10 @@ class Request:
 class Measurement:
     """The result of one measure on one subject.
 
-    `values` are the results (scalars, or arrays of shape [layers, heads]). `samples` contain one row per example, for
-    resampling (`cosine`: [examples, layers, heads]). `settings` come from `params.yaml`, and `options` change what is
-    measured (such as `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded
-    measurement.
+    `values` are the results (scalars, or arrays of shape [layers, heads]). Each array in `samples` has one row per
+    example, for resampling (such as `cosine`, of shape [examples, layers, heads]). `settings` come from `params.yaml`,
+    and `options` change what is measured (such as `padded_to`). Scores are fractions, not percentages. `origin` is the
+    folder of a loaded measurement.
     """
 
     measure: str
@@ -155,7 +156,7 @@ class Measurement:
         return UserError(f"{place} is incomplete or from another version (no {name!r}): recreate it")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the public JSON form, on whose first five keys scripts rely."""
+        """Return the public JSON form. Scripts rely on its first five keys."""
         return {
             "measure": self.measure,
             "model": self.subject.model,
@@ -201,13 +202,13 @@ class Measurement:
 
 @functools.singledispatch
 def as_chart(shown: object) -> Any:
-    """Return an object's main chart. `report` registers the types that have a chart."""
+    """Return an object's main chart. `report` registers a function for each type that has a chart."""
     raise TypeError(f"{type(shown).__name__} has no figure")
 
 
 @functools.singledispatch
 def as_frame(shown: object) -> "pd.DataFrame":
-    """Return an object as a table. `measures.registry` registers this for measurements."""
+    """Return an object as a table. `measures.registry` registers a function for measurements."""
     raise TypeError(f"{type(shown).__name__} has no table")
 
 

@@ -15,7 +15,7 @@ from bertsecrets.jobs import pool
 from bertsecrets.models.locations import ModelRef
 
 SOME = ("--claim", "C2", "--claim", "D1", "--claim", "D2-rte", "--claim", "E1", "--claim", "C3", "--claim", "D3")
-OF_PRETRAINED = "needs the pretrained model: name it with the option model"
+OF_PRETRAINED = "needs the pretrained model: name it with the option `model`"
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -62,8 +62,9 @@ def test_a_checkpoint_alone_supports_measures_without_another_model(capsys, own,
     for name in ("C2-rte", "C3-rte", "D2-rte", "D1-rte-untrained"):
         assert (of[name]["verdict"], of[name]["reason"]) == ("inconclusive", OF_PRETRAINED)
         assert (of[name]["brief"], of[name]["reason_code"]) == ("needs the pretrained model", "not-given")
-    assert of["D1-rte-frozen"]["reason"] == "needs a model trained on a frozen encoder, not a single checkpoint"
-    assert of["D3-rte"]["reason"] == "needs a model trained from random weights, not a single checkpoint"
+    frozen = of["D1-rte-frozen"]["reason"]
+    assert frozen == "needs a model trained on a frozen encoder, which the given checkpoint is not"
+    assert of["D3-rte"]["reason"] == "needs a model trained from random weights, which the given checkpoint is not"
     for name in ("D1-rte-pretrained", "E1-rte"):
         assert of[name]["verdict"] not in ("not applicable", None)
         assert (of[name]["models"], of[name]["seeds"]) == ([str(own)], [1])
@@ -116,13 +117,13 @@ def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, wit
     other = ("a checkpoint needs the one task", "report", *without_model, "--checkpoint", own)
     assert other[0] in told(capsys, *other[1:])
     assert other[0] in told(capsys, *other[1:], "--task", "rte", "--task", "mrpc")
-    assert "the option seeds has no effect on a trained checkpoint" in line(own, "--seeds", 2)
+    assert "the option `seeds` has no effect on a trained checkpoint" in line(own, "--seeds", 2)
 
 
 def test_options_that_say_nothing_together_are_refused_in_python_too(own):
     with pytest.raises(UserError, match="^a checkpoint needs the one task .*: name that task"):
         bs.RunOptions(checkpoint=own)
-    with pytest.raises(UserError, match="option keep_checkpoints has no effect on a trained checkpoint"):
+    with pytest.raises(UserError, match="option `keep_checkpoints` has no effect on a trained checkpoint"):
         bs.RunOptions(checkpoint=own, checkpoint_task="rte", keep_checkpoints="none")
 
 

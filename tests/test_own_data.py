@@ -119,9 +119,7 @@ def test_another_definition_of_a_name_is_noticed_and_stored_apart(tiny_bert, tmp
         session = open_session(tiny_bert, tmp_path, complaints(**changed))
         assert not session.measure("scores", "complaints", init="untrained").reused, changed
     assert first.values.keys() == {"accuracy", "constant", "majority", "entropy"}
-    with pytest.raises(
-        bs.UserError, match="is not among the tasks of this session, or was changed since: give it again"
-    ):
+    with pytest.raises(bs.UserError, match="is not among the tasks of this session, or has been redefined since: open"):
         before.measure("scores", "complaints", init="untrained")
 
 

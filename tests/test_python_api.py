@@ -93,7 +93,7 @@ def test_missing_inputs_are_reported_before_training(session, runs, tiny_bert, t
     with pytest.raises(bs.UserError, match="^seeds 0 leaves no seeds to run"):
         session.judge("C1", task="rte", seeds=0)
     trained = bs.Session(checkpoint=tiny_bert, checkpoint_task="rte", glue=tiny_glue, store=runs)
-    with pytest.raises(bs.UserError, match="^the option seeds has no effect on a trained checkpoint"):
+    with pytest.raises(bs.UserError, match="^the option `seeds` has no effect on a trained checkpoint"):
         trained.judge("C1", task="rte", seeds=2)
 
 
@@ -115,7 +115,7 @@ def test_the_task_of_a_checkpoint_is_asked_for_once(session, runs, tiny_bert, ti
         ({"limit": 0}, "^limit 0 leaves no rows"),
         ({"seeds": 0}, "^seeds 0 leaves no seeds to run"),
         ({"train_limit": 0}, "^train_limit 0 leaves no rows"),
-        ({"budget": "1h", "seeds": 2}, "^the option budget has no effect unless seeds are added: set seeds to auto"),
+        ({"budget": "1h", "seeds": 2}, "^the option `budget` has no effect unless `seeds` is auto"),
         ({"modle": "minilm"}, "^unknown option 'modle': did you mean model"),
         ({"glue": "nowhere"}, "no GLUE folder at nowhere"),
         ({"frames": "nowhere"}, "nowhere does not exist"),

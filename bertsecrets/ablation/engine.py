@@ -109,7 +109,7 @@ class Engine:
         return self._close(resumed.float(), full.float())
 
     def agrees_with(self, other: "Engine") -> bool:
-        """Return whether both engines give equal logits for a probe, with no heads, single heads or layers disabled."""
+        """Return whether both engines give equal logits for a probe, with and without disabled heads."""
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         sets = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
         sets = list(dict.fromkeys(sets))
@@ -119,7 +119,7 @@ class Engine:
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
-        """Return replacement vectors for checks, computed from the reversed probe, or None if the ablation has none."""
+        """Return replacement vectors for checks, computed from the reversed probe; None if no vectors are replaced."""
         return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
 
     def instead(self, encoded: Encoded) -> Instead:
@@ -216,7 +216,7 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Split the work into portions that fit into memory. A portion has examples of one length and a slice of the sets.
+    """Split the work into portions that fit into memory. Each portion combines examples of equal length with some sets.
 
     Args:
         more: Number of hidden states stored per example, in addition to one hidden state per set.

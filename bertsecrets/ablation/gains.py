@@ -20,7 +20,7 @@ Gains = Callable[[np.ndarray], np.ndarray]
 
 
 def metric_of(measurement: Measurement) -> Metric:
-    """Return the metric of the measured task, as a function that computes it from mean moments."""
+    """Return the metric of the measured task: a function of the means of its moments."""
     return METRICS[TASKS[measurement.subject.task].metric]
 
 
@@ -46,6 +46,6 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
 
 
 def all_gains(measurement: Measurement, rows: Rows = ALL_ROWS) -> Float[np.ndarray, " sets"]:
-    """Return the gain of every set in points, computed from the examples without resampling."""
+    """Return, in points, the gain of every set of heads on the examples, without resampling."""
     block, gains = gains_of(measurement, None, rows)
     return gains(block.mean(0))

@@ -52,7 +52,10 @@ class Watch:
         self.seen, self.read, self.reads_vectors = 0, 0, reads_vectors
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return a mask of the heads that keep their weights, or None for all. Called before attention is computed."""
+        """Return a mask of the heads that keep their attention weights; None if all heads keep them.
+
+        This is called before attention is computed.
+        """
         self.seen += 1
         return None
 
@@ -102,8 +105,8 @@ class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
     If a softmax over the last dimension has an output of shape (rows, heads, tokens, tokens), this output is taken to
-    be attention weights. `watch` selects the heads to keep. `watch` may also replace the vectors of heads, which are
-    the result of the next product with attention weights.
+    be attention weights. `watch` selects the heads to keep, and may also replace the vectors of heads. These vectors
+    are the result of the next matrix product with the attention weights.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -142,7 +145,7 @@ class _Run(Watch):
         self._disabled, self._vectors = disabled, vectors
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return a mask of the heads that keep their weights, or None (all heads) if vectors are replaced."""
+        """Return a mask of the heads that keep their weights; None if all do, which is so if vectors are replaced."""
         super().kept_heads()
         return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
 
@@ -197,9 +200,9 @@ class Skeleton:
     """The layers of a sequence classifier.
 
     `layers[i]` lists the modules whose calls belong to layer i alone, starting with the outermost. If all layers share
-    a module, as in ALBERT, it is listed for each layer. `way` is the method that makes the attention of heads uniform,
-    `zeroed` or `written`. `resumes` is True if runs can start at any layer, and False if layers pass more than hidden
-    states to the next layer.
+    a module, as in ALBERT, it is listed for each layer. `way` names the method that makes the attention of heads
+    uniform (`zeroed` or `written`). `resumes` is True if runs can start at any layer, and False if layers pass more
+    than hidden states to the next layer.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -227,7 +230,7 @@ class Skeleton:
         return NotApplicableError(f"heads of {type(self.model).__name__} cannot be disabled: {why}")
 
     def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
-        """Return the result of `_watch` for the first way that encounters exactly one attention call per layer."""
+        """Return the result of `_watch` for the first way that finds exactly one attention call per layer."""
         counts = []
         for self.way in ("zeroed", "written"):
             try:
@@ -282,7 +285,7 @@ class Skeleton:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """Set the attention implementation that runs need, so that runs inside the `with` block do not switch it."""
+        """Switch to the attention implementation that runs need, once for all runs inside the `with` block."""
         before, needed = self.model.config._attn_implementation, ATTENTION_NAME if self.way == "zeroed" else "eager"
         if before == needed:
             yield
@@ -340,7 +343,9 @@ class Skeleton:
         with self._entered(enter_next):
             logits = self._forward(ids, segments, run)
         if run.seen != run.expected or run.layer != len(self.layers) - 1:
-            raise MisreadError(f"{run.expected} of {run.layer + 1} layers computed attention {run.seen} times")
+            raise MisreadError(
+                f"attention was computed {run.seen} times, but {run.expected} of {run.layer + 1} layers were run"
+            )
         if run.reads_vectors and run.read != run.expected:
             raise self._refusal(
                 "its product of weights and values cannot be replaced, so only kind=uniform is possible"

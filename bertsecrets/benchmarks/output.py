@@ -113,7 +113,7 @@ def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseExce
 
 
 def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
-    """Make pytest's summary name the benchmarks in these reports by their paths in the project."""
+    """Change the reports so that pytest's summary shows each benchmark's path in the project."""
     for report in reports:
         if isinstance(report, pytest.TestReport) and KIND_PROPERTY in dict(report.user_properties):
             path = config.invocation_params.dir / project_file(report.nodeid)
@@ -205,7 +205,7 @@ def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
 
 
 def not_judged(session: pytest.Session) -> str | None:
-    """Return why a run that ended normally did not judge the benchmarks that it reports, or None if it judged them.
+    """Return why benchmarks were not judged although the run ended normally, or None if there is no such problem.
 
     A run must not pass because another plugin has skipped its benchmarks, or has executed them in another process.
     """
@@ -231,7 +231,7 @@ def not_judged(session: pytest.Session) -> str | None:
     skipped = len(cases - answered)
     others = f"{skipped} of {len(cases)} benchmarks were skipped by another plugin or mark" if skipped else ""
     if not config.stash[VERDICTS]:
-        return f"no claim was judged: {others or 'see the reasons of the skipped benchmarks'}"
+        return f"no claim was judged: {others or 'see why benchmarks were skipped'}"
     return others if others and get_option(config, "strict_verdicts") else None
 
 

@@ -1,7 +1,8 @@
 """The options, fixtures and hooks of the benchmarks.
 
-A benchmark is a claim on a task. The fixture `judged` obtains the measurements that the claim needs, from the store if
-possible, and judges the claim. Known deviations, listed in `expected/`, are marked as strict xfail at collection.
+A benchmark judges one claim on one task. The fixture `judged` obtains the measurements that the claim needs, from the
+store if possible, and judges the claim. Known deviations, listed in `expected/`, are marked as strict xfail at
+collection.
 """
 
 import argparse
@@ -115,7 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[ACCEPTED] = read_baseline(get_option(config, "baseline"), updating=updating)
         if (pin := get_option(config, "against")) is not None:
             if config.stash[ACCEPTED] is not None:
-                raise UserError("--baseline has no effect with --against, which judges no claims: leave it out")
+                raise UserError("--baseline has no effect with --against, since no claims are judged: leave it out")
             from bertsecrets.benchmarks.drift import Drift
 
             config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), DRIFT_PLUGIN)
@@ -130,7 +131,7 @@ def _options(config: pytest.Config) -> RunOptions:
     if not hasattr(config.option, "benchmark_skip"):
         raise UserError("the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark")
     if config.option.benchmark_skip:
-        raise UserError("--benchmark-skip would skip all claims: leave it out (also of addopts and PYTEST_ADDOPTS)")
+        raise UserError("--benchmark-skip would skip all claims: leave it out, and check addopts and PYTEST_ADDOPTS")
     if _in_processes(config):
         raise UserError(
             "benchmarks share measurements, so pytest-xdist cannot be used: leave out -n, --dist and --tx, since "
@@ -145,7 +146,7 @@ def _options(config: pytest.Config) -> RunOptions:
     if get_option(config, "measurements") is not None:
         names = [*MEASURING_OPTIONS, "checkpoint"]
         if unused := next((name for name in names if get_option(config, name) not in (None, False)), None):
-            raise UserError(f"{flag(unused)} has no effect on --measurements: leave it out")
+            raise UserError(f"{flag(unused)} has no effect with --measurements: leave it out")
         return options
     return options.judging(checkpoint, [] if name is None else [task(name).name])
 
@@ -192,7 +193,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    """Return the line about deselected claims about several tasks, if any were deselected."""
+    """Return a line that names the claims about several tasks that were deselected, if there are any."""
     line = config.stash.get(LEFT_OUT_LINE, "")
     return [line] if line else []
 
@@ -270,7 +271,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     """Measure, judge and time a case, and add its verdict to the table.
 
     Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
-    function returns the verdict, or skips or fails the test if nothing can be checked.
+    function returns the verdict. If nothing can be checked, it skips or fails the test instead.
     """
     from bertsecrets.claims.eligibility import Skipped, about_other_architecture
 
@@ -336,7 +337,7 @@ def _undecided(reason: str, *, strict: bool) -> NoReturn:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
-    """Mark the reports of benchmarks, and whether the benchmark crashed, so that the exit code can be set."""
+    """Record in a benchmark's report that it is a benchmark and whether it crashed, which determines the exit code."""
     report = yield
     if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None

@@ -1,4 +1,4 @@
-"""Options of the benchmarks in pytest, where other plugins and conftest files may have options of the same names."""
+"""The benchmarks' options in pytest. Other plugins and conftest files may have options with the same names."""
 
 import os
 import sys
@@ -43,10 +43,10 @@ def variable(name: str) -> str:
 
 
 def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginManager) -> None:
-    """Add all options, except that those already added by another plugin must be set by environment variables.
+    """Add all options that no other plugin has added. The other options must be set by environment variables.
 
-    If such a variable is not set, end the process with a message and exit code 2, because the other plugin would get
-    the option's value.
+    If the variable of such an option is not set, end the process with a message and exit code 2, because the other
+    plugin would get the option's value.
     """
     group, taken = parser.getgroup("bertsecrets"), {*_flags(parser)}
     for name, parsing in RUN_OPTIONS.items():

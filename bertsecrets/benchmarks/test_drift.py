@@ -1,4 +1,4 @@
-"""One benchmark per measure of a pin, collected only with `--against`."""
+"""Benchmarks for drift from a pin, one per measure and task in the pin. They are collected only with `--against`."""
 
 from bertsecrets.benchmarks import check_started
 from bertsecrets.benchmarks.drift import check_drift

@@ -44,8 +44,8 @@ def resample_counts(
     Args:
         drawn: Number of rows to draw in each resample. Defaults to `rows`.
         shares: Probability of drawing each row; the probabilities sum to 1. Defaults to a uniform distribution.
-        clusters: Cluster index of each row, from 0. If given, clusters are drawn instead of rows, as many as the data
-            have. Cannot be combined with `drawn` or `shares`.
+        clusters: Cluster index of each row, from 0. If given, whole clusters are drawn instead of rows. The number of
+            draws is the number of clusters. Cannot be combined with `drawn` or `shares`.
 
     >>> counts = next(resample_counts(np.random.default_rng(1), rows=4, resamples=2))
     >>> counts.sum(axis=1)

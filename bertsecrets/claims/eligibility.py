@@ -1,6 +1,7 @@
-"""Possible answers to whether a case can be judged, which the commands, the benchmarks and Python share.
+"""The possible answers to the question whether a case can be judged.
 
-`requirements.eligibility` gives the answer before anything is measured.
+The commands, the benchmarks and the Python interface share them. `requirements.eligibility` returns the answer for a
+case before anything is measured.
 """
 
 from dataclasses import dataclass
@@ -51,8 +52,8 @@ def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
 class ModelFacts:
     """The facts about a model that claims may depend on: its architecture, weights, and numbers of layers and heads.
 
-    A fact is None if it is unknown or not required. A model of unknown shape fits no claim if it was `measured`, and
-    otherwise fits every claim.
+    A fact is None if it is unknown or not required. If the shape is unknown, the model fits every required shape until
+    it is `measured`, and none afterwards.
     """
 
     architecture: str | None = None
@@ -62,7 +63,7 @@ class ModelFacts:
 
     @classmethod
     def of_measurement(cls, measurement: Measurement, measure: str = "") -> "ModelFacts":
-        """Return the facts that a measurement records. By default, `measure` is the measure of the measurement."""
+        """Return the facts that a measurement records. `measure` defaults to the measurement's own measure."""
         recorded = measurement.provenance
         shape = next((np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2), None)
         if (measure or measurement.measure) == "layer-ablation":  # one value per layer
@@ -70,7 +71,7 @@ class ModelFacts:
         return cls(recorded.architecture, recorded.weights, shape, measured=True)
 
     def fits(self, wanted: tuple[int, int]) -> bool:
-        """Return whether the model has these numbers of layers and heads per layer, where these are known."""
+        """Return whether the model has the wanted numbers of layers and heads per layer, as far as they are known."""
         if self.shape is None:
             return not self.measured
         return self.shape == wanted[: len(self.shape)]

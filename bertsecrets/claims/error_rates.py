@@ -30,7 +30,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
         return "the number of seeds needed is unknown: the quantity cannot be computed on every resample"
     distance, share = min(finite), (1 + confidence) / 2
     if distance <= 0:
-        return "no number of seeds can decide a value at the limit"
+        return "more seeds would not decide this: the observed value lies exactly at the limit"
     of_examples = float(ndtri(share) + ndtri(TARGET_POWER)) * observed.sampling_error
     of_seeds = np.zeros(1)
     if observed.spread is not None:

@@ -27,11 +27,12 @@ class Estimand:
     """A scalar that can be resampled.
 
     Args:
-        blocks: Independent samples, such as one per task. The rows of a block are examples and are resampled together;
-            blocks are resampled independently. NaN marks a missing value and is excluded from the column mean.
+        blocks: Arrays with one row per example. Different blocks are independent samples, such as one per task. The
+            bootstrap draws whole rows, independently for each block. NaN marks a missing value and is excluded from the
+            column mean.
         statistic: Function that takes the mean of each block ([..., k]) and returns the quantity ([...]).
         notes: Notes shown next to the outcome.
-        slow_note: Function that computes one more note, if there is a note that takes long to compute.
+        slow_note: Function that computes an additional note; None if no note takes long to compute.
         sampled: False if the examples are the whole population, such as the paper's own sentences, so that they are not
             resampled.
         drawn: Number of rows that a resample draws from each block. None, or an empty tuple, means all rows.
@@ -43,17 +44,19 @@ class Estimand:
             run adds the variance of one more seed.
         map: Mean map that is correlated with a published map across heads. The first part is then this correlation (see
             `likeness.with_ceiling`).
-        of_ceiling: Fraction of the correlation between seeds' maps that the first part must reach.
-        average: How to compute the parts from the map averaged across seeds, if this mean map is judged
-            (`likeness.averaged`).
-        nothing: Value that the interval must exclude to reproduce a published figure. `nothing_is` describes this
-            value, by default as that of a model that has learned nothing, such as the score of a constant answer.
+        of_ceiling: The first part must exceed this fraction of the correlation between the maps of two seeds.
+        average: Functions that compute the parts from the map averaged across seeds (`likeness.averaged`). None if the
+            mean map is not judged.
+        nothing: A published figure counts as `compatible` only if the interval excludes this value. `nothing_is` says
+            in words what the value is. By default, it is that of a model that has learned nothing, such as the score of
+            a constant answer.
         constant: Whether the measured model gives the same answer to every example.
-        refuted: Reason why no resample could support the claim; empty if one could. If a reason is given, a value
-            outside the band deviates.
+        refuted: Reason why no resample could support the claim; empty if one could. If this is not empty, the claim
+            deviates whenever the value lies outside the band.
         unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; otherwise
             empty.
-        selection: How columns were selected, so that all seeds can use the same columns (`with_same_selection`).
+        selection: The selection of columns, which allows `with_same_selection` to select the same columns for all
+            seeds.
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -95,12 +98,12 @@ class Estimand:
 
 @dataclass(frozen=True)
 class OfMap:
-    """Parts of an estimand as functions of a map.
+    """Functions that compute the parts of an estimand from a map.
 
     Args:
         to_map: Function that turns the mean of the block into the map.
-        parts: Function that takes a measured map, which determines the references, and returns another function, which
-            computes the parts of any map.
+        parts: Function that takes a measured map and returns another function. The returned function computes the parts
+            of any map, with the references of the measured map.
     """
 
     to_map: Callable[[np.ndarray], np.ndarray]
@@ -109,11 +112,11 @@ class OfMap:
 
 @dataclass(frozen=True)
 class ColumnSelection:
-    """A selection of columns, such as heads, by some of the rows. The selected columns are judged on the other rows.
+    """Columns (such as heads) that are selected on some of the rows, and judged on the other rows.
 
     Args:
-        means: For each column to select, the means of all candidates, of which the largest is selected.
-        build: Function that takes the indices of the selected columns and returns the estimand.
+        means: For each column to select, the means of all candidates. The candidate with the largest mean is selected.
+        build: Function that takes the indices of the selected columns and returns the estimand for these columns.
     """
 
     means: tuple[Float[np.ndarray, " candidates"], ...]
@@ -121,12 +124,12 @@ class ColumnSelection:
 
     @property
     def estimand(self) -> Estimand:
-        """The estimand of the columns that these means select."""
+        """The estimand for the selected columns."""
         return replace(self.build([best_index(means) for means in self.means]), selection=self)
 
     @classmethod
     def joined(cls, estimands: Sequence[Estimand], join: Callable[[list[Estimand]], Estimand]) -> Estimand:
-        """Combine several estimands into one, which has a selection only if all of them have one."""
+        """Combine several estimands into one. The result has a selection only if every given estimand has one."""
         parts = [estimand.selection for estimand in estimands]
         selections = [part for part in parts if part is not None]
         if len(selections) < len(parts):
@@ -140,7 +143,7 @@ class ColumnSelection:
 
 
 def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
-    """Return the estimands of the seeds, all for the same columns, which are selected by the means across seeds.
+    """Return the seeds' estimands for the same columns: those with the largest means across seeds.
 
     If an estimand has no selection, all estimands are returned unchanged.
     """
@@ -153,7 +156,7 @@ def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
 
 
 def decisive(parts: Float[np.ndarray, " parts"], extreme: Extreme | None) -> int:
-    """Return the index of the part that decides: the largest, the smallest or the only part."""
+    """Return the index of the part that is the quantity's value: the largest, the smallest or the only part."""
     return int(parts.argmax() if extreme == "most" else parts.argmin())
 
 
@@ -173,7 +176,7 @@ def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
     layers = by_layer(measurement, name)
     half = layers.shape[1] // 2
     if not half:
-        raise NotApplicableError("a model of one layer has no halves")
+        raise NotApplicableError("a model with only one layer cannot be split into halves")
     note = "from layer 1: " + ", ".join(f"{value:.2f}" for value in layers.mean(0))
     return Estimand.from_block(
         layers,
@@ -194,8 +197,8 @@ def clusters_of(measurement: Measurement) -> Clusters:
 def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
     """Split rows in half for cross-fitting without splitting clusters, and return the mask of the first half.
 
-    Clusters, in the order of their first rows, each go to the half that is smaller so far, so independent rows
-    alternate.
+    Clusters are taken in the order of their first rows. Each cluster goes to the half that has fewer rows so far, so
+    independent rows alternate between the halves.
 
     >>> halves(4).tolist(), halves(5, np.array([0, 0, 1, 2, 3])).tolist()
     ([True, False, True, False], [True, True, False, False, True])
@@ -214,7 +217,7 @@ def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
 def cross_fitted(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
 ) -> tuple[Float[np.ndarray, " examples"], tuple[int, int]]:
-    """Return each example's value in the column that the other half of examples selected, and both selected columns.
+    """Return each example's value in the column that was selected on the other half, and the indices of both columns.
 
     The mean of the largest of many noisy columns is biased upwards on the examples that selected the column. On the
     other half, the mean of this column is unbiased.
@@ -237,7 +240,7 @@ def half_means(
 def of_other_half(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"], by_first: int, by_second: int
 ) -> Float[np.ndarray, " examples"]:
-    """Return each example's value in the column that the other half selected."""
+    """Return each example's value in the column that was selected on the other half."""
     return np.where(first, sample[:, by_second], sample[:, by_first])
 
 
@@ -247,7 +250,7 @@ def best_index(means: Float[np.ndarray, " k"]) -> int:
 
 
 def both(choices: Sequence[str]) -> str:
-    """Return the selections of both halves as text, in which equal selections appear only once.
+    """Return the selections of both halves as text. If they are equal, the text names the selection only once.
 
     >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
     ('layer 1', 'layer 1 and layer 2')

@@ -2,8 +2,8 @@
 
 Seeds and examples are crossed: every seed is evaluated on the same examples, as in the multi-bootstrap (Sellam et al.
 2022). Resampling only a few seeds would give intervals that are far too narrow. Each end of the interval therefore
-combines two distances from the mean across seeds, as the root of the sum of their squares: to the end of the bootstrap
-interval over examples, and to the end of Student's interval over seeds.
+combines two distances from the mean across seeds. One reaches to the end of the bootstrap interval over examples, the
+other to the end of Student's interval over seeds. The combined distance is the root of the sum of their squares.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,8 +54,8 @@ class Estimate:
         spread: Seed-to-seed spread. None for fewer than `FEWEST_SEEDS` seeds; the estimate then applies only to these
             checkpoints.
         sampling_error: Standard error due to sampling, without the seed variance.
-        examples_error: Standard error due to the sampled examples alone, not to the annotated heads used to estimate
-            classifier errors.
+        examples_error: Standard error due to the sampling of examples alone. It excludes the sampling of the annotated
+            heads from which classifier errors are estimated.
         fewest: Smallest number of examples, or clusters of examples, in any column; infinite if no block is sampled.
         published: Number of published runs that the quantity compares with.
         seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
@@ -129,18 +129,18 @@ class Estimate:
         return replace(self, value=-self.value, parts=-self.parts, replicates=-self.replicates, extreme=extreme)
 
     def _lower_end(self, tail: float) -> float:
-        """Return the lower end of the interval, for an error rate on this side.
+        """Return the lower end of the interval. `tail` is the error rate at this end.
 
         If the quantity is the smallest part, its lower end is the lowest of all parts' lower ends. If the quantity is
-        the largest part, its lower end is the highest of those of the parts that may be the largest, which share the
-        error rate.
+        the largest part, only the parts that may be the largest count. They share the error rate, and the quantity's
+        lower end is the highest of their lower ends.
         """
         tested, own = self._tested(tail)
         ends = (self.parts - self._below(own))[tested]
         return float(ends.max() if self.extreme == "most" else ends.min())
 
     def _tested(self, tail: float) -> tuple[Bool[np.ndarray, " parts"], float]:
-        """Return a mask of the parts whose lower ends count, and the error rate of each of these parts."""
+        """Return a mask of the parts that determine the lower end, and the error rate for each of these parts."""
         if self.extreme != "most":
             return np.ones(len(self.parts), dtype=bool), tail
         first = SELECTION_SHARE * tail / len(self.parts)
@@ -157,7 +157,8 @@ class Estimate:
     def _of_examples(self, tail: float) -> Parts:
         """Return each part's distance from the bootstrap's lower percentile, or 0 if this percentile lies above it.
 
-        If no resample differs, the distance is what rows unlike all measured ones could change.
+        If all resamples of a part are equal, the distance is the largest change that rows unlike any measured row could
+        cause.
         """
         from scipy.special import ndtri
 
@@ -249,9 +250,10 @@ def estimate(
 
 
 def unseen_share(rows: float, tail: float) -> float:
-    """Return the largest share that rows unlike all of `rows` random rows can have, with an error rate of `tail`.
+    """Return an upper limit for how often a kind of row occurs that is absent from `rows` random rows.
 
-    This is the exact binomial limit (Clopper and Pearson 1934), about 3 / rows if `tail` is 5%.
+    The limit has the error rate `tail`. It is the exact binomial limit (Clopper and Pearson 1934), about 3 / rows if
+    `tail` is 5%.
 
     >>> round(unseen_share(60, 0.05), 3), unseen_share(float("inf"), 0.05)
     (0.049, 0.0)
@@ -260,7 +262,7 @@ def unseen_share(rows: float, tail: float) -> float:
 
 
 def _alike(replicates: Replicates) -> Bool[np.ndarray, " parts"]:
-    """Return whether no resample of a part differs from another, apart from rounding."""
+    """Return, for each part, whether all resamples are equal, apart from rounding."""
     return np.ptp(replicates, axis=0) < ROUNDING
 
 
@@ -305,7 +307,7 @@ def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated:
     """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model.
 
     Args:
-        annotated: Whether to also resample the blocks that have a fixed number of rows to draw (`drawn`).
+        annotated: Whether to also resample the blocks for which `drawn` gives a number of rows (the annotated heads).
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):
@@ -333,7 +335,7 @@ def _clusters(estimand: Estimand, place: int) -> Clusters:
 
 
 def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws: int) -> BySeed:
-    """Return each seed's statistic, computed from the seed's columns of the joined means."""
+    """Return each seed's statistic. In `means`, the columns of all seeds are joined."""
     drawn_values, starts = [], [0] * len(means)
     for estimand in estimands:
         ends = [start + block.shape[1] for start, block in zip(starts, estimand.blocks, strict=True)]

@@ -3,8 +3,8 @@
 An order holds if the interval lies beyond the limit and the smallest effect of interest. An order deviates if the
 interval lies on the other side, below the smallest effect, or below half of the published effect. A figure deviates if
 the observed value lies outside the prediction interval around the published value. A figure is compatible if the
-observed value lies inside and the confidence interval excludes the value of a model that learned nothing. An equality
-holds if the interval lies within the smallest effect of interest.
+observed value lies inside the prediction interval, and the confidence interval excludes the value of a model that
+learned nothing. An equality holds if the interval lies within the smallest effect of interest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,8 @@ class Evidence:
         published_error: Sampling error of the published figure, if it was measured on different examples.
         level: Confidence level of the interval that decides an order or an equality.
         confidence: Confidence level of the run, and of the band around a figure.
-        early: Factor for the error rate of a deviation from a figure, below 1 if more seeds may follow.
+        early: Factor that multiplies the error rate of deviations from a figure. It is below 1 if more seeds may
+            follow.
     """
 
     case: JudgedCase
@@ -99,7 +100,7 @@ class Evidence:
 
 
 class _Expectation(Section):
-    """An order or an equality, which can be shown to hold because its value is exact and not a published figure."""
+    """The base class of orders and equalities. Their `value` is exact, so measurements can show that they hold."""
 
     passes: ClassVar[Outcome] = "reproduced"
     value: float = 0.0
@@ -128,12 +129,15 @@ class Order(_Expectation):
         return 1.0 if self.kind == "above" else -1.0
 
     def threshold(self, case: JudgedCase) -> float:
-        """Return what the quantity times `sign` must exceed: the limit or, if it is larger, the smallest effect."""
+        """Return the value that `sign` times the quantity must exceed.
+
+        This is `sign` times the limit. If that lies between 0 and the smallest effect of interest, it is this effect.
+        """
         limit, size = self.sign * self.value, case.smallest_effect[0]
         return size if 0 <= limit <= size else limit
 
     def half_of_published(self, case: JudgedCase) -> float:
-        """Return the minimum effect, times `sign`: half of the published effect, or -infinity if size is ignored."""
+        """Return half of the published effect, times `sign`; -infinity if the size of the effect is not judged."""
         published = case.figure.published
         effect = self.sign * published if self.comparable and self.value == 0 and published is not None else 0.0
         return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
@@ -141,7 +145,7 @@ class Order(_Expectation):
     def band(
         self, case: JudgedCase, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
     ) -> Ends:
-        """Return the limits, one of them infinite."""
+        """Return the limits: `value` on one side, and infinity on the other."""
         return (self.value, float("inf")) if self.kind == "above" else (float("-inf"), self.value)
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
@@ -155,12 +159,12 @@ class Order(_Expectation):
         return self.compare(evidence.case, evidence.interval)
 
     def compare(self, case: JudgedCase, interval: Ends) -> Decision:
-        """Return the outcome and its reason for a confidence interval of the quantity.
+        """Return the outcome for a confidence interval of the quantity, and the reason for this outcome.
 
-        A claim deviates if the effect is significantly smaller than half of the published effect, but only if the limit
-        is 0; any other limit is itself the effect size that the claim states. If the limit is between 0 and the
-        smallest effect of interest, the claim holds if the interval lies above that effect, and deviates if it lies
-        below.
+        If the limit is 0, the claim also deviates if the effect is significantly smaller than half of the published
+        effect. Any other limit is itself the effect size that the claim states. If the limit lies between 0 and the
+        smallest effect of interest, the claim holds if the interval lies above this effect, and deviates if the
+        interval lies below it.
         """
         (size, why), limit, threshold = case.smallest_effect, self.sign * self.value, self.threshold(case)
         low, high = sorted(self.sign * end for end in interval)
@@ -189,7 +193,10 @@ class Order(_Expectation):
         return against, in_favour
 
     def contradicts(self, value: float) -> bool:
-        """Return whether a value contradicts the order, as one in K19's table 1 contradicts "well on all tasks"."""
+        """Return whether a value contradicts the order.
+
+        For example, some values in K19's table 1 contradict the claim that a model does "well on all tasks".
+        """
         return self.sign * value <= self.sign * self.value
 
 
@@ -252,14 +259,15 @@ class Figure(Section):
         return float(low), float(high)
 
     def _bounds(self, case: JudgedCase, observed: Estimate | None, published_error: float) -> list[Bound]:
-        """Return bounds for the difference, the widest of which gives the band; empty if the seed variance is unknown.
+        """Return bounds for the difference from the published figure; empty if the seed variance is unknown.
 
-        The published figure comes from one more run of the same procedure, or has the uncertainty on record (`doubt`).
-        The seed variance is estimated from the observed seeds, or cited if there are fewer than three. Seeds may have
-        similar scores by chance although their answers differ, so the spread of a score is at least the spread that
-        these differences cause (`Estimate.interaction`). This minimum is determined by thousands of answers, so it
-        needs no Student's t. The spread of the published run is at least the cited spread. If both values were measured
-        on the same examples, sampling adds no error. A deviation must also significantly exceed the claim's tolerance.
+        The widest bound gives the band. The published figure counts as one more run of the same procedure, or has a
+        known standard error (`doubt`). The seed variance is estimated from the observed seeds or, if there are fewer
+        than three, taken from the cited spread. Seeds whose answers differ may have similar scores by chance. The
+        spread of a score is therefore at least the spread that the different answers cause (`Estimate.interaction`).
+        This minimum is estimated from thousands of answers, so a normal distribution replaces Student's t. The spread
+        of the published run is at least the cited spread. If both values were measured on the same examples, sampling
+        adds no error. A deviation must also significantly exceed the claim's tolerance.
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
@@ -287,9 +295,9 @@ class Figure(Section):
 
         An early deviation must lie outside a wider band; between the two bands, the claim is open. If the published
         figure is the score of a constant answer, it is still judged as one more run. Training may collapse to either
-        class, so the claim also holds if a seed gives the published constant answer, and is open if all seeds give a
-        different one. The model must not have learned anything: the interval must not lie above the score of the most
-        frequent class.
+        class. The claim therefore also holds if a seed gives the published constant answer, and is open if every seed
+        gives another constant answer. It cannot hold if the model has learned something, which means that the interval
+        lies above the score of the most frequent class.
         """
         case, value, limits = evidence.case, evidence.observed.value, evidence.limits
         outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))
@@ -340,9 +348,10 @@ class Figure(Section):
         return "inconclusive", Grounds.LEARNED_SOMETHING(interval=evidence.interval, nothing=most - case.tolerance)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-value against the claim, for the distance beyond the margins of the published figure, and None.
+        """Return the p-value against the claim, and None in place of a p-value for it.
 
-        No p-value supports the claim, since lying inside a prediction interval does not contradict other values.
+        The p-value tests whether the observed value lies beyond the margins around the published figure. No p-value
+        supports the claim, because a value inside the prediction interval does not rule out other values.
         """
         from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
@@ -363,7 +372,7 @@ class Figure(Section):
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the values that an interval must exclude: the value of a model that learned nothing, if any."""
+        """Return the value of a model that learned nothing, which the interval must exclude; empty if unknown."""
         values = [estimand.nothing for estimand in evidence.estimands if estimand.nothing is not None]
         return (float(np.mean(values)),) if values else ()
 
@@ -377,7 +386,7 @@ class Figure(Section):
         return observed.examples_error * float(np.sqrt(sum(measured.values()) / published))
 
     def share_of_other_rows(self, measurements: Iterable[Measurement]) -> float:
-        """Return the factor for the sampling error when comparing with a published figure on the same validation set.
+        """Return the factor that multiplies the sampling error in a comparison with the published figure.
 
         The factor is 0 if the full validation set was measured, and 1 if the figure was measured on different examples.
         """

@@ -50,7 +50,7 @@ SCORE_QUANTITIES = (
 
 
 class SmallestEffect(Section):
-    """A claim's own smallest effect of interest or tolerance, with its reason, instead of the default of the unit."""
+    """A smallest effect of interest or a tolerance that replaces the default for a claim's unit, with a reason."""
 
     size: PositiveFloat
     reason: str = Field(min_length=10)
@@ -61,8 +61,8 @@ class Known(Section):
 
     A deviation that was observed (`deviates`) is an expected failure, and the benchmark reports it as unexpected if the
     claim does not deviate. A deviation that is only `expected`, for example from another study, may or may not appear.
-    `version` is the version of the claim that was judged. An outcome of an earlier version of the claim is also treated
-    as only expected.
+    `version` is the version of the claim that was judged. If the claim has a newer version by now, the outcome is
+    treated as if it were only `expected`.
     """
 
     model: Annotated[str, AfterValidator(full_name)]
@@ -77,10 +77,10 @@ class TaskFigure(Section):
 
     `published` is in the claim's unit, and None if the source gives only an order. `rounding` is half a unit of the
     last published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees`
-    degrees of freedom (4 for five seeds). `doubt` is the standard error of the published figure, if the figure is not
-    comparable to one more run. `second` is the figure from a second source. `constant_answer` marks figures that equal
-    the score of a constant prediction. `band` shows the range in which the mean over many seeds must lie, as computed
-    from the other numbers by `python -m instruments bands`.
+    degrees of freedom (4 for five seeds). `doubt` is the standard error of a published figure that cannot count as one
+    more run. `second` is the figure from a second source. `constant_answer` marks figures that equal the score of a
+    constant prediction. `band` shows the range in which the mean over many seeds must lie, as computed from the other
+    numbers by `python -m instruments bands`.
     """
 
     published: float | None = None
@@ -112,11 +112,11 @@ class TaskFigure(Section):
 
 
 class References(Section):
-    """The numbers that a claim takes by reference for every task.
+    """References from which a claim takes its numbers for each task, instead of giving them itself.
 
-    `published` is a reference, such as `P20`, `K19` or `D1-pretrained`, or the difference of two references; `seeds_of`
-    and `doubt_of` are the sources of the seed-to-seed spread and of the uncertainty of the published figure; `second`
-    is a second source.
+    `published` refers to the published figure. It is a reference, such as `P20`, `K19` or `D1-pretrained`, or the
+    difference of two references. `seeds_of` names the sources of the seed-to-seed spread, and `doubt_of` names the
+    sources of the published figure's uncertainty. `second` names a second source of the figure.
     """
 
     published: str | None = None
@@ -179,7 +179,7 @@ class Cited:
 
     Args:
         quantity: Quantity of the claim, which together with `arguments` selects the corresponding value of P20.
-        figures: Figures of all claims as given in the files, by claim name and task.
+        figures: Figures of all claims, as written in the files, keyed by claim name and then by task.
     """
 
     quantity: str
@@ -187,7 +187,7 @@ class Cited:
     figures: Mapping[str, Mapping[str, TaskFigure]]
 
     def filled(self, figure: TaskFigure, task_name: str, claim: References) -> TaskFigure:
-        """Return a task's figure with the claim's references resolved."""
+        """Return the figure of a task, completed with the numbers that the claim takes by reference."""
         more: dict[str, Any] = {}
         if claim.published is not None:
             more["published"], more["rounding"] = self.published(claim.published, task_name)
@@ -207,7 +207,7 @@ class Cited:
         twice = [name for name in more if name != "rounding" and name in figure.model_fields_set]
         if twice:
             raise ValueError(
-                f"task {task_name} has its own {twice[0]}, which the claim takes by reference: leave one out"
+                f"task {task_name} has its own {twice[0]}, but the claim also takes it by reference: remove one of them"
             )
         return figure.model_copy(update=more)
 

@@ -91,7 +91,9 @@ def judge_in_sequence(
 
 
 def until_replaced(verdict: Verdict, wanted: int, measured: int) -> Verdict:
-    """Return the verdict, marked as open if seeds that learned nothing can be replaced and at least one seed learned.
+    """Return the verdict, with `open` set if seeds that learned nothing can be replaced by further seeds.
+
+    Seeds are not replaced if none of them learned anything.
 
     Args:
         wanted: Number of seeds to judge.
@@ -159,7 +161,11 @@ def _judge(
 def _evidence(
     case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
 ) -> Evidence:
-    """Return the evidence on a case at the levels for the number of seeds; `alone` if it is on a single checkpoint."""
+    """Return the evidence on a case, with the confidence levels for this number of seeds.
+
+    Args:
+        alone: Whether a single checkpoint is judged.
+    """
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
     observed = estimate(
         estimands,
@@ -177,7 +183,7 @@ def _evidence(
 
 
 def _level(evidence: Evidence) -> str:
-    """Return, as text, a verdict's number of seeds and level, or a note that it is about single checkpoints."""
+    """Return a remark on the number of seeds and the confidence level; empty if seeds make no difference."""
     observed = evidence.observed
     if observed.seedless:
         return ""
@@ -216,10 +222,10 @@ def _decide(case: Case, evidence: Evidence) -> Decision:
 
 
 def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
-    """Return the p-values against and for a claim, over all analyses; the latter is None for a figure.
+    """Return the p-value against a claim and, unless it is about a figure, the p-value for it, over all analyses.
 
-    The p-value against the claim is at most the run's error rate if and only if the claim deviates; the p-value for it,
-    if and only if it is reproduced.
+    A claim deviates if and only if the p-value against it is at most the run's error rate. It is reproduced if and only
+    if the p-value for it is at most this rate.
     """
     if evidence.refuted:
         return SMALLEST_P_VALUE, 1.0
@@ -232,7 +238,7 @@ def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
 
 
 def _power(case: Case, evidence: Evidence) -> str:
-    """Return, as text, what would decide the claim; empty if unknown, or if the interval is not what leaves it open."""
+    """Return, as text, how many seeds or examples would decide the claim; empty if unknown or if more do not help."""
     expect, limits = case.claim.expect, evidence.limits
     if case.figure.constant_answer or evidence.observed.fewest < FEWEST_EXAMPLES:
         return ""
@@ -244,7 +250,7 @@ def _power(case: Case, evidence: Evidence) -> str:
 
 
 def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
-    """Return a note on a seed that is far from the other seeds, if any. This is the only warning of rare bad seeds."""
+    """Return a note on a seed that is far from the other seeds, if any. Nothing else warns of rare bad seeds."""
     if (far := far_seed([estimand.value for estimand in estimands])) is None:
         return []
     place, distance = far
@@ -271,7 +277,7 @@ def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand
 
 
 def by_authors_labels(case: Case, measurements: Iterable[Measurement]) -> Case:
-    """Return a case that is judged by the labels of K19's authors if the classifier was trained on these labels.
+    """Return the case, changed to use the labels of K19's authors if the classifier was trained on these labels.
 
     The labels are those of BERT-base's maps, so they apply to no other model. With these labels, the disagreement
     between readers adds no uncertainty to the published figures.

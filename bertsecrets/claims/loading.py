@@ -86,7 +86,7 @@ def _shows_band(claim: Claim) -> bool:
 
 
 def _with_known(claim: Claim, known: Any) -> dict[str, Any]:
-    """Return the data of a claim with additional outcomes on record."""
+    """Return the fields of a claim, with `known` added to its known outcomes."""
     data = claim.model_dump(exclude_unset=True)
     return {**data, "known": [*data.get("known", ()), *known]} if isinstance(known, list) else {**data, "known": known}
 
@@ -141,11 +141,11 @@ def cases() -> list[Case]:
 
 
 def find_cases(wanted: str) -> list[Case]:
-    """Return the cases that a name refers to. All forms in tables and messages are accepted, in upper or lower case.
+    """Return the cases that a name refers to. Names are accepted as in tables and messages, in upper or lower case.
 
-    The name can be that of a case (`D1-rte-pretrained`); the id of a claim (`D1`, for all its variants) or its full
-    name (`D1-pretrained`), with or without a task at the end (`D1-rte`, `D1-pretrained-RTE`); or a family (`D`, for all
-    its claims except expensive ones).
+    The name can be that of a case (`D1-rte-pretrained`). It can be the full name of a claim (`D1-pretrained`), or its
+    id (`D1`), which refers to all variants; a task can follow (`D1-pretrained-RTE`, `D1-rte`). It can also be a family
+    (`D`), which refers to all its claims except expensive ones.
     """
     name = wanted.lower()
     for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
@@ -169,12 +169,13 @@ def find_cases(wanted: str) -> list[Case]:
 
 
 def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
-    """Return the cases of the given claims on the given tasks; by default, the replication without expensive claims.
+    """Return the cases of the given claims on the given tasks.
 
     Args:
-        claims: Names that `find_cases` accepts.
-        tasks: Names of tasks. Claims about the bare encoder, and claims over several tasks that include a named one,
-            are also selected. The name `all` selects only these two kinds of claims.
+        claims: Names that `find_cases` accepts. Defaults to the claims of the replication that are not expensive.
+        tasks: Names of tasks. Defaults to all. Claims about the bare encoder are always selected, and so are claims
+            about several tasks together if one of these tasks is named. The name `all` selects only claims of these two
+            kinds.
     """
     named = {str(case) for name in claims for case in find_cases(name)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}

@@ -47,7 +47,7 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
 
 
 def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasksData]:
-    """Return the verdicts on claims about several tasks together that were judged on at least two of their tasks."""
+    """Return the joint verdict on each claim about several tasks that was judged on at least two of them."""
     claims = {verdict.case.claim.name: verdict.case.claim for verdict in verdicts}
     results = [_over_tasks(claim, verdicts, confidence) for claim in claims.values() if claim.over_tasks]
     return [result for result in results if result is not None]

@@ -32,10 +32,10 @@ class Prospect(Section):
 
     `truth` is the true value of the quantity in these worlds, and `contradicted` is True if that value contradicts the
     claim. `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `3` and `5` seeds), and
-    `seeds` is the mean number of seeds that `auto` uses. For an order, `examples_interval` is the mean interval due to
-    examples alone, with `examples` rows of the task. If `duplicate_of` names another case, both cases have the same
-    value and verdict in every world. `made` and `code` are the date of the simulation and a digest of its code.
-    `definition` is `Case.definition`.
+    `seeds` is the mean number of seeds that `auto` uses. `examples` is the number of rows of the task. For an order,
+    `examples_interval` gives the mean ends of the interval that is due to the sampling of examples alone. If
+    `duplicate_of` names another case, both cases have the same value and verdict in every world. `made` and `code` are
+    the date of the simulation and a digest of its code. `definition` is `Case.definition`.
     """
 
     worlds: int
@@ -65,7 +65,7 @@ class Prospect(Section):
 
 
 class Prospects(Section):
-    """Prospects of all cases, with the assumptions about unpublished values."""
+    """The prospects of all cases, with the assumptions that the simulation makes about unpublished values."""
 
     assumptions: tuple[str, ...]
     cases: dict[str, Prospect]
@@ -91,14 +91,14 @@ def read_prospects(file: Path) -> Prospects | None:
 
 
 def prospect(case: Case) -> Prospect | None:
-    """Return a case's prospect; None if the case was not simulated, or only with another definition."""
+    """Return the prospect of a case; None if the case was not simulated with its current definition."""
     known = prospects()
     recorded = None if known is None else known.cases.get(str(case))
     return recorded if recorded is not None and recorded.definition == case.definition else None
 
 
 def advice(case: Case) -> str:
-    """Return, as text, what would decide a case that is mostly open even for a model as published; empty if unknown."""
+    """Return, as text, what would decide a case that is usually open even if the model is as published; else empty."""
     recorded = prospect(case)
     examples = examples_needed(case, recorded) if recorded else None
     if examples is None:
@@ -134,12 +134,15 @@ def prospect_text(case: Case) -> str:
     if recorded.contradicted:
         papers = "the assumptions of the simulation" if case.figure.published is None else "the paper's own figures"
         whose = f"{P20}'s figures" if case.claim.published == P20 else papers
-        return f"{whose} contradict this claim: as published, it deviates in {_of_runs(recorded, ['deviates'])}"
+        return (
+            f"{whose} contradict this claim: "
+            f"if the model is as published, the claim deviates in {_of_runs(recorded, ['deviates'])}"
+        )
     return f"if the model is as published, the claim is {case.claim.expect.passes} in {_of_runs(recorded, PASSES)}"
 
 
 def _of_runs(recorded: Prospect, outcomes: Iterable[str]) -> str:
-    """Return, as text, the proportion of worlds with the given outcomes, its interval, and what was simulated."""
+    """Return a text that gives the proportion of worlds with these outcomes, and says what was simulated."""
     low, high = recorded.interval(outcomes)
     seeds = f"{recorded.seeds:.1f} seeds on average" if recorded.seeds > 1 else "one seed"
     rows = f", {recorded.examples:,} rows" if recorded.examples else ""

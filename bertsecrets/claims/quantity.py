@@ -49,8 +49,8 @@ class Quantity:
     Args:
         arguments: Signature of the parameters that are not measurements; the claim gives their values.
         within: Function that takes the name of a task and returns the range of possible values.
-        inherits: Whether the quantity is meaningless if the checkpoint's scores show that it collapsed. False for
-            quantities whose own measurements show a collapse, and if nothing is fine-tuned. None counts as True.
+        inherits: Whether the quantity is meaningless if the checkpoint's scores show that it collapsed. False if the
+            quantity's own measurements already show a collapse, or if nothing is fine-tuned. None counts as True.
         published: Whether the function uses published figures of the task.
     """
 
@@ -64,7 +64,7 @@ class Quantity:
     published: bool = False
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
-        """Return the estimand, given the measurements by name of the need and the arguments of a claim."""
+        """Return the estimand, computed from the measurements for each need and the arguments of a claim."""
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
 
@@ -104,7 +104,7 @@ def quantity(
         def growth(after: Measurement, before: Measurement) -> Estimand: ...
 
     Args:
-        about: `published` if the function uses published figures of the task, which own tasks do not have.
+        about: `published` if the function uses published figures of the task. The user's own tasks have none.
         within: Range of possible values, or a function that takes the name of a task and returns the range. Intervals
             and bands are clipped to this range.
         inherits: Whether the quantity is meaningless for a collapsed checkpoint (see `Quantity`).

@@ -29,7 +29,7 @@ class Grounds(Enum):
     LIMITED_ROWS = "{now}, but only some of the rows were used", "limited rows"
     EXISTENCE = "{now}, but another head or layer may still have the effect", "another head may"
     UNMET = "{unmet}", "{unmet:clause}"
-    REFUTED = "{refuted}, whatever the examples, so the interval is not used", OPPOSITE
+    REFUTED = "{refuted} on any sample of examples, so the interval is not used", OPPOSITE
     EQUAL = "{interval} lies inside {limits}: {why}", ""
     UNEQUAL = "{interval} lies outside {limits}: {why}", DIFFERS
     PARTLY_EQUAL = "{interval} lies partly outside {limits}: {why}", "partly outside"
@@ -53,12 +53,12 @@ class Grounds(Enum):
     INCLUDES_NOTHING_LEARNED = "{interval} also includes {nothing}, {meaning}", "includes {nothing}"
     SAME_CONSTANT = "{same} of {seeds} seeds give the published constant answer", "same constant"
     OTHER_CONSTANT = (
-        "every seed gives a constant answer other than the published one, as one more run may do by chance",
+        "every seed gives a constant answer, but not the published one; one more run may do the same by chance",
         "other constant",
     )
     INSIDE_WITHOUT_LEARNING = (
-        f"{_DIFFERENCE}, the score of a constant answer, and is not above that of the most frequent class: compatible; "
-        "a difference of {half:.2} would not have been noticed",
+        f"{_DIFFERENCE}, the score of a constant answer; the model is not significantly better than the most frequent "
+        "class: compatible; a difference of {half:.2} would not have been noticed",
         "{difference:+} within ±{half:.2}",
     )
     LEARNED_SOMETHING = (
@@ -94,11 +94,11 @@ class Grounds(Enum):
 
     @property
     def deviation(self) -> Deviation | None:
-        """How a claim deviates on these grounds; None if these are not the grounds of a deviation."""
+        """How the claim deviates; None for the grounds of other outcomes."""
         return next((kind for kind in DEVIATIONS if kind == self.brief), None)
 
     def __call__(self, **facts: Any) -> "Cause":
-        """Return a cause: these grounds with the facts that their text mentions, such as the interval."""
+        """Return these grounds together with the facts that their text mentions, such as the interval."""
         return Cause(self, facts)
 
 

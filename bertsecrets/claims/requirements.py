@@ -19,7 +19,7 @@ MAX_FAST_PASSES = 5  # forward passes over the rows; a measure with more is slow
 
 @runtime_checkable
 class Bench(Protocol):
-    """A source of measurements: a session, which makes them, or a shelf, which stores them."""
+    """A source of measurements: a session, which measures, or a shelf, which contains stored measurements."""
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
         """Return a subject's measurement."""
@@ -108,7 +108,7 @@ def reads_rows(case: Case) -> bool:
 
 
 def is_slow(case: Case) -> bool:
-    """Return whether a case needs many forward passes, to disable heads or layers one by one, or to prune."""
+    """Return whether a case needs many forward passes, as ablation and pruning do."""
     return any(takes_many_passes(need.measure) for need in _needs(case).values())
 
 
@@ -119,7 +119,7 @@ def takes_many_passes(name: str) -> bool:
 
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:
-    """Return, for each seed, the measurements that a case needs, by name of the need.
+    """Return, for each seed, the measurements that a case needs, keyed by the name of the need.
 
     Untrained subjects have the same attention for every seed but different classifiers, so every seed is measured.
     Measures that do not depend on the seed run once.
@@ -141,7 +141,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 def needed(
     bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]
 ) -> Iterator[tuple[Case, RequiredMeasurement, Subject]]:
-    """Yield every measurement that the cases need, with its case and subject, once for each case that needs it."""
+    """Yield, for each case, the measurements that it needs, with the case and the subject of each measurement."""
     for case in cases:
         required = [*required_measurements(bench, case), *checkpoint_states(bench, case)]
         for of_seed in _subjects(required, model, seeds):
@@ -160,7 +160,10 @@ def _subjects(
 
 
 def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
-    """Return the seeds on which a case can be judged from a shelf; if `seeds` is given, all these seeds or none."""
+    """Return the seeds for which the shelf contains all measurements that a case needs.
+
+    If `seeds` is given, all of them are returned, or none if the measurements of any of them are incomplete.
+    """
     if seeds is not None:
         return seeds if is_measured(shelf, case, model, seeds) else ()
     return [seed for seed in shelf.seeds().get(model, []) if is_measured(shelf, case, model, [seed])]

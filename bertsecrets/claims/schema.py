@@ -48,7 +48,7 @@ class Claim(References):
     examples, another head may still have the property, so such a claim can be reproduced but cannot deviate.
     `version` increases with every change of the definition: what is measured, how it is judged, or what is published.
     `on_request` marks expensive claims, which are judged only if a command names them.
-    `architectures` limits the claim to these architectures, named as in transformers (`gpt2`). Defaults to all.
+    `architectures` lists the architectures that the claim is about, named as in transformers (`gpt2`). Defaults to all.
     """
 
     id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$", description="a letter from A to J and a number, such as C5")
@@ -111,9 +111,13 @@ class Claim(References):
         if self.over_tasks and (len(self.tasks) < 2 or around):
             raise ValueError("over_tasks can be used only with an order on several tasks")
         if self.smallest_effect and around:
-            raise ValueError("smallest_effect can be used only with an order or an equality: give a figure a tolerance")
+            raise ValueError(
+                "smallest_effect can be used only with an order or an equality: use tolerance for a figure"
+            )
         if self.tolerance and not around:
-            raise ValueError("tolerance can be used only with a figure: give an order or an equality a smallest_effect")
+            raise ValueError(
+                "tolerance can be used only with a figure: use smallest_effect for an order or an equality"
+            )
         if self.existence and not isinstance(self.expect, Order):
             raise ValueError("existence can be used only with an order")
         for known in self.known:
@@ -127,7 +131,7 @@ class Claim(References):
         """Return the claim with its references resolved.
 
         Args:
-            figures: Figures of all claims as given in the files, by claim name and task.
+            figures: Figures of all claims, as written in the files, keyed by claim name and then by task.
         """
         if not (self.published or self.seeds_of or self.doubt_of or self.second):
             return self
@@ -139,7 +143,8 @@ class Claim(References):
     def seedless(self) -> bool:
         """True if nothing that the claim needs is trained, so that seeds make no difference.
 
-        This applies to measures without seeds, and to measures of an untrained encoder that do not use its classifier.
+        This is true for measures that do not depend on the seed, and for measures of an untrained encoder that do not
+        use the classifier.
         """
         own = {"own": self.initialisation, "against": self.against}
         return all(
@@ -168,7 +173,10 @@ class Claim(References):
 
     @property
     def by_default(self) -> bool:
-        """Whether a command that names no claims judges this claim, which must then be K19's and not expensive."""
+        """Whether commands that name no claims judge this claim.
+
+        They judge the claims of the replication, except expensive ones.
+        """
         return not (self.beyond_k19 or self.on_request)
 
     @property
@@ -184,8 +192,8 @@ class Claim(References):
     def covers(self, name: str) -> bool:
         """Return whether the claim is about tasks in general, and therefore also about one of the user's own tasks.
 
-        Such a claim is about all GLUE tasks or all but one. The omitted task must not be the only GLUE task of the same
-        kind as the user's task (STS-B for scores, SST-2 for single texts).
+        Such a claim is about all GLUE tasks or all but one. The omitted task must not be STS-B if the user's task
+        predicts scores, or SST-2 if the user's task has single texts. These two are the only GLUE tasks of their kind.
         """
         own, known = TASKS[name], [each for each in GLUE_TASKS if each.name in self.tasks]
         kinds: tuple[Callable[[Task], bool], ...] = (lambda each: each.regression, lambda each: each.sentence2 is None)
@@ -237,7 +245,7 @@ class Case:
 
     @property
     def definition(self) -> str:
-        """A digest of the fields that, given the measurements, decide the verdict."""
+        """A digest of everything in the claim that affects the verdict."""
         fields = self.claim.model_dump(mode="json", include=DEFINING_FIELDS)
         figure = self.figure.model_dump(mode="json", exclude={"note", "band"})
         return digest([fields, figure, self.unit, self.smallest_effect, self.tolerance])[:12]
@@ -251,8 +259,9 @@ class Case:
     def tolerance(self) -> float:
         """How much the mean over many seeds may differ from the published figure without a deviation.
 
-        The tolerance is stated by the claim or, by default, the smallest effect of interest in the claim's unit. The
-        default is 0 if nothing is trained or sampled, because the published figure should then be reproduced exactly.
+        A claim can state its own tolerance. By default, the tolerance is the smallest effect of interest in the claim's
+        unit. This default is 0 if nothing is trained or sampled, because the published figure should then be reproduced
+        exactly.
         """
         if self.claim.tolerance:
             return self.claim.tolerance.size

@@ -38,7 +38,7 @@ class Usable:
         by_seed: Measurements of each usable seed.
         left_out: Why each excluded seed is excluded, as text.
         counted: Description of each seed that learned nothing but is not excluded.
-        few: Why the seeds that learned something are too few to decide a claim; None if they are enough.
+        few: Why too few seeds learned something to decide the claim; None if enough did.
         problem: Why these seeds cannot be judged; None if they can.
         more: Whether more seeds could solve the problem.
     """
@@ -91,7 +91,7 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
 
 
 def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
-    """Return, as text, how a subject of one seed collapsed or learned nothing; empty if no subject did.
+    """Return how one of a seed's subjects collapsed or learned nothing, as text; empty if none of them did.
 
     Args:
         several: Whether to name the seed. The task and the kind of model are named if they differ between the seed's
@@ -114,7 +114,10 @@ def _vary(subjects: Sequence[Subject], name: str) -> bool:
 
 
 def is_result(measurements: Sequence[Measurement]) -> bool:
-    """Return whether a seed counts even if it learned nothing: only its scores are judged, and its predictions vary."""
+    """Return whether a seed counts even if it learned nothing.
+
+    This is so if only its scores are judged and its predictions vary.
+    """
     return all(
         measurement.measure == "scores"
         and not get_measure("scores").degenerate(measurement)
@@ -127,8 +130,8 @@ def not_learned(measurement: Measurement) -> str:
     """Return a message if a fine-tuned model predicts no better than chance; empty otherwise.
 
     Accuracy must be `LEARNED_ERRORS` standard errors above its expectation under shuffled predictions. For regression,
-    the correlation with the targets must be as many standard errors above 0. The check is skipped for small samples,
-    for models that are not fine-tuned from pretrained weights, and for modified inputs.
+    the correlation with the targets must be `LEARNED_ERRORS` standard errors above 0. The check is skipped for small
+    samples, for models that are not fine-tuned from pretrained weights, and for modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")
@@ -157,8 +160,8 @@ def is_copy(measurement: Measurement, other: Measurement) -> bool:
 
     Predicted classes are compared only if they are varied and have enough errors, because two seeds may both collapse
     to the same constant answer, and good models may agree. Runs on a frozen encoder can be very similar, so only
-    identical numbers are rejected. On modified inputs, such as cased text for an uncased vocabulary, independent runs
-    may also agree, so nothing is rejected.
+    identical numbers are rejected. Nothing is rejected on modified inputs, such as cased text for an uncased
+    vocabulary, because independent runs may also agree there.
     """
     initialisation = get_initialisation(measurement.subject.initialisation)
     if not initialisation.trains or has_modified_inputs(measurement):

@@ -1,9 +1,10 @@
 """Confidence levels for analyses after 3, 4 and 5 seeds, which together have a controlled error rate.
 
-An order or an equality has two possible errors. Each of these errors has the run's error rate over all analyses, and
-all analyses have the same nominal level (Pocock 1977). A figure can deviate early at a tenth of the error rate. The
-level depends on the number of seeds, not on the command, and the schedule is fixed in advance. Stopping early, because
-of a decision or a budget, therefore cannot increase error rates.
+An order or an equality can be wrongly found to hold, or wrongly found to deviate. Each of these two errors has the
+run's error rate over all analyses, and all analyses have the same nominal level (Pocock 1977). For a figure, a
+deviation before the last analysis is tested at a tenth of the error rate. The level depends on the number of seeds, not
+on the command, and the schedule is fixed in advance. Stopping early, because of a decision or a budget, therefore
+cannot increase error rates.
 """
 
 from functools import cache
@@ -20,12 +21,12 @@ QUADRATURE_NODES = 96
 
 
 def early_rate(seeds: int) -> float:
-    """Return the factor for the error rate at which a figure can deviate in the analysis of this number of seeds."""
+    """Return the factor that multiplies the error rate of deviations from a figure after this number of seeds."""
     return 1.0 if seeds >= ANALYSES[-1] else EARLY_RATE
 
 
 def one_sided(confidence: float) -> float:
-    """Return the level of a central interval with the error rate 1 - confidence at each of its two ends.
+    """Return the level of the central interval that has an error rate of 1 - confidence at each end.
 
     >>> round(one_sided(0.95), 3)
     0.9

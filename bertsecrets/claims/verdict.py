@@ -61,7 +61,7 @@ class Verdict:
         p_against: Smallest error rate at which the claim would still deviate; None if the claim was not judged.
         p_for: Smallest error rate at which the claim would still be reproduced. Always None for a published
             figure, because a value inside its prediction interval does not rule out other values.
-        open: Whether more seeds could change the outcome, and the schedule of analyses allows them.
+        open: Whether more seeds could change the outcome and are allowed by the schedule of analyses.
         interim: The number of seeds and the confidence level of the analysis (`sequential`), or a note that the verdict
             is about single checkpoints, as text.
         cause: The reason as data; None if the claim was not judged.
@@ -145,14 +145,15 @@ class Verdict:
 
     @property
     def counted(self) -> bool:
-        """Whether the verdict counts as a result on the model: its claim is K19's and about a model."""
+        """Whether the verdict counts as a result on the model. Only claims of K19 that are about a model count."""
         return self.about_model and not self.case.claim.beyond_k19
 
     @property
     def known_deviation(self) -> bool:
         """Whether the claim deviates, and this deviation is on record for the model.
 
-        Known deviations were found on all rows, so they do not excuse a run on a subset, nor a collapsed model.
+        A known deviation was found on all rows, so it does not excuse a deviation on only some of the rows. A collapsed
+        model is not excused either.
         """
         known = any(self.case.known_deviation(model) for model in self.models)
         return known and self.outcome == "deviates" and not self.limited
@@ -193,7 +194,7 @@ class Verdict:
         return f"<Verdict {self.case}: {self.status}{numbers} {self.unit}>".replace(" >", ">")
 
     def plot(self) -> Any:
-        """Return the main figure of the verdict's first measurement as an Altair chart.
+        """Return the main chart of the verdict's first measurement, as an Altair object.
 
         Raises:
             UserError: If the measurement has no chart.
@@ -282,7 +283,7 @@ def _older(measurement: Measurement) -> list[str]:
 
 
 def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:
-    """Return what an observed quantity contradicts, as text.
+    """Return, as text, what a deviating value contradicts, such as the paper's text or one of its figures.
 
     The text says whether the paper's own figures contradict its claim, whether a second source agrees with the observed
     value, and which of the measured models were not used in the paper.

@@ -1,4 +1,4 @@
-"""Baselines on the command line: reading and updating the file, and lines that compare a run with it."""
+"""Baselines on the command line: read a baseline file, compare a run with it, and update it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,7 @@ def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) 
     """Return lines that compare a run with its baseline, and update the baseline if requested.
 
     Args:
-        note: Why the run is incomplete, which prevents an update. Empty for a complete run.
+        note: Why the run is incomplete; empty if it is complete. An incomplete run does not update the baseline.
     """
     if baseline is None:
         return []

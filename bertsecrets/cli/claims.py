@@ -56,7 +56,7 @@ def claims(options: argparse.Namespace) -> None:
 def explain(options: argparse.Namespace) -> None:
     """Print everything about a claim, for all its variants and tasks or only for those that the user named.
 
-    If the user has added own tasks and the claim covers any of them, only these tasks are shown.
+    If the claim covers tasks that the user has added, only these tasks are shown.
     """
     from bertsecrets.claims.loading import find_cases
     from bertsecrets.report.explanation import claim_lines

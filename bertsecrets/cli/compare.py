@@ -39,7 +39,7 @@ def add_parsers(commands) -> None:
         compare,
     )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE_HELP}")
-    comparing.add_argument("after", metavar="B", help="what to test for drift, in any form that A can have")
+    comparing.add_argument("after", metavar="B", help="what to test for drift: any of the kinds listed for A")
     comparing.add_argument(
         "--fail-on", choices=("worse",), help="if A and B are files of verdicts: exit with 1 if a verdict got worse"
     )
@@ -59,7 +59,7 @@ def add_parsers(commands) -> None:
         "--checkpoint",
         type=path,
         metavar="DIR",
-        help="pin this checkpoint, which was fine-tuned on --task; --model then names its pretrained model",
+        help="pin this checkpoint instead of fine-tuning; give its task (--task) and its pretrained model (--model)",
     )
     pinning.add_argument("--output", type=path, metavar="FILE", help="pin file (default: expected/variants/MODEL.yaml)")
 

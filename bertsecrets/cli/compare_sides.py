@@ -22,7 +22,10 @@ DEFAULT_TASK = "rte"  # the smallest task
 
 @dataclass(frozen=True)
 class Selection:
-    """The measures and tasks to compare. By default, those of the stored sides or, if none is stored, all on RTE."""
+    """The measures and tasks to compare.
+
+    By default, these are all that the stored sides have. If no side is stored, they are all measures on RTE.
+    """
 
     tasks: Sequence[str] = ()
     measures: Sequence[str] = ()
@@ -97,7 +100,7 @@ def _check_training(
     session: "Session",
     wanted: Sequence["MeasureOnTask"],
 ) -> None:
-    """Check, before anything is measured, that both sides are trained on the same number of rows of some task."""
+    """Check, before anything is measured, that on some task, both sides have the same number of training rows."""
     from bertsecrets.compare.sides import rows_of, training_difference
     from bertsecrets.models.initialisations import get_initialisation
     from bertsecrets.models.locations import ModelRef
@@ -118,7 +121,7 @@ def _check_training(
 
 
 def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) -> list["MeasureOnTask"]:
-    """Return what to measure: for each selected task, those of the selected measures that are available.
+    """Return what to measure: each selected measure on each selected task for which it is available.
 
     Args:
         trains: Whether a side is to be fine-tuned, which requires training rows.
@@ -200,7 +203,7 @@ def _stored(source: SideSource, session: "Session", selection: Selection) -> "Si
 
 
 def _of_measurements(source: SideSource, session: "Session", selection: Selection) -> "Side":
-    """Return a side made of stored measurements: the latest of each subject, preferring the session's row limit."""
+    """Return a side made of stored measurements. Those with the session's row limit are preferred, then the latest."""
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
     from bertsecrets.store.measurements import VALUES_FILE, load
@@ -227,7 +230,9 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
     models = sorted({stored.subject.model for stored in suitable})
     if not models:
         of_model = f" of {source.model}" if source.model else ""
-        raise UserError(f"{source.path} has no measurements{of_model} with these limits and tasks: choose others")
+        raise UserError(
+            f"{source.path} has no measurements{of_model} with these limits and tasks: choose other limits or tasks"
+        )
     if len(models) > 1:
         raise UserError(
             f"{source.path} has measurements of {', '.join(models)}: name one, as in {models[0]}@{source.path}"

@@ -25,7 +25,7 @@ def interrupted(signalled: KeyboardInterrupt) -> int:
 
 
 def interrupted_message(store: Path | None) -> str:
-    """Return the message to print when a run is interrupted, given its store if that is known."""
+    """Return the message to print when a run is interrupted. The message names the run's store if it is known."""
     return f"interrupted; finished results are saved in {store or 'the store'}: run the same command to continue"
 
 
@@ -97,7 +97,8 @@ def warnings_in_one_line() -> Iterator[None]:
 def bars_on_terminals() -> Iterator[None]:
     """Hide libraries' progress bars unless standard error is a terminal. Log files get progress lines instead.
 
-    This sets an environment variable, which tqdm reads on import and child processes inherit, unless the user has.
+    For this, set an environment variable that tqdm reads on import and child processes inherit. If the user has already
+    set the variable, change nothing.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal or PROGRESS_VARIABLE in os.environ:
@@ -116,7 +117,7 @@ ASCII_SYMBOLS = str.maketrans(
 
 
 def encodable(text: str, stream: Any) -> str:
-    """Return a text that a stream can encode. If it cannot encode `text`, symbols become similar ASCII or `?`.
+    """Return `text` if a stream can encode it. Otherwise, replace symbols with similar ASCII characters or `?`.
 
     >>> import io
     >>> encodable("\u2713 50 %", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))

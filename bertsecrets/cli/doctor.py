@@ -114,7 +114,7 @@ def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[st
 
 
 def _sample(rows: "TaskRows", tasks: Iterable[str]) -> "Split | None":
-    """Return validation rows in which to count unknown tokens, of the first task that has data, if any."""
+    """Return some validation rows of the first task that has data, to count unknown tokens; None without data."""
     available = (name for name in tasks if rows.missing(name, training=False) is None)
     return next((rows.split(name, "dev", SAMPLED_ROWS) for name in available), None)
 

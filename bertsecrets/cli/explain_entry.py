@@ -23,12 +23,14 @@ def find_entry(root: Path, text: str) -> Path:
         raise UserError(f"no entry of {root} has {text!r} in its name: see bertsecrets store ls")
     if len(matching) > 1:
         names = ", ".join([*(entry.name for entry in matching[:3]), *(["..."] if matching[3:] else [])])
-        raise UserError(f"{len(matching)} entries of {root} have {text!r} in their names ({names}): give a longer part")
+        raise UserError(
+            f"{len(matching)} entries of {root} have {text!r} in their names ({names}): give a longer part of the name"
+        )
     return matching[0]
 
 
 def explanation(entry: Path, session: Session) -> Iterator[str]:
-    """Yield lines that show the inputs of an entry's cache key, and what has changed since.
+    """Yield lines that show the inputs of an entry's cache key, and what has changed since the entry was made.
 
     Args:
         session: Session with the settings, device, model and data to compare the entry with.

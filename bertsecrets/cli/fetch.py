@@ -57,7 +57,7 @@ def add_parsers(commands) -> None:
         "--watched",
         type=path,
         metavar="PATH",
-        help="with --output or --digests: fail unless files are read from this path, which a pipeline watches",
+        help="with --output or --digests: path that a pipeline watches for changes; fail unless files are read from it",
     )
     add_run_options(fetching, [name for name in ROW_OPTIONS if name != "task_file"])
 
@@ -155,7 +155,7 @@ def _fetch_digests(options: argparse.Namespace) -> None:
 
 
 def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
-    """Check that files are read from the watched path or, if that path is not a folder, that none is read."""
+    """Check that files are read from the watched path. If that is not a folder, no local folder may be read."""
     expected = [watched] if watched.is_dir() else []
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
         read = f"is read from {folders[0]}" if folders else "is not read from a folder"

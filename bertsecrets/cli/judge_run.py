@@ -27,8 +27,9 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
     parser.add_argument(
         "--task",
         action="append",
-        help="judge claims on this task, including those about the bare encoder; repeatable. `all` selects only claims "
-        "about the bare encoder and claims across tasks (default: those in --task-file or, without it, all with data)",
+        help="judge claims that involve this task, and claims about the bare encoder; repeatable. `all` selects only "
+        "claims about the bare encoder or several tasks (default: the tasks in --task-file or, without it, all tasks "
+        "with data)",
     )
     parser.add_argument(
         "--claim",
@@ -41,7 +42,7 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
-    """Return the cases selected by `--task` and `--claim`, and the tasks in `--task` or, without it, any own tasks."""
+    """Return the cases that `--task` and `--claim` select, and the tasks: by default, those that the user has added."""
     from bertsecrets.claims.loading import select_cases
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or own_task_names()]
@@ -54,7 +55,7 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 def on_known_tasks(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
 ) -> list["Case"]:
-    """Return the chosen cases, except those that need new measurements on tasks that the user did not name.
+    """Drop cases that need new measurements on tasks that the user did not name, and return the others.
 
     Args:
         tell: Function that is called with a line about the excluded cases.
@@ -86,7 +87,7 @@ def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasu
 def open_run(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], work: "Work | None" = None
 ) -> "JudgedRun":
-    """Return a run of those chosen cases whose tasks have data, and print a line about any other missing input.
+    """Return a run of the chosen cases whose tasks have data. Print a line about each other input that is missing.
 
     Args:
         tasks: Tasks that the user named.

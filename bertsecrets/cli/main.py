@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **named})
 
     def parse_known_args(self, *given: Any, **named: Any) -> Any:
-        """Parse the words of this command. Words that it does not know are an error here, not in the main parser."""
+        """Parse the arguments of this command. This parser, not the main parser, reports unknown arguments."""
         options, unknown = super().parse_known_args(*given, **named)
         if unknown and not unknown[0].startswith("-"):
             self.error(f"unrecognized argument {unknown[0]!r}")
@@ -131,7 +131,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _store_of(options: argparse.Namespace) -> Path | None:
-    """Return the store of a command; None if the defaults in the project are invalid, which ends other commands."""
+    """Return the store of a command, or None if it is unknown because the project's defaults are invalid."""
     with suppress(Exception):  # a signal may arrive before the defaults have been read
         return RunOptions.from_namespace(argparse.Namespace(store=getattr(options, "store", None))).store_folder
     return None

@@ -156,7 +156,7 @@ def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", opti
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the measure itself, by name."""
+    """Return the values of `--heads` and `--option`, by option name."""
     given: dict[str, Any] = {} if options.heads is None else {"heads": options.heads}
     for text in options.option:
         name, equals, value = text.partition("=")

@@ -45,7 +45,7 @@ def _examples(text: str) -> int:
 
 
 EXAMPLES_OPTION: dict[str, Any] = {
-    "help": "number of examples per task in the page's attention viewer, which shows their texts (default: 3)",
+    "help": "number of examples per task in the page's attention viewer; the page shows their texts (default: 3)",
     "type": _examples,
     "default": 3,
     "metavar": "N",
@@ -72,7 +72,7 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 
 def check_outputs(options: argparse.Namespace) -> "Baseline | None":
-    """Check, before anything is printed or measured, that the requested files can be written; return the baseline."""
+    """Check that all requested files can be written, before anything is printed or measured. Return the baseline."""
     if options.html:
         check_extra("report")
     updated = options.baseline if options.update_baseline else None
@@ -212,7 +212,7 @@ def _of_checkpoint(options: argparse.Namespace) -> bool:
 
 
 def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool) -> str:
-    """Return a line with the command that adds seeds for undecided claims; empty if no claim lacks seeds."""
+    """Return a line about claims that lack seeds, with the command that adds them; empty if there are none."""
     if _of_checkpoint(options):
         return ""
     command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *(["--model"] * several)))]
@@ -225,10 +225,10 @@ def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool
 def more_seeds_line(
     run: "JudgedRun", verdicts: Sequence["Verdict"], command: Sequence[str], whole: Sequence[str]
 ) -> str:
-    """Return a line with the command that adds seeds for undecided verdicts; empty if none of them lacks seeds.
+    """Return a line about verdicts that lack seeds, with the command that adds them; empty if there are none.
 
     Args:
-        command, whole: As in `open_claims_line`. The seeds and the budget that are proposed replace any in the words.
+        command, whole: As in `open_claims_line`, except that any `--seeds` and `--budget` are dropped.
     """
     from bertsecrets.report.text import open_claims_line
 

@@ -117,7 +117,7 @@ def _jobs(planned: "Plan", known: "Mapping[Request, State]", options: RunOptions
 
 
 def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> None:
-    """Print a plan as a table, in which one row covers all seeds of a job, and the totals of the plan."""
+    """Print a plan as a table with one row for all seeds of a job, and print the totals of the plan."""
     from bertsecrets.judging import skipped
     from bertsecrets.report.findings import seed_ranges
     from bertsecrets.report.tables import table

@@ -53,7 +53,8 @@ def add_parsers(commands) -> None:
         "--measurements",
         type=path,
         metavar="DIR",
-        help="judge measurements that `measure`, `report` or `run` saved in this folder with --save, measuring nothing",
+        help="measure nothing, and judge the measurements in this folder, which `measure`, `report` or `run` wrote "
+        "with --save",
     )
     only = "with --measurements: use only measurements with this {} (and on --task, if given); repeatable"
     saved.add_argument(
@@ -126,13 +127,14 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
         known = {str(case) for case in cases()}
         chosen = select_cases([name for name in session.run.cases if name in known], tasks)
         if gone := [name for name in session.run.cases if name not in known]:
-            print(f"skipped {counted(len(gone), 'claim')} of the record, no longer in expected/: {', '.join(gone)}")
+            number = counted(len(gone), "claim")
+            print(f"skipped {number} of the saved run that expected/ no longer contains: {', '.join(gone)}")
     run = JudgedRun(session, chosen)
     run.asked = run.possible()
     if not run.asked:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in saved.shelf.seeds().items())
         raise UserError(
-            f"nothing to judge for {run.model}: {options.measurements} has {kept}: "
-            "choose among these with --model and --seeds, or choose other claims"
+            f"nothing to judge for {run.model} in {options.measurements}, which has {kept}: "
+            "choose from these with --model and --seeds, or choose other claims"
         )
     return run

@@ -39,7 +39,9 @@ def add_parsers(commands) -> None:
         actions, "gc", "list entries that are no longer needed; delete them with --yes", "store gc --yes", gc
     )
     cleaning.add_argument("--yes", action="store_true", help="delete the listed entries")
-    cleaning.add_argument("--keep-older", action="store_true", help="keep entries of other code or library versions")
+    cleaning.add_argument(
+        "--keep-older", action="store_true", help="keep entries that other versions of the code or libraries made"
+    )
     add_run_options(listing, ("store",))
     add_run_options(check, ("store",))
     add_run_options(cleaning, ("store", "keep_checkpoints"))
@@ -129,7 +131,7 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:
-    """Return how the code and libraries that made an entry differ from today's; None if no difference is known.
+    """Return how code and libraries have changed since an entry was made, or None if no change is known.
 
     Devices are not compared, because machines with different devices may share a store.
     """

@@ -51,7 +51,7 @@ class Baseline:
         return {verdict.id: verdict for verdict in verdicts if verdict.verdict is not None}
 
     def check_run(self, run: JudgedRun, *, whole: bool) -> None:
-        """Check, before anything is measured, that the baseline has the model, settings and definitions of the run."""
+        """Before any measurement, check that the baseline and the run have the same model, settings and definitions."""
         if self.updating or self.accepted is None:
             return
         if not _same_model(self.accepted.model, run.model):
@@ -79,7 +79,7 @@ class Baseline:
         raise UserError(f"{what}: use the same model, rows and settings, or update the baseline")
 
     def covers(self, name: str) -> bool:
-        """Return whether the baseline has an accepted verdict on a case, or accepts any verdict."""
+        """Return whether a case has an accepted verdict. If the baseline is being updated, always return True."""
         return self.updating or name in self.verdicts
 
     def accepts(self, verdict: VerdictData) -> bool | None:
@@ -104,7 +104,10 @@ class Baseline:
         return Changes(self.accepted or run.model_copy(update={"verdicts": []}), new)
 
     def lines(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Yield lines that list a run's failing verdicts: worse than accepted, accepted, and not in the baseline."""
+        """Yield one line for each nonempty group of a run's failing verdicts.
+
+        There are three groups: worse than in the baseline, accepted by the baseline, and not in the baseline.
+        """
         names: dict[bool | None, list[str]] = {False: [], True: [], None: []}
         for verdict in (each.data for each in verdicts if each.outcome in FAILURES):
             accepted = self.accepts(verdict)

@@ -1,4 +1,4 @@
-"""The quantities of a measurement that are compared head by head, each a function of means over examples."""
+"""The quantities that are compared head by head. Each is computed from means over the examples of a measurement."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class CellValues:
         unit: Unit, which determines the smallest effect of interest (`claims.band`).
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
         block: Per-example values; one row per example.
-        statistic: Function that computes the cells ([..., cells]) from column means of the block ([..., k]).
+        statistic: Function from the column means of `block` (shape [..., k]) to the cells (shape [..., cells]).
         right: Mask of the correct predictions, if the quantity is an accuracy.
         clusters: Cluster index of each row (see `Estimand`).
         step: Smallest change that a single example can cause; 0 for continuous quantities.
@@ -39,7 +39,7 @@ class CellValues:
 
 
 def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> CellValues:
-    """Return the quantity that is the mean of a sample [example, layer, head] over examples."""
+    """Return a quantity with one value per head: the mean over examples of `sample` ([example, layer, head])."""
     block = sample.reshape(len(sample), -1).astype(np.float64)
     clusters = measurement.samples.get("cluster")
     step = 100 / len(sample) if unit == "percent" else 0.0

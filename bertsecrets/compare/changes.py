@@ -100,27 +100,30 @@ def moved(before: VerdictData, after: VerdictData) -> bool:
 
 
 def _reach(verdict: VerdictData, direction: float) -> float:
-    """Return the distance from the observed value to its interval's end in a direction; 0 without an interval."""
+    """Return the distance from the observed value to the upper (`direction` > 0) or lower end of its interval.
+
+    If there is no interval, the distance is 0.
+    """
     interval = ends(verdict.interval)
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
 
 
 def standing(verdict: VerdictData) -> str:
-    """Return the outcome of a verdict or, for a mild deviation, the reason code."""
+    """Return the outcome of a verdict. For a mild deviation, return its reason code instead."""
     if verdict.verdict != "deviates":
         return verdict.verdict or ERROR
     return verdict.reason_code if verdict.reason_code in MILD_DEVIATIONS else "deviates"
 
 
 def _harm(before: VerdictData, after: VerdictData) -> int:
-    """Return by how many ranks a verdict is worse than an earlier one; negative if it is better."""
+    """Return the number of ranks by which `after` is worse than `before`. It is negative if `after` is better."""
     was, now = (STANDINGS_FROM_BEST.index(standing(verdict)) for verdict in (before, after))
     equal = len(PASSES) - 1  # no pass is better than another
     return max(now, equal) - max(was, equal)
 
 
 def is_worse(before: VerdictData, after: VerdictData) -> bool:
-    """Return whether a verdict fails and is worse than an earlier one, or is an error while the earlier one is not.
+    """Return whether `after` fails and ranks below `before`, or is an error although `before` is not.
 
     An undecided verdict does not fail, so it is not worse than a decided one.
     """
@@ -141,7 +144,7 @@ class Change:
 
     @property
     def harm(self) -> int:
-        """By how many ranks the new verdict is worse; negative if it is better, 0 if either verdict is missing."""
+        """Number of ranks by which the new verdict is worse; negative if it is better, 0 if one verdict is missing."""
         if self.before is None or self.after is None:
             return 0
         return _harm(self.before, self.after)
@@ -160,14 +163,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes from one run's verdicts to another's."""
+    """The changes in verdicts from one run to another."""
 
     before: VerdictsFile
     after: VerdictsFile
 
     @cached_property
     def verdicts(self) -> list[Change]:
-        """The changes on all cases that either run judged."""
+        """One change for each case that at least one of the two runs judged."""
         before, after = ({verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after))
         return [Change(before.get(name), after.get(name)) for name in before | after]
 
@@ -179,8 +182,8 @@ class Changes:
     def by_definition(self) -> list[Change]:
         """The changes that only the suite can have caused, because the same weights were measured on the same data.
 
-        Either the claim's definition or the suite's version differs, or all values are equal but were judged by
-        different rules.
+        One of three things must hold: the suite's version differs, the claim's definition differs, or all values are
+        equal, so that they must have been judged by different rules.
         """
         suites = [(run.software.get("bertsecrets"), run.commit) for run in (self.before, self.after)]
         return [

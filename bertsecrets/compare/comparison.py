@@ -31,7 +31,7 @@ MIN_DEGREES, MAX_DEGREES = 2.0, 8.0  # range for the degrees of freedom of the t
 
 @dataclass(frozen=True)
 class CellDifferences:
-    """The differences between two sides in a quantity, averaged across seeds, for each cell.
+    """The differences between two sides in one quantity. Each cell has one difference, averaged across seeds.
 
     Args:
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
@@ -39,7 +39,7 @@ class CellDifferences:
         p_drift: p-values for the null hypothesis that the difference is at most the smallest effect of interest.
         p_same: p-values for the null hypothesis that the difference is at least the smallest effect of interest.
         drifted: Mask of the cells that differ, at a controlled false discovery rate.
-        shown_same: Mask of the cells that are equivalent, each tested at an error rate of the same size.
+        shown_same: Mask of the equivalent cells. Each cell is tested alone, without correction for multiple testing.
     """
 
     name: str
@@ -56,7 +56,7 @@ class CellDifferences:
 
     @property
     def largest(self) -> list[int]:
-        """The drifted cells, or all cells if none drifted, by decreasing deviation, with ties by decreasing change.
+        """The drifted cells, or all cells if none drifted, sorted by decreasing deviation, then by decreasing change.
 
         Cells that have a number on only one side come first.
         """
@@ -87,7 +87,7 @@ class Compared:
     """The comparison of two sides by one measure on one task.
 
     Args:
-        reason: Why a model has collapsed, or why the sides cannot be compared; otherwise "".
+        reason: The reason why a model counts as collapsed or the sides cannot be compared, or "" if neither is true.
         basis: The numbers of seeds and examples that were compared, as text.
         counted: Units of replication.
     """
@@ -122,7 +122,7 @@ class Comparison:
     """Comparison of two sides, measure by measure.
 
     Args:
-        rate: False discovery rate of drift, and error rate of each equivalence test.
+        rate: False discovery rate for drift, which is also the error rate of each equivalence test.
     """
 
     before: Side
@@ -291,7 +291,9 @@ def errors_over_examples(part: Part, settings: JudgeParams) -> dict[str, Float[n
 
 
 def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " examples"]) -> float:
-    """Return the p-value of McNemar's exact test for equal accuracy, given which answers of two models are correct.
+    """Return the p-value of McNemar's exact test for equal accuracy of two models.
+
+    `before` and `after` say which predictions of each model are correct.
 
     >>> mcnemar(np.array([True] * 6 + [False]), np.array([False] * 6 + [False]))
     0.03125
@@ -368,9 +370,9 @@ def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -
 
     A family contains the heads of one measure. Families are selected by their Simes p-values. Within these families,
     hypotheses are rejected at a rate scaled by the proportion of selected families. Both steps use the
-    Benjamini-Hochberg procedure (Benjamini and Bogomolov 2014), so hundreds of heads do not mask a score. If nothing
-    differs, the probability of any rejection is at most `rate`. The p-values may be independent or positively
-    dependent, as for heads that share a model, seeds and examples.
+    Benjamini-Hochberg procedure (Benjamini and Bogomolov 2014). As a result, drift of a score is not missed just
+    because hundreds of heads are tested too. If nothing differs, the probability of any rejection is at most `rate`.
+    The p-values may be independent or positively dependent, as for heads that share a model, seeds and examples.
 
     >>> [flags.tolist() for flags in discoveries([np.array([0.001, 0.6]), np.array([0.04])], 0.05)]
     [[True, False], [True]]

@@ -59,7 +59,7 @@ class Pin(Section):
         for part in measures:
             of_checkpoint = len(part.seeds) == 1 and part.errors.keys() == part.quantities.keys()
             if not of_checkpoint and len(set(part.seeds)) < max(MIN_PIN_SEEDS, len(part.seeds)):
-                raise ValueError(f"{part.measure} needs {MIN_PIN_SEEDS} different seeds or more")
+                raise ValueError(f"{part.measure} needs at least {MIN_PIN_SEEDS} different seeds")
         return measures
 
 

@@ -105,8 +105,8 @@ class Part(Section):
     Attributes:
         data: Digest of the texts of the examples.
         settings: Settings of the measure. Parts with different settings cannot be compared.
-        errors: Standard errors over examples, by quantity, which only pins of a single checkpoint contain.
-        collapsed: Why the model collapsed with some seed, or why it cannot be measured; otherwise "".
+        errors: Standard errors over examples, by quantity. Only pins of a single checkpoint contain them.
+        collapsed: The reason why the model collapsed with one of the seeds or cannot be measured; otherwise "".
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -150,7 +150,7 @@ class Side:
     """One side of a comparison: a model, a checkpoint, stored measurements or a pin.
 
     Args:
-        left_out: The reason why each unavailable measure is unavailable, by measure.
+        left_out: For each unavailable measure, the reason why it is unavailable.
     """
 
     name: str
@@ -160,19 +160,22 @@ class Side:
 
 
 def rows_of(limit: int | None) -> str:
-    """Return the number of training rows as text, given their limit."""
+    """Return the number of training rows as text: the limit, or "all rows" if there is no limit."""
     return "all rows" if limit is None else str(limit)
 
 
 def training_difference(one: str | None, other: str | None) -> str:
-    """Return a message if two models were trained on different rows, or "" if not or if that is unknown."""
+    """Return a message if two models were trained on different numbers of rows.
+
+    If the numbers are equal, or if one of them is unknown, return "".
+    """
     if None in (one, other) or one == other:
         return ""
     return f"trained on different numbers of rows ({one} and {other}): use the same --train-limit"
 
 
 def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
-    """Summarize the measurements of several seeds as a part of a side."""
+    """Return the `Part` that summarizes the measurements of several seeds."""
     first = measurements[0]
     digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
     if len(digests) > 1 or len({measurement.examples for measurement in measurements}) > 1:

@@ -39,7 +39,8 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
     """Connect to a Ray cluster and yield a function that runs the jobs of a plan there.
 
     Args:
-        address: Address of the cluster. Defaults to RAY_ADDRESS, otherwise to a new cluster on this machine.
+        address: Address of the cluster, by default that in RAY_ADDRESS. Without any address, a new cluster is started
+            on this machine.
         gpus: Number of GPUs per job. By default, 1 if the session's device is a GPU.
     """
     on_gpu = session.resources.device.type == "cuda"
@@ -50,7 +51,7 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
         task = ray.remote(max_retries=TASK_RETRIES)(_work)
 
         def run_on_cluster(left: Plan) -> None:
-            log.info(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
+            log.info(f"{len(left)} jobs to do on {nodes} machines, each job with --threads {share['num_cpus']}")
             refs: dict[Request, Any] = {}
             for request in left:
                 before = [refs[other] for other in waits_for(left, request)]
@@ -99,7 +100,7 @@ _runner = functools.cache(JobRunner)  # one per process: it reads the data once
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
-    """Yield Ray, connected to a cluster."""
+    """Yield the module `ray`, connected to a cluster."""
     with from_extra("ray"):
         import ray
     address = address or os.environ.get("RAY_ADDRESS") or None
@@ -164,8 +165,8 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
             raise UserError(_no_store(marker.parent, name))
         if its_device != device:
             raise UserError(
-                f"machine {name} of the Ray cluster computes on {its_device}, but this machine on {device}, so the "
-                "results would not be found here: use machines of the same kind"
+                f"machine {name} of the Ray cluster computes on {its_device}, but this machine computes on {device} "
+                "and would not find the results: use machines of the same kind"
             )
     return len(large)
 
@@ -186,7 +187,7 @@ def _no_store(store: Path, name: str | None = None) -> str:
 
 @contextmanager
 def _marker(root: Path) -> Iterator[Path]:
-    """Yield a file in the store by which other machines recognise the store."""
+    """Yield a temporary file in the store. A machine that can see this file has access to the same store."""
     marker = root.resolve() / f".seen-{uuid.uuid4().hex}"
     with guarded_writes(root):
         root.mkdir(parents=True, exist_ok=True)

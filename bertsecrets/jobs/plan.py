@@ -1,4 +1,4 @@
-"""Plans, which are ordered lists, without duplicates, of the checkpoints to train and the measurements to make."""
+"""Plans of the checkpoints to train and the measurements to make. A plan is in order and has no duplicates."""
 
 import functools
 import itertools
@@ -28,7 +28,7 @@ State = Literal["stored", "to do"]
 
 
 class PlanningSession(Session):
-    """A session that plans jobs for other machines, which may have data that are missing here. It downloads no data."""
+    """A session that plans jobs for other machines. It downloads no data and assumes that those machines have them."""
 
     def __init__(self, options: RunOptions | None = None, **given: Any):
         super().__init__(options, **given)
@@ -36,7 +36,7 @@ class PlanningSession(Session):
         self.checkpoints = self.measurements.checkpoints
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what is missing for a measure, ignoring missing data, or None if nothing is missing."""
+        """Return what is missing for a measure other than data, or None if nothing else is missing."""
         return self._missing(measure)
 
     @functools.cache  # noqa: B019  # lives as long as the command
@@ -71,7 +71,7 @@ def _companions(job: Request) -> tuple[str, ...]:
 
 
 def waits_for(planned: Plan, job: Request) -> list[Request]:
-    """Return the planned jobs that must precede a job: its training job and its leader."""
+    """Return the planned jobs that must precede a job: the training of its checkpoint, and its leader (see `Plan`)."""
     return [other for other in (job.training, planned[job]) if other is not None and other in planned]
 
 
@@ -120,10 +120,10 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
 
 
 def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
-    """Return the cases that need new measurements only on the given tasks, and a line about the other cases, if any.
+    """Return the cases that need no new measurements on other tasks, and a line about the cases left out, if any.
 
-    A case over several tasks is included in a run on some of these tasks if its measurements on the other tasks are
-    stored.
+    Other tasks are those that are not among the given tasks. A case about several tasks is kept if all of its
+    measurements on other tasks are stored.
     """
     cache = without_network(session)
     others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}
@@ -132,9 +132,9 @@ def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collec
 
 
 def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:
-    """Return whether all measurements of a case on some tasks are stored. Stops at the first missing measurement.
+    """Return whether all measurements that a case needs on the given tasks are stored.
 
-    A case that does not apply to the model needs no measurements.
+    The check stops at the first missing measurement. A case that does not apply to the model needs no measurements.
     """
     try:
         if isinstance(session.eligibility(case), NotApplicable):
@@ -148,13 +148,13 @@ def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Col
 
 
 def left_out_line(cases: Sequence[Case]) -> str:
-    """Return a line about cases over several tasks that are excluded from a run on some of these tasks, if any."""
+    """Return a line about cases that are left out because not all of their tasks are selected; empty if none are."""
     if not cases:
         return ""
     names = ", ".join(map(str, cases))
     return (
-        f"{counted(len(cases), 'claim')} over several tasks left out ({names}), because measurements on tasks that are "
-        "not selected are missing: to judge these claims, select their other tasks too"
+        f"{counted(len(cases), 'claim')} about several tasks left out ({names}), because measurements on unselected "
+        "tasks are missing: to judge these claims, select all of their tasks"
     )
 
 

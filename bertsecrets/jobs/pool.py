@@ -130,7 +130,7 @@ class _Pool:
 
 @contextmanager
 def _other_main_module() -> Iterator[None]:
-    """Within the block, hide the main module, so that no new process imports a script and starts the run again."""
+    """Hide the main module within the block. If it is a script, new processes would import it and start another run."""
     main_module, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
         yield

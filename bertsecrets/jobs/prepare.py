@@ -90,8 +90,8 @@ class PlannedRunner(Runner):
         """
         Args:
             work: Context that yields a function to run jobs. The context is entered before jobs are announced, and only
-                if there are jobs. By default, jobs run on this machine. If only one may run at a time and the session
-                keeps checkpoints, nothing runs in advance, and each measurement is made when a claim needs it.
+                if there are jobs. By default, jobs run on this machine. If only one job may run at a time and the
+                session keeps checkpoints, no job runs in advance: each measurement is made when a claim needs it.
         """
         self.session, self.running = session, ExitStack()
         self.carry_out: Callable[[Plan], None] | None = None

@@ -62,7 +62,7 @@ class Anisotropy(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of both cosines by layer, excluding the embeddings."""
+        """Yield the chart of the cosine by layer, with and without centring. The embeddings are left out."""
         curves = {
             "not centred": np.asarray(measurement.value("cosine"))[1:],
             "centred": np.asarray(measurement.value("centred"))[1:],
@@ -73,14 +73,14 @@ class Anisotropy(Measure):
 def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
     """Return a random division of the rows into pairs. With an odd number of rows, one row is left out."""
     if rows < 2:
-        raise UserError("random pairs need at least two rows: measure more")
+        raise UserError("random pairs need at least two rows: measure more rows")
     return np.random.default_rng(PAIRING_SEED).permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
 
 
 def paired(
     directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
 ) -> Float[np.ndarray, "examples states"]:
-    """Return, for the first row of each pair, the cosine of the two rows in each state, and NaN for all other rows."""
+    """Return the cosine of each pair of rows, by hidden state, at the pair's first row. All other rows are NaN."""
     cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
     return cosines
@@ -89,7 +89,7 @@ def paired(
 def same_class(
     labels: Sequence[float], pairs: Int[np.ndarray, "pairs 2"], *, regression: bool
 ) -> Float[np.ndarray, " examples"]:
-    """Return, at each pair's first row, 1 if both labels are equal and 0 if not. All other values are NaN.
+    """Return 1 at the first row of each pair if both labels are equal, and 0 if not. All other values are NaN.
 
     >>> same_class([1, 0, 0], np.array([[0, 2]]), regression=False).tolist()
     [0.0, nan, nan]
@@ -111,7 +111,7 @@ def row_directions(
     The dot product of two rows' mean unit vectors is the mean cosine over all pairs of their word-pieces.
 
     Args:
-        less: Mean vector of each state, to be subtracted from all vectors before normalisation.
+        less: Mean vector of each hidden state, to be subtracted from all vectors before normalisation.
         advance: Progress callback, called with the number of examples completed since the last call.
     """
     device = next(opened.model.parameters()).device

@@ -44,7 +44,7 @@ def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
 
 
 class CosineObserver(SampleObserver):
-    """Observer of two models that stores the cosine between their maps for each example, [example, layer, head]."""
+    """Observer of two models. It stores the cosine between their maps for each example, [example, layer, head]."""
 
     pairs = True
 
@@ -53,12 +53,12 @@ class CosineObserver(SampleObserver):
         self.weights_cosine = weights_cosine
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer of one batch of both models."""
+        """Process the maps of both models for one layer of one batch."""
         assert other is not None
         self.record("cosine", batch, layer, map_cosine(maps, other))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the values (the mean over examples and the cosine of the weights) and the samples."""
+        """Return the values and samples of `AttentionChange`."""
         values, samples = super().compute()
         return values | {"weights_cosine": np.asarray(self.weights_cosine)}, samples
 

@@ -52,7 +52,7 @@ class AttentionGradients(MapMeasure):
         targets = torch.as_tensor(np.asarray(rows.targets()), device=context.resources.device)
         ids, loss = special_ids(opened.tokenizer), loss_of(context.task.regression)
         observer = SampleObserver(len(encoded), opened.layers, opened.heads, TOKEN_KINDS, counts=False)
-        with progress(f"gradients of the attention of {context.measured}", len(encoded), "example") as shown:
+        with progress(f"attention gradients of {context.measured}", len(encoded), "example") as shown:
             for batch in batches(encoded, tokens=GRADIENT_BATCH_TOKENS):
                 here = batch.to(context.resources.device)
                 slopes = attention_slopes(opened.model, here, targets[torch.from_numpy(batch.indices)], loss)
@@ -107,6 +107,6 @@ def marked(batch: Batch, ids: dict[str, int | None]) -> dict[str, Bool[torch.Ten
 def mean_slope(
     slopes: Maps, marks: Bool[torch.Tensor, "rows tokens"], real: Bool[torch.Tensor, "rows tokens"]
 ) -> Float[torch.Tensor, "rows heads"]:
-    """Return, by row and head, the mean of `slopes` for attention to marked tokens, or NaN if there are none."""
+    """Return the mean of `slopes` over attention to the marked tokens, by row and head. It is NaN if there are none."""
     chosen = (real[:, :, None] & marks[:, None, :])[:, None]
     return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 is NaN

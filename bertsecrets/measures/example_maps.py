@@ -41,8 +41,9 @@ class ExampleMaps(AttentionMeasure):
     examples: their indices (`shown`), their `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token,
     token].
 
-    Out of at most 100 inputs, the shortest inputs that have 8 to 40 word-pieces are displayed, alternating between
-    labels. The measurement contains text from the data set, so check the licence before publishing it.
+    The displayed examples are the shortest inputs with 8 to 40 word-pieces, alternating between labels. They are
+    chosen from at most 100 inputs. The measurement contains text from the data set, so check the licence before
+    publishing it.
     """
 
     compares: ClassVar[bool] = True
@@ -89,7 +90,7 @@ def short_examples(
 
 
 class ExampleObserver:
-    """Observer of two models that stores full maps for some examples, and summaries for all examples."""
+    """Observer of two models. It stores full maps for some examples, and summaries for all examples."""
 
     pairs = True
 
@@ -107,7 +108,7 @@ class ExampleObserver:
         self.second = np.maximum.accumulate(view.alignment.part, axis=1) > 0
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer of one batch of both models."""
+        """Process the maps of both models for one layer of one batch."""
         assert other is not None
         self.cosine[batch.indices, layer] = map_cosine(maps, other).cpu().numpy()
         kinds = list(self._kinds(batch))
@@ -122,7 +123,7 @@ class ExampleObserver:
                     self.maps[side][place, layer, :, :length, :length] = example_map.cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
-        """Yield a mask of token pairs for each kind. A pair of tokens belongs to the first kind that applies to it."""
+        """Yield a mask of token pairs for each of `TARGET_KINDS`. For each pair, the first kind that applies counts."""
         device, size = batch.mask.device, batch.input_ids.shape[1]
         cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls

@@ -35,7 +35,8 @@ FIGURE_7_LABELS = {  # labels of the kinds in K19's figure 7
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")
 class Features(AttentionMeasure):
-    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and the number of inputs for each, `<name>_examples`.
+    """Values: `<kind>` [layer, head] and `cls_row_<kind>` [head]. `<name>_examples` is the number of inputs that each
+    value is based on.
 
     Samples: `<kind>` [example, layer, head], `cls_row_<kind>` [example, head], both NaN for inputs without tokens of
     the kind.
@@ -60,7 +61,7 @@ class Features(AttentionMeasure):
     paper = PaperFigure(
         "7",
         "What [CLS] attends to in the last layer",
-        "Attention of [CLS] to each kind of token by head of the last layer, averaged over inputs that contain it.",
+        "Attention of [CLS] to each kind of token in the last layer, averaged over inputs with such tokens.",
     )
 
     def observer(self, view: AttentionRun) -> Observer:
@@ -89,7 +90,7 @@ def contains_negation(word: Word) -> bool:
 
 
 class FeatureObserver(SampleObserver):
-    """Observer of one model that stores the attention that each kind of token receives, overall and from [CLS]."""
+    """Observer of one model. It stores the attention that each kind of token receives, overall and from [CLS]."""
 
     def __init__(
         self,
@@ -103,10 +104,10 @@ class FeatureObserver(SampleObserver):
     ):
         """
         Args:
-            absent: Value for kinds of words that do not occur in an input.
+            absent: Value stored if an input contains no words of a kind. It does not apply to [CLS] and [SEP].
             marks: Masks of the tokens of each kind.
-            cls: Mask of the tokens whose row is read in the last layer. Only the first such token in each example
-                counts. If None, no row is read.
+            cls: Mask of the [CLS] tokens, whose attention to each kind is stored for the last layer. Only the first
+                [CLS] of an example counts. If None, the attention of [CLS] is not stored.
         """
         super().__init__(examples, layers, heads, marks)
         self.absent, self.kinds, self.last = absent, list(marks), layers - 1
@@ -116,7 +117,7 @@ class FeatureObserver(SampleObserver):
             self.samples |= {f"cls_row_{kind}": np.full((examples, heads), np.nan, dtype=np.float32) for kind in marks}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer of one batch."""
+        """Process the maps of one layer for one batch."""
         marks = of_batch(self.marks, batch).to(maps.device)
         for kind, paid in zip(self.kinds, max_over(received(maps, batch), marks), strict=True):
             self.record(kind, batch, layer, paid)
@@ -146,7 +147,7 @@ def feature_marks(
 
     Args:
         token_ids: Token ids of each example (`Encoded.input_ids`).
-        special: Ids of `cls` and `sep` (see `encoding.special_ids`), which are None if the tokenizer lacks the token.
+        special: Ids of `cls` and `sep` (see `encoding.special_ids`). If the tokenizer lacks a token, its id is None.
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

@@ -1,4 +1,4 @@
-"""A model's score with one head or with given sets of heads disabled at a time (K19 section 4.6, figure 8)."""
+"""A model's score when a single head or a given set of heads is disabled (K19 section 4.6, figure 8)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ from bertsecrets.types import Measurement
 
 @measure("head-ablation", title="score with each head disabled", source="K19 4.6")
 class HeadAblation(AblationMeasure):
-    """Values: `baseline` and `score` [layer, head], the task's metric as a fraction. With the option `heads`: `score`
-    [set], and `sets`, the names of the sets. Samples: `predicted` [set, example], `baseline_predicted` and `target`
-    [example].
+    """Values: `baseline` and `score` [layer, head], the task's metric as a fraction. If the option `heads` is set,
+    `score` has one number for each set of heads, and `sets` contains the names of the sets. Samples: `predicted` [set,
+    example], `baseline_predicted` and `target` [example].
     """
 
     axes = ("layer", "head")
@@ -54,7 +54,7 @@ class HeadAblation(AblationMeasure):
         return single_heads(layers, heads), "heads"
 
     def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Reshape the scores to [layer, head], or add the names of the sets."""
+        """Reshape the scores to [layer, head]. If sets of heads were given, add their names instead."""
         if options.heads is not None:
             values["sets"] = [label(heads) for heads in sets]
         else:
@@ -79,7 +79,8 @@ class HeadAblation(AblationMeasure):
             signed=True,
         )
         yield RankedHeads(
-            "The same by head, in ascending order, with 95 % intervals over examples: {who}",
+            f"Change in {metric} (points) by disabled head{kind_text(measurement)}, in ascending order, "
+            "with 95 % intervals over examples: {who}",
             block,
             gains,
             heads=shape[1],

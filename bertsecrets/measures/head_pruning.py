@@ -37,9 +37,9 @@ PRUNING_BATCH_TOKENS = 2048  # per batch; small, because activations are stored 
 @measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
 class HeadPruning(HeadRemovalMeasure):
     """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions; `left` [step], the number
-    of heads left after each step; `importance` [layer, head] in the unpruned model, which is 1 for a head if all others
-    in its layer have importance 0; and `removed` [layer, head], the number of the step that removes each head, starting
-    with 1.
+    of heads left after each step; `importance` [layer, head], each head's importance in the unpruned model; and
+    `removed` [layer, head], the number of the step that removes each head, starting with 1. A head has importance 1 if
+    all other heads in its layer have importance 0.
 
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """
@@ -59,7 +59,7 @@ class HeadPruning(HeadRemovalMeasure):
         gated(skeleton, encoded, np.zeros(len(encoded)), gates, loss)
 
     def run(self, context: MeasureContext) -> Results:
-        """Remove heads until none are left, and score the rows after each step."""
+        """Remove heads until none are left, and score the model after each step."""
         opened, rows = context.open(self.kernel), self.rows(context)
         encoded = encode(rows, opened.tokenizer, opened.fit(context.resources.settings.scores.max_length))
         engine = Engine.open(opened, context.resources.device, ablation=Ablation("zero"))

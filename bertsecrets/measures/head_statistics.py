@@ -1,8 +1,8 @@
-"""The entropy of each head's attention, and the divergence between heads, as in Clark et al. 2019, who sum over rows.
+"""The entropy of each head's attention, and the divergence between heads (Clark et al. 2019).
 
-Entropy and Jensen-Shannon divergence are computed in bits for each row of a map and averaged over the map's L rows. The
-divergence of two rows is the entropy of their mean minus the mean of their entropies. The divergence is 0 for identical
-rows, and 1 for rows that attend to disjoint sets of tokens.
+Entropy and Jensen-Shannon divergence are computed in bits for each row of a map and averaged over the map's L rows.
+Clark et al. instead sum the divergence over rows. The divergence of two rows is the entropy of their mean minus the
+mean of their entropies. The divergence is 0 for identical rows, and 1 for rows that attend to disjoint sets of tokens.
 """
 
 import math
@@ -44,7 +44,7 @@ def divergences(maps: Float[torch.Tensor, "heads tokens tokens"]) -> Float[np.nd
 
 
 class HeadObserver:
-    """Observer of one model that stores the entropy of each head and, on some examples, the divergence of each pair."""
+    """Observer of one model. It stores each head's entropy and, for some examples, the divergence between heads."""
 
     pairs = False
 
@@ -61,7 +61,7 @@ class HeadObserver:
         self.buffered: list[list[torch.Tensor]] = []  # maps of the compared rows in the current batch, by row and layer
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer of one batch."""
+        """Process the maps of one layer for one batch."""
         lengths = batch.lengths.tolist()
         entropies = [row_entropy(of_row, length) for of_row, length in zip(maps, lengths, strict=True)]
         self.entropy[batch.indices, layer] = torch.stack(entropies).cpu().numpy()

@@ -1,8 +1,9 @@
 """The pattern class of each head's map on each example, under each reading (K19 section 4.1, figure 2).
 
-Classes are predicted by the shipped classifiers and numbered as in `patterns.classes.CLASSES`. Maps are not stored.
-Class shares are reported both raw and corrected for the classifiers' errors on held-out annotated heads. The names of
-values and samples start with the reading (`patterns.readings`), as in `special_raw_block`.
+The readings are interpretations of K19's class *vertical* (see `patterns.readings`). The names of values and samples
+start with the name of a reading, as in `special_raw_block`. Classes are predicted by the shipped classifiers and
+numbered as in `patterns.classes.CLASSES`. Maps are not stored. Class shares are reported both raw and corrected for the
+classifiers' errors on held-out annotated heads.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,7 +76,7 @@ class PatternWeights(Requirement):
 
 
 class PatternObserver:
-    """Observer of one model that stores the class of each map under each reading, [example, layer, head]."""
+    """Observer of one model. It stores the class of each map under each reading, [example, layer, head]."""
 
     pairs = False
 
@@ -92,8 +93,8 @@ class PatternObserver:
         """
         Args:
             classifiers: Classifier for each reading.
-            errors: Cross-validation errors for each reading (labels minus predicted probabilities), averaged over the
-                maps of each annotated head.
+            errors: For each reading, the mean cross-validation error of each annotated head. An error is a label minus
+                the predicted probability.
             separator: Token id of [SEP]. If None, every input is treated as a single text.
         """
         self.classifiers, self.errors, self.separator = classifiers, errors, separator
@@ -101,7 +102,7 @@ class PatternObserver:
         self.expected = {name: np.zeros((examples, len(CLASSES))) for name in classifiers}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Classify one layer of one batch."""
+        """Classify the maps of one layer for one batch."""
         rows, heads, tokens, _ = maps.shape
         edge = second_text(batch.input_ids, batch.lengths, self.separator).repeat_interleave(heads)
         flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
@@ -128,7 +129,7 @@ class PatternObserver:
 
 
 def key(name: str) -> str:
-    """Return a class name in the spelling used for value names.
+    """Return a class name as it is written in the names of values.
 
     >>> key("vertical-diagonal")
     'vertical_diagonal'
@@ -192,7 +193,7 @@ class Patterns(AttentionMeasure):
             caption = f"reading {name}{f' ({READING_TITLES[name]})' if name in READING_TITLES else ''}: {{who}}"
             by_class = [100 * np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES]
             by_layer = {str(i + 1): shares for i, shares in enumerate(np.stack(by_class, axis=1))}
-            yield Shares(f"Share of each class of attention maps by layer, {caption}", by_layer, CLASSES, row="layer")
+            yield Shares(f"Share of each class of attention maps, by layer; {caption}", by_layer, CLASSES, row="layer")
             yield ClassMap(
                 f"Most frequent class of each head's maps, paler if other classes are frequent too; {caption}",
                 np.asarray(measurement.value(f"{name}_majority"), dtype=int),
@@ -201,13 +202,13 @@ class Patterns(AttentionMeasure):
             )
             haze = 100.0 * (measurement.sample(f"{name}_predicted") == CLASSES.index("heterogeneous"))
             yield LayerBars(
-                f"Heterogeneous maps by layer with 95 % interval over examples, as classified, {caption}",
+                f"Share of maps classified as heterogeneous, by layer, with 95 % interval over examples; {caption}",
                 haze.mean(2),
                 lambda mean: mean,
                 "percent of maps",
             )
             yield RankedHeads(
-                f"Heterogeneous maps of every head with 95 % interval over examples, as classified, {caption}",
+                f"Share of maps classified as heterogeneous, by head, with 95 % interval over examples; {caption}",
                 haze.reshape(len(haze), -1),
                 lambda mean: mean,
                 haze.shape[2],
@@ -228,7 +229,7 @@ class Patterns(AttentionMeasure):
 
 
 def readings_in(measurement: Measurement) -> list[str]:
-    """Return the readings in a measurement: first the readings known to the suite, then any others."""
+    """Return the names of a measurement's readings, starting with those in `READINGS`."""
     suffix = "_predicted"
     names = [name.removesuffix(suffix) for name in measurement.samples if name.endswith(suffix)]
     return sorted(names, key=lambda name: (name not in READINGS, name))

@@ -58,7 +58,7 @@ class Scores(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return a message if predictions after fine-tuning are constant or worse than chance, or are not finite.
+        """Return a message if predictions are not finite or, after fine-tuning, constant or worse than chance.
 
         For frozen, untrained and random encoders, constant predictions and chance-level scores are valid results.
         """

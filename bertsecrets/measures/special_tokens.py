@@ -22,19 +22,19 @@ from bertsecrets.types import Measurement
 
 
 class SpecialTokenObserver(SampleObserver):
-    """Observer of one model that stores the attention received by [CLS] and [SEP], [example, layer, head]."""
+    """Observer of one model. It stores the attention received by [CLS] and [SEP], [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
-            ids: Ids of `cls` and `sep`, which are None if the tokenizer lacks the token. Values are NaN for inputs
-                without the token.
+            ids: Ids of `cls` and `sep`. If the tokenizer lacks a token, its id is None. Values are NaN for inputs that
+                do not contain the token.
         """
         super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"), counts=False)
         self.ids = ids
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer of one batch."""
+        """Process the maps of one layer for one batch."""
         columns = received(maps, batch)
         special = torch.zeros_like(batch.mask)
         for kind, token in self.ids.items():
@@ -78,7 +78,7 @@ class SpecialTokens(AttentionMeasure):
         super().check_model(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of attention to [CLS] and [SEP] by layer, without tokens that the model lacks."""
+        """Yield the chart of attention to [CLS] and [SEP] by layer. A token that the model lacks is left out."""
         curves = {
             f"[{name.upper()}]": np.asarray(measurement.value(name)).mean(1)
             for name in ("cls", "sep")
@@ -89,7 +89,7 @@ class SpecialTokens(AttentionMeasure):
             yield Lines(caption, curves, unit="attention received")
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield published and measured maps of attention to [CLS] and [SEP], without tokens that the model lacks."""
+        """Yield published and measured maps for [CLS] and for [SEP]. A token that the model lacks is left out."""
         for name in ("sep", "cls"):
             ours, token = seeds.mean(name), f"attention to [{name.upper()}]"
             if not np.isnan(ours).all():

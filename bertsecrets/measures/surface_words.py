@@ -76,7 +76,7 @@ def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Mar
 
 
 class SurfaceObserver(SampleObserver):
-    """Observer of one model that stores each head's attention between equal words, and to words and punctuation."""
+    """Observer of one model. It stores attention between equal words, and attention to words and to punctuation."""
 
     def __init__(self, examples: int, layers: int, heads: int, alignment: Alignment, texts: Sequence[Sequence[str]]):
         """
@@ -89,7 +89,7 @@ class SurfaceObserver(SampleObserver):
         self.marks = np.stack([marks[kind] for kind in SURFACE_KINDS])
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer of one batch."""
+        """Process the maps of one layer for one batch."""
         for name, weights in self._between(batch, maps):
             self.record(name, batch, layer, weights)
         largest = max_over(received(maps, batch), of_batch(self.marks, batch).to(maps.device))
@@ -97,7 +97,7 @@ class SurfaceObserver(SampleObserver):
             self.record(kind, batch, layer, weights)
 
     def _between(self, batch: Batch, maps: Maps) -> Iterator[tuple[str, Float[torch.Tensor, "rows heads"]]]:
-        """Yield the observed and the expected weight between equal words, with NaN for inputs without such words."""
+        """Yield the observed and expected weights between equal words. Both are NaN for inputs without such words."""
         rows, source, target = (torch.from_numpy(part).to(maps.device) for part in self.equal.of_rows(batch.indices))
         same = torch.zeros(maps.shape[0], *maps.shape[2:], dtype=maps.dtype, device=maps.device)
         same[rows, source, target] = 1

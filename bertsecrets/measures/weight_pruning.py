@@ -33,10 +33,10 @@ UNPRUNED_NAMES = re.compile("bias|embed")  # in names of tensors with two or mor
 
 @measure("weight-pruning", title="score with the smallest weights set to 0", source="Gordon et al. 2020; P20")
 class WeightPruning(RemovalMeasure):
-    """Values: `baseline` and `score` [share], accuracy or Pearson's correlation as fractions; `share` and `pruned`
-    [share], the fraction of weights set to 0 and their number.
+    """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions; `share` [step], the
+    fraction of weights set to 0; and `pruned` [step], the number of weights set to 0.
 
-    Samples: `predicted` [share, example], `baseline_predicted` and `target` [example].
+    Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """
 
     passes: ClassVar[float] = 1 + len(PRUNED_SHARES)

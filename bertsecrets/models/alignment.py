@@ -55,8 +55,8 @@ class Alignment:
         """Return the token pairs of linked spans: every token of the first span with every token of the second.
 
         Args:
-            part: Index of the text that contains both spans. If `to` is given, the second span is in the text `to`
-                instead.
+            part: Index of the text that contains the first span.
+            to: Index of the text that contains the second span. By default, it is the text of the first span.
         """
         flat = [(i, *first, *second) for i, of_example in enumerate(spans) for first, second in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 5)
@@ -67,7 +67,7 @@ class Alignment:
     def _hits(
         self, examples: Int[np.ndarray, " spans"], spans: Int[np.ndarray, "spans 2"], part: int
     ) -> Bool[np.ndarray, "spans tokens"]:
-        """Return, for each span, a mask of the tokens of its example that overlap the span."""
+        """Return a mask for each span. The mask selects the tokens of the span's example that overlap the span."""
         start, stop = self.offsets[examples, :, 0], self.offsets[examples, :, 1]
         return (self.part[examples] == part) & (start < spans[:, 1:]) & (stop > spans[:, :1]) & (stop > start)
 
@@ -108,7 +108,7 @@ class TokenPairs:
 
 
 def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """Pair every marked source with every marked target of the same example. No token is paired with itself."""
+    """Pair every token in `sources` with every token in `targets` of the same example, but never with itself."""
     example, source = np.nonzero(sources)
     pair, target = np.nonzero(targets[example])
     distinct = source[pair] != target
@@ -116,7 +116,7 @@ def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 
 
 def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """Pair the k-th marked source with the k-th marked target, as in K19's code."""
+    """Pair the k-th token in `sources` with the k-th token in `targets` of the same example, as in K19's code."""
     rank = np.where(sources, sources.cumsum(1), 0)[:, :, None]
     same = (rank > 0) & (rank == np.where(targets, targets.cumsum(1), -1)[:, None, :])
     return TokenPairs.unique(*np.nonzero(same))

@@ -26,7 +26,10 @@ MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory, for one batch and
 
 @runtime_checkable
 class Observer(Protocol):
-    """An object that processes the maps of a pass. `pairs` says whether it also needs the second model's maps."""
+    """An object that processes attention maps during a pass over the data.
+
+    `pairs` says whether the object also needs the maps of a second model.
+    """
 
     pairs: bool
 
@@ -34,7 +37,7 @@ class Observer(Protocol):
         """Process one layer (counted from 0) of one batch. In `maps`, the rows and columns of padding tokens are 0."""
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values (arrays of shape [layers, heads]) and samples (one row per example)."""
+        """Return two dicts of arrays: values of shape [layers, heads], and samples with one row per example."""
 
 
 class Tap:
@@ -46,8 +49,8 @@ class Tap:
     def __init__(self, model: Any, layers: int, keep_padding_rows: bool = False):
         """
         Args:
-            keep_padding_rows: Whether to keep the rows of padding tokens that the model computes, instead of setting
-                them to 0.
+            keep_padding_rows: Whether to keep the rows of padding tokens as the model computes them. If False, these
+                rows are set to 0.
         """
         self.model = model
         self.layers = layers
@@ -89,20 +92,20 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
     sums = (maps.sum(-1, keepdim=True) - 1).abs().masked_fill(~real, 0).max()
     if sums <= tolerance:
         raise MisreadError(f"layer {layer + 1}: {float(off):.2e} of attention goes to padding: the mask was lost")
-    raise MisreadError(f"layer {layer + 1}: attention rows sum to 1 only within {float(sums):.2e}")
+    raise MisreadError(f"layer {layer + 1}: sums of attention rows differ from 1 by up to {float(sums):.2e}")
 
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
-    """Return the maps with the rows of padding tokens set to 0, so that only the L x L map of other tokens counts.
+    """Return the maps with the rows of padding tokens set to 0, so that only the attention of real tokens counts.
 
-    The maps are modified in place, because the model no longer needs them and a copy would take as long as a measure.
+    The maps are modified in place. The model no longer needs them, and copying would take as long as a measure.
     """
     return maps if bool(batch.mask.all()) else maps.masked_fill_(~batch.mask[:, None, :, None], 0)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass of one or two models over encoded examples.
+    """A pass over encoded examples, in which one or two models compute attention maps for observers.
 
     If `padded_to` is given, every example is padded to this number of tokens, and the rows of padding tokens are
     included, as in the notebook of K19's authors. By default (None), padding is excluded.
@@ -161,12 +164,13 @@ def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
 def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
     """Return the modules that output attention weights, and the arguments that make the model return these weights.
 
-    The modules are found by a tiny forward pass. A module is included if it is the first to return a particular tensor
-    of shape [1, heads, tokens, tokens] in a tuple. A module that is shared by all layers (ALBERT) appears once.
+    The modules are found by a tiny forward pass. A module is included if it returns a tuple with a tensor of shape
+    [1, heads, tokens, tokens] that no other module has returned before. A module that is shared by all layers (ALBERT)
+    appears once.
 
     Returns:
-        The modules in the order of their calls, and `output_attentions=True` if they return weights only with this
-        argument.
+        The modules in the order in which they are called, and a dict of arguments. The dict is empty, or it contains
+        `output_attentions=True` if the modules return weights only with this argument.
     """
     config = model.config
     if (why := why_no_maps(config)) is not None:

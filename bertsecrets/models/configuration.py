@@ -88,7 +88,7 @@ def open_config(ref: ModelRef) -> Any:
 
 
 def _check_class(config: Any, ref: ModelRef) -> None:
-    """Reject a model if transformers would silently open it with another class than the one it was made with."""
+    """Reject a model that transformers would silently open with a class that it was not made with."""
     import transformers
 
     if getattr(config, "auto_map", None):
@@ -143,7 +143,9 @@ def open_tokenizer(ref: ModelRef) -> Any:
         if (ref.folder(weights=False) / "tokenizer.json").is_file():
             raise
         way = "save a fast tokenizer with the model"
-        raise UserError(f"{ref.path} holds no tokenizer.json, and its other files do not suffice: {way}") from error
+        raise UserError(
+            f"{ref.path} holds no tokenizer.json, and its other files do not define a fast tokenizer: {way}"
+        ) from error
     longest = tokenizer.model_max_length
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
         raise UserError(
@@ -182,9 +184,10 @@ def _check_tokenizer_class(ref: ModelRef) -> None:
 
 
 def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
-    """Warn if transformers encodes texts differently from what tokenizer.json says. Many tokenizer classes override it.
+    """Warn if transformers encodes texts differently from what tokenizer.json says.
 
-    The settings of the normalizer in tokenizer_config.json count as part of tokenizer.json.
+    Many tokenizer classes override this file. If the normalizer settings in tokenizer_config.json explain the
+    difference, there is no warning.
     """
     folder = ref.folder(weights=False)
     try:
@@ -201,8 +204,9 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
         read = own.encode(*PROBE_TEXTS).tokens
     if read != encoded:
         warnings.warn(
-            f"{ref.path}: transformers reads {' '.join(encoded)!r} where tokenizer.json gives {' '.join(read)!r}: if "
-            "the file is right, correct tokenizer_config.json (tokenizer_class PreTrainedTokenizerFast keeps the file)",
+            f"{ref.path}: for a test text, transformers gives {' '.join(encoded)!r}, but tokenizer.json gives "
+            f"{' '.join(read)!r}: if tokenizer.json is right, correct tokenizer_config.json (with the tokenizer_class "
+            "PreTrainedTokenizerFast, transformers follows tokenizer.json)",
             ModelWarning,
             stacklevel=2,
         )

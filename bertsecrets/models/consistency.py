@@ -61,7 +61,7 @@ def check_logits(
     forward: Callable[[list[int]], Logits] | None = None,
     tolerance: float = LOGIT_TOLERANCE,
 ) -> None:
-    """Check that logits in a padded batch equal the logits of single examples and, without dropout, of training mode.
+    """Check that padding does not change the logits and that, without dropout, training mode does not either.
 
     Args:
         forward: Function that returns the logits that a training step computes for the given examples. By default, the
@@ -81,8 +81,8 @@ def check_logits(
     difference = largest_difference(trained.float(), logits)
     if not difference <= tolerance * largest(logits):
         raise MisreadError(
-            f"{type(model).__name__} computes other logits in training than in evaluation (they differ by "
-            f"{difference:.2g} without dropout), so it would be trained as another model than is measured"
+            f"{type(model).__name__} computes different logits in training mode and in evaluation mode (they differ by "
+            f"{difference:.2g} without dropout), so the trained model would differ from the measured model"
         )
 
 
@@ -90,7 +90,7 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
     """Check that padding is masked. If padding is masked, an example has the same logits alone as in a batch.
 
     Args:
-        logits: Logits of the examples `rows`, computed in one batch.
+        logits: Logits of the examples with the indices `rows`, computed in one batch.
     """
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
@@ -99,7 +99,7 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
         moved = largest_difference(alone[0], together.to(device))
         if not moved <= LOGIT_TOLERANCE * largest(logits):
             raise MisreadError(
-                f"a logit moves by {moved:.2g} when its example is scored alone: the padding of its batch was not "
+                f"a logit changes by {moved:.2g} when its example is scored alone: the padding in the batch was not "
                 "masked, so results would depend on the batch; correct the model's code or configuration"
             )
 
@@ -109,8 +109,8 @@ def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
     difference = largest_difference(eager, sdpa)
     if not difference <= LOGIT_TOLERANCE * largest(eager):
         raise MisreadError(
-            f"{name} has other logits with eager attention than with SDPA (they differ by {difference:.2g}): maps are "
-            "read with the one and scores computed with the other, so they would not be of one model"
+            f"{name} computes different logits with eager attention and with SDPA (they differ by {difference:.2g}): "
+            "maps are read with eager attention and scores computed with SDPA, so they would describe different models"
         )
 
 

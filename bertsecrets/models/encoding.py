@@ -138,10 +138,10 @@ def tokenize(
 
 
 def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer: Any, *, paired: bool) -> None:
-    """Replace special tokens that occur in the texts (unlike those added by the tokenizer) by unknown tokens, in place.
+    """Replace special tokens that occur in the texts with unknown tokens, in place.
 
-    The tokenizer's option `split_special_tokens` splits most such tokens, but a sentencepiece vocabulary contains some
-    of them as pieces.
+    Special tokens that the tokenizer adds are kept. The tokenizer's option `split_special_tokens` already splits most
+    special tokens in texts, but not those that are single pieces of a sentencepiece vocabulary.
     """
     unknown = tokenizer.unk_token_id
     special = {*tokenizer.all_special_ids} - {unknown}
@@ -247,7 +247,7 @@ def check_finite(logits: torch.Tensor) -> None:
     """Check that logits are finite."""
     infinite = logits[~torch.isfinite(logits)]
     if len(infinite):
-        raise UserError(f"the model answers with {float(infinite[0])}: its training has diverged, so train it again")
+        raise UserError(f"a logit is {float(infinite[0])}: the model's training has diverged, so train it again")
 
 
 def special_ids(tokenizer: Any) -> dict[str, int | None]:

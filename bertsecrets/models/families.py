@@ -130,13 +130,13 @@ LOGIT_TERMS = ("position_bias", "s_aux", "alibi", "softcap")
 # Model types without full token-by-token attention maps in every head, and why.
 NO_MAPS = {
     "canine": "its layers pool characters",
-    "funnel": "its layers pool tokens, and the last of them are those of a decoder",
-    "longformer": "a token attends to a window and to a few global tokens only",
+    "funnel": "its layers pool tokens, and its last layers belong to a decoder",
+    "longformer": "a token attends only to a window and to a few global tokens",
     "mra": "it approximates attention in blocks",
     "nystromformer": "it approximates attention by landmarks",
     "perceiver": "latent vectors attend to the tokens",
-    "reformer": "a token attends to tokens of the same hash only",
-    "squeezebert": "transformers returns its logits instead of its attention weights",
+    "reformer": "a token attends only to tokens with the same hash",
+    "squeezebert": "transformers returns attention logits instead of attention weights",
     "yoso": "it samples attention by hashes",
 }
 
@@ -145,7 +145,7 @@ NO_MAPS = {
 NO_ANSWERS = {
     "convbert": "some of its heads are convolutions, which mix an input's last tokens with the padding behind them",
     "fnet": "it mixes an input's tokens with the padding behind them, by Fourier transforms instead of attention",
-    "xlnet": "it answers from the last token, where this suite pads shorter inputs",
+    "xlnet": "it classifies from the last token, where this suite pads shorter inputs",
 }
 
 # Patterns for the names of weights that may be left unused. Every other weight that the opened model does not use is
@@ -163,7 +163,7 @@ CLASSIFIERS = r"\w*(classifi|head|regress|score|logit)\w*|dense|linear|sequence_
 
 
 def why_no_maps(config: Any) -> str | None:
-    """Return why a model has no full attention maps of the same kind in all layers, or None if it may have them."""
+    """Return why a model lacks full attention maps of a single kind in all layers, or None if no reason is known."""
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder, with three kinds of attention"
     own = _OWN.get(config.model_type)
@@ -204,7 +204,7 @@ ACTIVATION = 6  # index of the activation, the only module that is neither a Lin
 
 @dataclass(frozen=True)
 class Family:
-    """A custom architecture, which is defined by classes for transformers.
+    """A custom architecture for transformers, defined by its configuration and model classes.
 
     Attributes:
         config: Configuration class, with a `model_type` that transformers does not use.
@@ -222,13 +222,16 @@ class Family:
 
     @property
     def source(self) -> str:
-        """A digest of the code of the family's classes, for the cache keys of measurements of the family's models."""
+        """A digest of the code of these classes. It is part of the cache keys of measurements of such models."""
         code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
         return hashlib.sha256(code.encode()).hexdigest()
 
 
 def _source(cls: type) -> str:
-    """Return the text of the file that defines a class. For an interactive class, return its own source or its name."""
+    """Return the text of the file that defines a class.
+
+    For a class without a file, such as one from an interactive session, return the source or the name of the class.
+    """
     readers: tuple[Callable[[], str], ...] = (
         lambda: Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8"),
         lambda: inspect.getsource(cls),
@@ -248,8 +251,8 @@ _OWN: dict[str, Family] = {}
 def register_family(family: Family) -> None:
     """Register a custom architecture for this Python process.
 
-    An installed package can instead provide an architecture by an entry point in the group `bertsecrets.families` that
-    is named after the model type.
+    Instead of calling this function, an installed package can provide an entry point in the group
+    `bertsecrets.families`. The name of the entry point is the model type.
 
     Raises:
         UserError: If transformers already has an architecture with this model type.
@@ -258,7 +261,7 @@ def register_family(family: Family) -> None:
 
     name = family.config.model_type
     if name in CONFIG_MAPPING and name not in _OWN:
-        raise UserError(f"transformers has an architecture {name!r} of its own: give yours another model_type")
+        raise UserError(f"transformers already has an architecture {name!r}: give yours another model_type")
     AutoConfig.register(name, family.config, exist_ok=True)
     AutoModel.register(family.config, family.encoder, exist_ok=True)
     AutoModelForSequenceClassification.register(family.config, family.classifier, exist_ok=True)
@@ -272,7 +275,7 @@ def _offered(path: tuple[str, ...]) -> EntryPoints:
 
 
 def own_family(model_type: str | None) -> Family | None:
-    """Return the custom family for a model type, which was registered or is provided by an installed package."""
+    """Return the custom family for a model type, or None if none is registered or provided by a package."""
     if model_type is None or model_type in _OWN:
         return _OWN.get(model_type or "")
     for entry in _offered(tuple(sys.path)).select(name=model_type):

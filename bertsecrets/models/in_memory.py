@@ -1,9 +1,9 @@
 """Models that are given as objects in memory, possibly with hooks, replaced modules or a changed `forward`.
 
 A model object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
-neither hooks nor code of its own, the saved form is measured. If not, the object itself is measured: inside `lent`,
-opening the folder returns the object, with copies of its weights. After the measurement, the object is as it was
-before.
+neither hooks nor code of its own, the saved form is measured. Otherwise, the object itself is measured. To this end,
+`loans.lent` makes the opening of the folder return the object, with copies of its weights. After the measurement, the
+object is as it was before.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ PROBES: Sequence[str] = (
 
 
 def check_object(model: Any) -> None:
-    """Check that an object is a transformers model whose weights can be saved, and can be read as numbers.
+    """Check that an object is a transformers model whose weights are plain floating-point tensors.
 
     Raises:
         UserError: If the object is anything else, such as a wrapper, an adapter, or a quantised or parametrised model.
@@ -58,7 +58,7 @@ def check_object(model: Any) -> None:
         for inner in ("module", "_orig_mod"):  # of DataParallel and of torch.compile
             if isinstance(getattr(model, inner, None), PreTrainedModel):
                 raise UserError(f"{name} wraps a model: give the model itself, which is its attribute {inner}")
-        raise UserError(f"a model must be the name of one, a folder or a model of transformers, not {name}")
+        raise UserError(f"a model must be a name, a folder or a transformers model, not {name}")
     for where, module in model.named_modules():
         own = where or name
         if hasattr(module, "parametrizations") or any(each in module._parameters for each in REPLACED_WEIGHTS):
@@ -67,12 +67,12 @@ def check_object(model: Any) -> None:
                 "(torch.nn.utils.parametrize.remove_parametrizations, torch.nn.utils.prune.remove)"
             )
         if type(module).__module__.startswith(("torch.ao.", "bitsandbytes.", "torchao.")):
-            raise UserError(f"{own} is quantised ({type(module).__name__}): give the model before its quantisation")
+            raise UserError(f"{own} is quantised ({type(module).__name__}): give the unquantised model")
         for weight in module.parameters(recurse=False):
             if type(weight.data) is not torch.Tensor or not weight.is_floating_point() or weight.is_meta:
                 raise UserError(
                     f"a weight of {own} does not hold floating-point numbers in memory ({type(weight.data).__name__}, "
-                    f"{weight.dtype}): give the model before its quantisation, completely loaded"
+                    f"{weight.dtype}): give the unquantised model, with all weights loaded into memory"
                 )
 
 
@@ -80,7 +80,7 @@ def check_tokenizer(tokenizer: Any) -> None:
     """Check that an object is a transformers tokenizer or None.
 
     Raises:
-        UserError: If the object is anything else.
+        UserError: If the object is neither a tokenizer nor None.
     """
     from transformers import PreTrainedTokenizerBase
 
@@ -89,10 +89,10 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def has_own_code(model: Any) -> bool:
-    """Return whether a model has hooks, classes or `forward` functions from outside transformers, torch and its family.
+    """Return whether a model has hooks, classes or `forward` functions of its own.
 
-    Hooks and other code may affect only some inputs, so a comparison on a few rows does not show all effects of such
-    code.
+    Code from transformers or torch does not count, nor do the classes of a registered `Family`. Hooks and other code
+    may affect only some inputs, so a comparison on a few rows does not show all effects of such code.
     """
     family = own_family(type(model.config).model_type)
     of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
@@ -165,14 +165,16 @@ class Held:
             names = [*open_checkpoint_config(self.folder, rows.task).id2label.values()]
             if names != [*rows.task.labels]:  # reordering the weights would not reorder the effect of a hook
                 raise UserError(
-                    "the model in memory differs from its saved form, so its classes must have the order "
-                    f"of {rows.task.title}, {', '.join(rows.task.labels)}: it has {', '.join(names)}"
+                    "the model in memory differs from its saved form, so its classes must be in the order "
+                    f"of {rows.task.title}, {', '.join(rows.task.labels)}: they are {', '.join(names)}"
                 )
         return False
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Until the block ends, opening the folder returns the saved form if `storable` is True, else the object.
+        """Until the `with` block ends, make the opening of the folder return the model that is to be measured.
+
+        This model is the saved form if `storable` is True, and otherwise the object.
 
         Raises:
             UserError: If the object has changed since it was saved.
@@ -188,7 +190,7 @@ def opened(model: Any, tokenizer: Any = None, *, offline: bool = False) -> Itera
     """Open an encoder and yield it. The encoder is given as a name, as a folder or as an object in memory.
 
     Raises:
-        UserError: If the model is not available, or an object has no tokenizer or cannot be measured.
+        UserError: If the model is not available, or if it is an object that has no tokenizer or cannot be measured.
     """
     check_tokenizer(tokenizer)
     if not isinstance(model, nn.Module):
@@ -211,7 +213,7 @@ def _state(model: Any) -> str:
 
 
 def _leave_out_class(file: Path) -> None:
-    """Remove the name of a model's own class from its configuration file, because the object itself has the class."""
+    """Remove the name of a custom class from its configuration file, because the object provides the class."""
     config = {name: value for name, value in read_json(file).items() if name not in ("architectures", "auto_map")}
     file.write_text(json.dumps(config), encoding="utf-8")
 

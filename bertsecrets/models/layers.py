@@ -31,7 +31,7 @@ SIZE_SETTINGS = ("model_type", "num_hidden_layers", "num_attention_heads", "hidd
 
 
 def size_difference(config: Any, base: Any) -> str | None:
-    """Return how a model differs from its supposed base model in architecture or size, or None if it does not."""
+    """Return how a model differs in architecture or size from its supposed base model, or None if they agree."""
     for name in SIZE_SETTINGS:
         own, other = getattr(config, name, None), getattr(base, name, None)
         if own != other:
@@ -95,7 +95,7 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
     stacks = (m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
     stack = next(stacks, None)
     if stack is None or depth < number:
-        raise NotApplicableError(f"{architecture(model.config)} has no last {number} layers with weights of their own")
+        raise NotApplicableError(f"{architecture(model.config)} does not have {number} layers with separate weights")
     return list(stack)[-number:]
 
 
@@ -103,7 +103,7 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
 
 
 class _Move:
-    """Hooks that, after the last layer, replace the hidden state of the first token by that of the last token."""
+    """Hooks that replace the first token's hidden state with the last token's, after the last layer."""
 
     def __init__(self) -> None:
         self.at: torch.Tensor | None = None

@@ -1,6 +1,6 @@
-"""Folders that stand for a model object. Inside `lent`, opening the folder returns the object with copied weights.
+"""Loans of model objects. During a loan, opening a certain folder returns a model object, with copies of its weights.
 
-When `lent` ends, the object is restored to its former state.
+When the loan ends, the object is restored to its former state.
 """
 
 from collections.abc import Iterator, MutableMapping, MutableSet
@@ -17,9 +17,10 @@ _lent: dict[str, "_Loan"] = {}  # by path of the folder
 
 
 def borrowed(folder: str, *, bare: bool) -> Any | None:
-    """Return the object that a folder stands for, or None. Callers may change the object.
+    """Return the model object that is lent for a folder, or None if there is no loan.
 
-    The object has eager attention, only the hooks that it had before, and float32 copies of its weights on the CPU.
+    Callers may change the object. The object has eager attention, only the hooks that it had before, and float32 copies
+    of its weights on the CPU.
 
     Args:
         bare: Whether to return only the encoder of the object, without the classifier head.
@@ -29,13 +30,13 @@ def borrowed(folder: str, *, bare: bool) -> Any | None:
 
 
 def is_lent(folder: str) -> bool:
-    """Return whether a folder stands for an object."""
+    """Return whether a model object is lent for a folder."""
     return folder in _lent
 
 
 @contextmanager
 def lent(model: Any, folder: Path) -> Iterator[None]:
-    """Let a folder stand for an object until the `with` block ends. Then restore the object."""
+    """Lend a model object for a folder until the `with` block ends. Then restore the object."""
     loan = _lent[str(folder)] = _Loan(model)
     try:
         yield
@@ -67,7 +68,7 @@ class _Loan:
             weight.requires_grad_(trained)
 
     def renew(self, bare: bool) -> Any:
-        """Restore the model, and replace its tensors by copies, so that any change to the tensors can be undone."""
+        """Restore the model, and replace its tensors with copies, so that any change to the tensors can be undone."""
         with torch.inference_mode(False):
             self.restore()
             for weight, data, *_ in self.weights:
@@ -86,7 +87,7 @@ class _Loan:
 
 
 def _contents(namespace: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return pairs of each value and a copy of its contents. The copy is None unless the value is a dict or a set."""
+    """Return each value, by name, with a copy of its contents. The copy is None unless the value is a dict or a set."""
     return {
         name: (value, copy(value) if isinstance(value, MutableMapping | MutableSet) else None)
         for name, value in namespace.items()

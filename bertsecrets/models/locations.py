@@ -1,4 +1,4 @@
-"""Locations of model files, which are on the hub (at a pinned revision), in a local folder, or in a package.
+"""Locations of model files: on the hub (at a pinned revision), in a local folder, or in an installed package.
 
 `locate` resolves a name once, and all other code uses the resulting `ModelRef`.
 """
@@ -97,7 +97,7 @@ class ModelRef:
         return digest([contents, *filter(None, more)]) if any(more) else contents
 
     def activation(self) -> str | None:
-        """Return the function that a cross-encoder's files tell sentence-transformers to apply to logits, or None."""
+        """Return the name of the activation function in config_sentence_transformers.json, or None if there is none."""
         return read_json_object(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
 
     def model_type(self) -> str | None:
@@ -162,10 +162,10 @@ def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
 
 
 def published_identities(name: str) -> set[str]:
-    """Return both identities that the encoder of a pinned hub model can have: on the hub, and in a local folder.
+    """Return the two identities of a pinned hub model's encoder: one on the hub, and one in a local folder.
 
-    A local folder has this identity if it contains the published `config.json` and `model.safetensors`. Files that were
-    saved again have different digests, even if the weights are the same.
+    A local folder has the second identity if it contains the published `config.json` and `model.safetensors`. Files
+    that were saved again have different digests, even if the weights are the same.
     """
     repository = full_name(name)
     files = {file: MODEL_SHA256[repository][file] for file in ("config.json", "model.safetensors")}
@@ -208,7 +208,7 @@ def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], 
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:
-    """Return the reference to a model, given as `NAME[@REVISION]`, a folder, an alias, `minilm` or `mpnet`.
+    """Return a reference to a model. `name` is `NAME[@REVISION]`, a folder, an alias, `minilm` or `mpnet`.
 
     >>> locate("bert-base-uncased").path
     'google-bert/bert-base-uncased'
@@ -237,7 +237,7 @@ def check_folder(folder: Path) -> None:
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
     if not any((folder / weights).is_file() for weights in WEIGHT_FILES):
         pickled = [p for p in PICKLE_FILES if (folder / p).exists()]
-        held = f"only {pickled[0]}, which is never opened" if pickled else "no weights"
+        held = f"only {pickled[0]}, which this suite never opens" if pickled else "no weights"
         raise RunError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
     _check_shards(folder)
     checked_manifest(folder)
@@ -266,17 +266,17 @@ def _check_shards(folder: Path) -> None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{index} is not an index of weights: download or save the model again") from error
     if foreign is not None:
-        raise RunError(f"{index} names {foreign[:100]!r}, which is not a file of its folder: save the model again")
+        raise RunError(f"{index} names {foreign[:100]!r}, which is not a file in the same folder: save the model again")
 
 
 @functools.cache
 def _resolve(ref: ModelRef) -> ModelRef:
-    """Return a hub model's reference with its commit, which is the cached commit or else the current commit."""
+    """Return a hub model's reference with its commit: the cached commit or, if none is cached, the current one."""
     return replace(ref, revision=_repository(ref).commit("config.json"))
 
 
 def _repository(ref: ModelRef) -> Repository:
-    """Return the hub repository of a model, with the texts that messages about the repository need."""
+    """Return the hub repository of a model, with texts for its error messages (title, advice and hint)."""
     hint = near_matches(ref.name, [*PACKAGED_MODELS, *ALIASES, *PINNED_COMMITS])
     pinned = ref.revision is not None and ref.revision == PINNED_COMMITS.get(ref.path)
     return Repository(

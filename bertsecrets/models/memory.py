@@ -1,4 +1,4 @@
-"""Step sizes that fit in memory, and checks that report too little memory before long work begins."""
+"""Choosing step sizes that fit in memory, and checking the free memory before long work begins."""
 
 import ctypes
 import gc
@@ -25,7 +25,7 @@ LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; lower values cost too many s
 
 @dataclass
 class Budget:
-    """The number of tokens that are computed in one step (`tokens`) and that are stored between layers (`kept`)."""
+    """The maximum number of tokens to compute in one step (`tokens`) and to store between layers (`kept`)."""
 
     tokens: int
     kept: int
@@ -56,7 +56,7 @@ class Budget:
 def too_small(error: BaseException) -> UserError:
     """Return the error to raise if an example does not fit in memory even by itself."""
     reason = next(iter(str(error).splitlines()), "out of memory")
-    return UserError(f"not enough memory for a single example ({reason}): cut inputs shorter, or use the device cpu")
+    return UserError(f"not enough memory for a single example ({reason}): shorten the inputs, or use the device cpu")
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
     """Check, before long work begins, that there is enough memory for it."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
-        raise UserError(f"{what} needs about {in_bytes(needed)} of memory, {in_bytes(free)} are free: {advice}")
+        raise UserError(f"{what} needs about {in_bytes(needed)} of memory, but only {in_bytes(free)} is free: {advice}")
 
 
 @contextmanager
@@ -133,12 +133,15 @@ def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
     except Exception as error:
         if not (ran_out(error) or (error.__cause__ is not None and ran_out(error.__cause__))):
             raise
-        about = f"about {in_bytes(needed)} of memory" if needed else "more memory"
-        raise UserError(f"{what} needs {about}; it ran out: {MORE_MEMORY}") from error
+        about = f" (it needs about {in_bytes(needed)})" if needed else ""
+        raise UserError(f"{what} ran out of memory{about}: {MORE_MEMORY}") from error
 
 
 def available_bytes() -> int:
-    """Return the memory in bytes that this process can use within any container limit, or 2 GiB if this is unknown."""
+    """Return how many bytes of memory are free, within the limit of a container if there is one.
+
+    If the number is unknown, it is assumed to be 2 GiB.
+    """
     free = 2**31
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

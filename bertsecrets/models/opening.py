@@ -162,7 +162,10 @@ def _load_classifier(
 def _load_weights(
     ref: ModelRef, cls: Any, *, trained: bool = False, **options: Any
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
-    """Return a model and, by name, the shapes of stored weights that do not fit. For missing weights, this is None."""
+    """Return a model, and the stored shape of each weight that does not fit, by name.
+
+    For a weight that is missing, the shape is None.
+    """
     from transformers import AutoModel
 
     if (model := borrowed(ref.path, bare=cls is AutoModel)) is not None:
@@ -186,7 +189,7 @@ def _load_weights(
     infinite = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if infinite:
         raise UserError(
-            f"{ref.path}: {infinite[0]} is not finite ({len(infinite)} tensors in all): its training has diverged, "
+            f"{ref.path}: {infinite[0]} is not finite (tensors affected: {len(infinite)}): its training has diverged, "
             "or the file is damaged: train or save the model again"
         )
     if model.config.model_type in READS_NEIGHBOURS:
@@ -196,12 +199,12 @@ def _load_weights(
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
-    """Reject missing or wrongly shaped weights, because transformers silently replaces them by random weights."""
+    """Reject missing or wrongly shaped weights, because transformers silently replaces them with random weights."""
     if names:
         first = sorted(names)[0]
         raise RunError(
-            f"{path}: {first} is missing from model.safetensors or has another shape there "
-            f"({len(names)} tensors in all): download or save the model again"
+            f"{path}: {first} is missing from model.safetensors, or its shape is wrong "
+            f"(tensors affected: {len(names)}): download or save the model again"
         )
 
 
@@ -238,11 +241,11 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
         if other is not None:
             raise UserError(
                 f"{folder}: {other[0]} has the shape {other[1]}, but config.json says {task.outputs} outputs: "
-                "correct num_labels or id2label there"
+                "correct num_labels or id2label in config.json"
             )
         raise UserError(
             f"{folder} is an encoder without a trained classifier ({sorted(drawn)[0]} is not among its weights): "
-            "name it with the option model instead of checkpoint"
+            "give it as the option `model`, not `checkpoint`"
         )
     _refuse_drawn(ref.path, sorted(drawn))
     _order_classes(model, task)
@@ -256,7 +259,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
 def open_checkpoint_config(folder: Path, task: Task) -> Any:
     """Return a checkpoint's configuration, after checking that it fits the task. Weights are not read."""
     if not folder.is_dir():
-        way = "give a folder that save_pretrained has written, or download a hub model into one first"
+        way = "give a folder that was written by save_pretrained, or first download a hub model into a folder"
         raise UserError(f"no checkpoint folder at {folder}: {way}")
     check_folder(folder)
     config = open_config(ModelRef.in_folder(folder))
@@ -295,8 +298,8 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
         raise UserError(f"checkpoint {folder} holds no tokenizer: save one next to the weights")
     if own is not None and of_base is not None and own.get_vocab() != of_base.get_vocab():
         raise UserError(
-            f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "
-            f"({len(of_base)}): name the model that it was trained from with the option model"
+            f"checkpoint {folder} has a different vocabulary ({len(own)} entries) from {base.name if base else ''} "
+            f"({len(of_base)}): use the option `model` to name the model that it was trained from"
         )
     if own is not None:
         return own
@@ -310,8 +313,8 @@ def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) ->
     own, known = (getattr(each, "vocab_size", None) for each in (config, open_config(base)))
     if own is not None and own != known and not 0 <= own - len(tokenizer) < UNUSED_EMBEDDINGS:
         raise UserError(
-            f"{model} embeds {own} tokens, but the tokenizer of {base.name} has {len(tokenizer)}: save it in a folder "
-            "with its own tokenizer, or name the model that it was trained from with the option model"
+            f"{model} embeds {own} tokens, but the tokenizer of {base.name} has {len(tokenizer)}: save the model "
+            "with its own tokenizer, or use the option `model` to name the model that it was trained from"
         )
 
 
@@ -322,7 +325,7 @@ def _activation(config: Any) -> Any:
 
 
 def _activate(model: Any, name: Any, folder: Path) -> None:
-    """Make the last linear module of a cross-encoder also apply the activation function that belongs to its outputs."""
+    """Make the last linear module of a cross-encoder also apply an activation function to its output."""
     root, _, function = name.rpartition(".") if isinstance(name, str) else ("", "", "")
     try:
         activation = getattr(nn, function)() if root in ACTIVATION_MODULES else None
@@ -330,7 +333,7 @@ def _activate(model: Any, name: Any, folder: Path) -> None:
         activation = None
     if activation is None:
         raise UserError(
-            f"{folder} needs code from its repository, which this suite never runs: its answers use "
+            f"{folder} needs code from its repository, which this suite never runs: its activation function is "
             f"{shortened(str(name), 100)}"
         )
     last = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == 1][-1]

@@ -77,7 +77,7 @@ def _installed(name: str) -> list[Path]:
 
 
 def _module(package: str) -> str:
-    """Return the module name of a package, such as `part_001` for part-001."""
+    """Return the module name of a package. For example, the package x-part-001 has the module `x-part_001`."""
     stem, hyphen, number = package.rpartition("-part-")
     return f"{stem}-part_{number}" if hyphen else package.replace("-", "_")
 
@@ -90,6 +90,6 @@ def _check(folder: Path, published: dict[str, str], name: str) -> None:
 
 
 def _altered(folder: Path, published: dict[str, str]) -> str | None:
-    """Return the first file in a folder that is missing or differs from the published file, or None if none does."""
+    """Return the first published file that is missing or altered in a folder, or None if there is none."""
     wrong = (n for n, sha256 in published.items() if not (folder / n).is_file() or file_sha256(folder / n) != sha256)
     return next(wrong, None)

@@ -1,4 +1,4 @@
-"""Checks that a tokenizer encodes texts in the same form as in the training of its model."""
+"""Checks that a tokenizer encodes texts in the same way as when its model was trained."""
 
 import warnings
 from typing import Any
@@ -14,9 +14,10 @@ CAPITALISED_SHARE = 0.01  # a vocabulary with at least this share of capitalised
 
 
 def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
-    """Make a tokenizer number the segments of a pair if the model distinguishes them, and check that both match.
+    """Check that a tokenizer fits a model.
 
-    The tokenizers of some families number segments only if asked to, and transformers 5 does not ask.
+    If the model distinguishes the segments of a pair, also make the tokenizer number them. The tokenizers of some
+    families number segments only if asked to, and transformers 5 does not ask.
     """
     size, largest = getattr(config, "vocab_size", None), max(tokenizer.get_vocab().values())
     if isinstance(size, int) and largest >= size:
@@ -39,7 +40,10 @@ def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
 
 
 def _ask_for_segments(tokenizer: Any, segments: int | None) -> None:
-    """Make a tokenizer return segments if it and the model distinguish them, unless the tokenizer's files forbid it."""
+    """Make a tokenizer return segments if both the tokenizer and the model distinguish them.
+
+    If the tokenizer's files set `model_input_names`, this setting is not changed.
+    """
     names = tokenizer.model_input_names
     last = max(tokenizer("A", "B", return_token_type_ids=True)["token_type_ids"])
     if "token_type_ids" in names:

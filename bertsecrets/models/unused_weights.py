@@ -1,4 +1,4 @@
-"""Checks that reject weights that an opened model does not use, which transformers would silently drop."""
+"""Checks for stored weights that an opened model does not use. transformers would silently drop such weights."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,9 +39,9 @@ def check_weights(
         )
     name, release = architecture(model.config), version("transformers")
     raise UserError(
-        f"{path}: {name} of transformers {release} does not use the weight {first} ({len(refused)} tensors in all), so "
-        "this is another model, or a quantised one without its settings: register its classes as a Family, or save it "
-        "in float32"
+        f"{path}: {name} of transformers {release} does not use the weight {first} (tensors affected: {len(refused)}), "
+        "so the files belong to another architecture, or to a quantised model whose settings are missing: register the "
+        "model's classes as a Family, or save the model in float32"
     )
 
 
@@ -54,7 +54,7 @@ class _Names:
         self.own = {name.removeprefix(self.prefix): weight for name, weight in model.state_dict().items()}
 
     def ignored(self, stored: Iterable[str]) -> Iterator[str]:
-        """Yield the stored weights that are unused, but not reported because transformers ignores their names."""
+        """Yield the unused stored weights that transformers does not report because it ignores their names."""
         patterns = getattr(self.model, "_keys_to_ignore_on_load_unexpected", None) or ()
         modules = {name.removeprefix(self.prefix) for name, _ in self.model.named_modules()}
         for name in stored:
@@ -78,7 +78,7 @@ class _Names:
         return not trained and re.fullmatch(CLASSIFIERS, root) is not None
 
     def behind_prefix(self, name: str) -> str | None:
-        """Return a name without its first parts if the model has a weight of the remaining name, else None."""
+        """Remove leading parts of a name until the model has a weight with the rest. Return the rest, or None."""
         parts = name.split(".")
         ends = (".".join(parts[start:]) for start in range(1, len(parts) - 1))
         return next((end for end in ends if end.removeprefix(self.prefix) in self.own), None)
@@ -101,7 +101,7 @@ def _refuse_duplicates(path: str, names: _Names, stored: Iterable[str]) -> None:
     for name in sorted(stored):
         part = re.sub("gamma$", "weight", re.sub("beta$", "bias", name.removeprefix(names.prefix)))  # former names
         if part in seen and part in names.own:
-            raise UserError(f"{path}: {seen[part]} and {name} are the same weight of the model: save the model again")
+            raise UserError(f"{path}: {seen[part]} and {name} are two names of the same weight: save the model again")
         seen[part] = name
 
 

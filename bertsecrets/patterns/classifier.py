@@ -1,12 +1,12 @@
 """The pattern classifiers, one for each reading. A classifier combines boosted trees with a softmax regression.
 
-The log-probabilities of both models are added (with half the weight for the regression) and divided by a temperature
-for calibration.
+The log-probabilities of both models are added; those of the regression have half the weight. The sum is divided by a
+temperature for calibration.
 
 Classifiers accept maps of any length, padded or unpadded, on any device. A classifier's weights are in a safetensors
-file next to `report.json`, which is the report that records the classifiers' performance on held-out heads. `python -m
-instruments train-patterns` creates these files in a checkout. A folder may also contain classifiers that were trained
-on labels from outside the suite (external readings).
+file. `report.json`, in the same folder, records the classifiers' performance on held-out heads. `python -m instruments
+train-patterns` creates these files in a checkout. A folder may also contain classifiers that were trained on labels
+from outside the suite; their readings are called external.
 """
 
 import json
@@ -43,7 +43,7 @@ REGRESSION_WEIGHT = 0.5  # weight of the regression's log-probabilities, relativ
 
 @dataclass(frozen=True)
 class PatternClassifier:
-    """A classifier that assigns maps to one of the five classes, under one reading.
+    """A classifier that assigns each map to one of the five classes, according to one reading.
 
     A temperature below 1 makes the classifier more confident, and a temperature above 1 makes it less confident.
     """
@@ -53,7 +53,7 @@ class PatternClassifier:
     temperature: float = 1.0
 
     def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
-        """Return the class probabilities of maps, given their features."""
+        """Return the class probabilities of maps with these features."""
         trees, line = (
             part.probabilities(rows).clamp(min=PROBABILITY_FLOOR).log() for part in (self.trees, self.linear)
         )
@@ -143,7 +143,7 @@ def chosen_folder() -> Path:
 
 
 def weights_path(folder: Path, reading: str) -> Path:
-    """Return the path of the weights for a reading."""
+    """Return the path of the file with the weights of the classifier for a reading."""
     return folder / f"{reading}{WEIGHTS_SUFFIX}"
 
 
@@ -152,7 +152,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     report = read_json(folder / REPORT_FILE)
     of = report.get("readings") if isinstance(report, dict) else None
     if not isinstance(of, dict) or not set(READINGS) <= of.keys() or not all(map(_complete, of.values())):
-        raise UserError(f"{folder / REPORT_FILE} is not the report of pattern classifiers: {REMEDY}")
+        raise UserError(f"{folder / REPORT_FILE} is not a training report of pattern classifiers: {REMEDY}")
     return report
 
 
@@ -162,12 +162,12 @@ def _complete(report: Any) -> bool:
 
 
 def readings_of(report: dict[str, Any]) -> tuple[str, ...]:
-    """Return the readings in a training report: the suite's readings, then external readings in alphabetical order."""
+    """Return the readings in a training report: first the suite's own, then external ones in alphabetical order."""
     return (*READINGS, *sorted(report["readings"].keys() - set(READINGS)))
 
 
 def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
-    """Return a training report's section about a reading."""
+    """Return the section of a training report about the classifier for a reading."""
     if reading not in report["readings"]:
         raise UserError(f"no classifier for the reading {reading!r}: {near_matches(reading, readings_of(report))}")
     part: dict[str, Any] = report["readings"][reading]
@@ -196,5 +196,5 @@ def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "
         return by_head(true - predicted, np.array([row["head"] for row in rows]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
-            f"{REPORT_FILE} has a held-out map without head, labels or probabilities ({error}): {REMEDY}"
+            f"{REPORT_FILE} has a held-out map with missing or bad head, labels or probabilities ({error}): {REMEDY}"
         ) from error

@@ -30,9 +30,8 @@ class MapStack:
     def special(self) -> Int[torch.Tensor, "maps 3"]:
         """Return the positions of [CLS], of the [SEP] after the first text, and of the last token.
 
-        For inputs with one text, the last two positions are the same. Causal models have ordinary tokens at the
-        positions of special tokens. Other tokens at these positions are acceptable, because a map's class depends only
-        on its columns.
+        For inputs with one text, the last two positions are the same. Causal models may have ordinary tokens at
+        these positions. This is acceptable, because a map's class depends only on its columns.
         """
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 

@@ -2,10 +2,10 @@
 
 According to K19's section 4.1, *vertical* mainly corresponds to attention to the special tokens [CLS] and [SEP]
 (reading `special`). According to the authors' blog, *vertical* is attention to a single token, usually a special token
-(reading `stripes`). Each reading is defined by the labels of independent readers who were given only the corresponding
-text. A claim is judged under the reading that belongs to the source of the claim. P20's repository contains labels by
-K19's authors. A classifier trained on these labels adds a third reading (`k19`). For the paper's model, the reading
-`k19` replaces the other two readings.
+(reading `stripes`). Each reading is defined by labels from independent readers, who were given only the text that the
+reading comes from. Claims about class shares are judged with the reading of their own source. P20's repository contains
+labels by K19's authors. If a classifier has been trained on these labels, there is a third reading (`k19`), which
+replaces the other two for the paper's model.
 
 This module does not import torch.
 """
@@ -35,7 +35,7 @@ def majority_label(labels: Sequence[str]) -> str:
 
 
 def labels_agree(labels: Sequence[str]) -> bool:
-    """Return whether at least 80 % of a map's labels are equal. If a map has only one label, this is true.
+    """Return whether at least 80 % of a map's labels are equal. A single label always counts as agreement.
 
     >>> labels_agree(["block", "diagonal"])
     False

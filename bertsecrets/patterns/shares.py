@@ -53,7 +53,7 @@ def heads_to_draw(heads: int, annotated: int) -> int:
     """Return how many annotated heads each bootstrap resample for a model should contain.
 
     The model's heads and the annotated heads are both samples, with variances proportional to 1 / size. The returned
-    number is the size of a single sample whose variance is the sum of both variances.
+    number is the size of a single sample whose variance equals the sum of these two variances.
 
     >>> heads_to_draw(72, 360)
     60
@@ -63,14 +63,14 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 
 @functools.cache
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
-    """Return the class shares of every reader in the shipped training report. Readers of the same maps form a group."""
+    """Return every reader's class shares from the shipped training report, in groups of readers of the same maps."""
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
     return shares
 
 
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
-    """Return the standard deviation of the total share of `classes` between readers, and its degrees of freedom.
+    """Return the standard deviation, across readers, of the total share of `classes`, and its degrees of freedom.
 
     >>> std, degrees = reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
     >>> round(std, 4), degrees

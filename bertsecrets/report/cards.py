@@ -136,8 +136,8 @@ def cards_of(
 
     Args:
         runs: Verdicts by model name, as given by the user.
-        rerun: Words of the command that judges a claim again, without `--claim` and, if there are several models,
-            without `--model`.
+        rerun: Words of the command that judges a claim again, before `--claim` and, if there are several models,
+            `--model` are added to it.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
         accepted: Names of the cases whose failing verdict a baseline accepts.
     """
@@ -157,7 +157,7 @@ def cards_of(
 
 
 def matrix(cards: Sequence[Card]) -> list[Row]:
-    """Return a row of cards for each claim, without the claims that do not apply in any column."""
+    """Return a row of cards for each claim that applies in at least one column."""
     rows: dict[str, Row] = {}
     for card in cards:
         claim = card.verdict.case.claim
@@ -210,7 +210,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def _of_seeds(verdict: Verdict) -> list[float]:
-    """Return the observed value of each seed or, for a minimum or maximum over parts, that of the decisive part."""
+    """Return each seed's observed value. For a minimum or maximum over parts, use the decisive part's value."""
     if not verdict.by_seed:
         return []
     part = decisive(np.mean(verdict.by_seed, axis=0), verdict.extreme)

@@ -239,7 +239,7 @@ def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
         _data(dict(zip(header, row, strict=True)) for row in table)
         .mark_circle(size=60, opacity=0.85)
         .encode(
-            x=alt.X("x:Q", title=f"distance; both axes together show {100 * share:.0f} % of it", axis=few),
+            x=alt.X("x:Q", title=f"distance (both axes together explain {100 * share:.0f} %)", axis=few),
             y=alt.Y("y:Q", title="distance", axis=few),
             color=alt.Color("layer:O", title="layer", scale=alt.Scale(scheme="viridis")),
             tooltip=["layer:O", "head:O"],
@@ -319,7 +319,7 @@ class InlineChart:
 
 
 def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
-    """Make notebooks show a chart without a network, including copies with other properties, and return the chart."""
+    """Make notebooks show a chart, and copies of it, without a network connection. Return the chart."""
     kind = type(chart)
     object.__setattr__(chart, "__class__", type(kind.__name__, (InlineChart, kind), {}))
     return chart
@@ -329,7 +329,7 @@ def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
 
 
 def strip_spec() -> dict[str, Any]:
-    """Return the specification of a one-axis chart for any claim. The data come from `cards.strip_rows`.
+    """Return the specification of the chart that shows a verdict on one axis. Its data come from `cards.strip_rows`.
 
     The band is shaded across all rows. The published value is a diamond, observed values are dots with their
     intervals, and seeds are rings.

@@ -1,4 +1,4 @@
-"""Everything about one claim as text: what its source states, how this is judged, and published and known results."""
+"""Everything about one claim as text: what its source states, how the claim is judged, and all known results."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
 
 
 def _case_parts(case: Case, confidence: float) -> list[str]:
-    """Return a case's published figure, band and smallest effect of interest, and what would decide the case."""
+    """Return a case's published figure, band and smallest effect of interest, and what would decide it."""
     figure = case.figure
     parts = [f"published {figure.published + 0}" if figure.published is not None else "no published figure"]
     if figure.constant_answer:
@@ -67,7 +67,7 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
 
 
 def statements() -> list[dict[str, str]]:
-    """Return the statements of the sources as rows, with the claims that test each of them and how it is judged."""
+    """Return one row per statement of a source, with the claims that test it and the way it is judged."""
     with project_path(STATEMENTS_FILE).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -87,7 +87,7 @@ def _reading(claim: Claim) -> str:
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return the smallest effect of interest if the verdict depends on it: for equalities, and orders against 0."""
+    """Return the smallest effect of interest for an equality or an order relative to 0; other claims do not use it."""
     expect, (size, reason) = case.claim.expect, case.smallest_effect
     matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)
     if not size or not matters:

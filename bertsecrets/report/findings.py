@@ -50,7 +50,7 @@ class Findings:
     """The results of a comparison as text.
 
     Attributes:
-        lines: Sentences. If a sentence has several lines, the first line is a heading and the others are its items.
+        lines: Sentences and lists. The first line of a list is its heading, and each other line is an item.
     """
 
     title: str
@@ -150,7 +150,7 @@ def cell_change(measure: Compared, difference: CellDifferences, place: int) -> s
 
 
 def cell_name(shape: tuple[int, ...], place: int) -> str:
-    """Return the name of a cell, numbered from 1, or "" for a scalar.
+    """Return a cell's layer, or its layer and head, as text (numbered from 1); empty for a scalar.
 
     >>> cell_name((6, 12), 17), cell_name((6,), 2), cell_name((), 0)
     ('2.6', 'layer 3', '')
@@ -195,8 +195,8 @@ def comparison_line(comparison: Comparison) -> str:
     shown = np.concatenate([difference.shown_same for measure in compared for difference in measure.differences])
     rest = "" if shown.all() else "; the other numbers show no significant difference, but may differ"
     return (
-        f"no drift in {count} ({rate}); {shown.sum()} of {len(shown)} numbers are equivalent within the "
-        f"smallest effects of interest{rest}"
+        f"no drift in {count} ({rate}); {shown.sum()} of {len(shown)} numbers are shown to differ by less "
+        f"than the smallest effects of interest{rest}"
     )
 
 

@@ -31,7 +31,7 @@ class _OneLayer:
             self.maps = maps[0].float().cpu().numpy()
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return no values and no samples."""
+        """Return empty results: the maps are in `self.maps`."""
         return {}, {}
 
 

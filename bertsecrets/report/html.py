@@ -1,4 +1,4 @@
-"""The report as a self-contained HTML page with verdicts, charts and provenance, and its parts for notebooks."""
+"""The report as a self-contained HTML page with verdicts, charts and provenance, and fragments for notebooks."""
 
 import functools
 import shlex
@@ -62,12 +62,12 @@ def page(
 
     Args:
         runs: Verdicts by model name, as given by the user.
-        settings: Settings for the intervals in charts and the statistics of the run.
+        settings: Settings for intervals in charts and for statistics of the run.
         note: Why the page is incomplete; empty if it is complete.
-        advice: Lines on what would decide the undecided claims.
+        advice: Lines that say how undecided claims could be decided.
         command: Words of the command that made the page.
-        rerun: Words of the command that judges a claim again, without `--claim` and, if there are several models,
-            without `--model`.
+        rerun: Words of the command that judges a claim again, before `--claim` and, if there are several models,
+            `--model` are added to it.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
         accepted: Names of the cases whose failing verdict a baseline accepts.
     """

@@ -1,4 +1,4 @@
-"""Verdicts as data for other programs: all verdicts of a run, flat metrics, and curves by layer."""
+"""The results of a run as data for other programs: verdicts, flat metrics, and curves over layers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,9 +21,9 @@ def as_file(
 
     Args:
         model: Model name, as given by the user.
-        settings: Settings of the run. The precision of trained checkpoints, if any, replaces the one in the settings.
+        settings: Settings of the run. If checkpoints were trained, their precision replaces the precision setting.
         note: Why the run is incomplete; empty if it is complete.
-        commits: Git commits of the suite in the runs that first judged the measurements.
+        commits: Git commits of the suite when the measurements were first judged.
     """
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
@@ -45,7 +45,7 @@ def as_file(
 
 
 def _measured(measurements: Sequence[Measurement], commits: Sequence[str]) -> MeasuredData | None:
-    """Return how measurements were made, or None if there are none. A pass for several of them is timed once."""
+    """Return how measurements were made, or None if there are none. The time of a shared pass counts once."""
     if not measurements:
         return None
     origins = [measurement.provenance for measurement in measurements]
@@ -81,7 +81,7 @@ def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
 
 
 def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return a row per layer (from 1) with each measure's value, averaged over heads and fine-tuned checkpoints."""
+    """Return one row per layer (from 1), with each value averaged over heads and over fine-tuned checkpoints."""
     curves: dict[str, list[np.ndarray]] = {}
     for measurement in unique([m for verdict in verdicts for m in verdict.measurements]):
         if measurement.subject.initialisation == "pretrained" and not measurement.options:

@@ -1,4 +1,4 @@
-"""Markdown: the summary of a run, and functions that escape untrusted text.
+"""Markdown: a summary of a run, a section for a model card, and functions that escape untrusted text.
 
 Text from users, files and other libraries is shown literally. `prose` escapes markup. `code` also prevents GitHub from
 turning names into mentions and URLs into links.
@@ -41,7 +41,7 @@ def prose(words: object, most: int = CELL_CHARACTERS) -> str:
 
 
 def code(words: object, most: int = 120) -> str:
-    """Return text as a code span that its content cannot close: no markup, mentions or links.
+    """Return text as a code span, without markup, mentions or links. The text cannot end the code span.
 
     >>> code("@name | `www.example.org`")
     "`@name ¦ 'www.example.org'`"
@@ -66,7 +66,7 @@ def summary(
     """Return the summary of a run for `$GITHUB_STEP_SUMMARY`: failures first, then a collapsed list of all verdicts.
 
     Args:
-        run: The same verdicts as data.
+        run: The verdicts as data, with facts about the run.
         accepted: Names of the cases whose failing verdict a baseline accepts.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
     """
@@ -93,7 +93,7 @@ def model_card(verdicts: Sequence[Verdict], run: VerdictsFile, *, checkpoint: bo
     """Return a section for a model card: what was judged, and a table of the claims that were decided.
 
     Args:
-        run: The same verdicts as data.
+        run: The verdicts as data, with facts about the run.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
     """
     undecided = [verdict for verdict in verdicts if verdict.outcome in ("inconclusive", "not applicable", None)]

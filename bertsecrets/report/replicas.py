@@ -43,16 +43,17 @@ class Replica:
 
 
 def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return all charts of measurements, starting with those that replicate the paper's figures, averaged over seeds.
+    """Return all charts of measurements.
 
-    Each of the paper's own figures is included once.
+    For measurements that differ only in the seed, the paper's figure and our version of it, averaged over seeds, come
+    first. Each of the paper's own figures is included once.
     """
     charts = [chart for group in _groups(measurements) for chart in [*_beside(group, settings), *_own(group, settings)]]
     return list({chart.caption: chart for chart in charts}.values())
 
 
 def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None:
-    """Return the first chart of a measurement's own values. For most measures, it replicates a figure of the paper."""
+    """Return the first chart of a measurement's values. For most measures, it replicates a figure of the paper."""
     measure = get_measure(measurement.measure)
     figures = [*measure.beside_paper(Repeats([measurement])), *measure.figures(measurement)]
     own = (figure for figure in figures if "{who}" in figure.caption)  # the others are the paper's
@@ -60,7 +61,7 @@ def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None
 
 
 def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Replica]:
-    """Return those of the paper's figures that were measured, each next to our version, averaged across seeds."""
+    """Return each of the paper's figures that was measured, next to our version, which averages over seeds."""
     replicas = []
     for measure in dict.fromkeys(measurement.measure for measurement in measurements):
         if (paper := get_measure(measure).paper) is None:

@@ -1,4 +1,4 @@
-"""Text of verdicts and claims for all reports, and the message of a failing benchmark."""
+"""Texts about verdicts and claims for all reports, and the error message of a failing benchmark."""
 
 import os
 import shlex
@@ -97,7 +97,8 @@ def show_published(case: Case, unit: str) -> str:
 def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band as text, with the formula for its width and the source of each term."""
     text = _band_text(case, confidence)
-    return f"{text}; a seed that gives the same constant answer also agrees" if case.figure.constant_answer else text
+    constant = "; a seed that gives the same constant answer as the published run also agrees"
+    return f"{text}{constant}" if case.figure.constant_answer else text
 
 
 def _band_text(case: Case, confidence: float) -> str:
@@ -106,9 +107,15 @@ def _band_text(case: Case, confidence: float) -> str:
     if limits is None:
         return "a prediction interval from the spread of the measured seeds, since no spread is published"
     if isinstance(expect, Equality):
-        return f"{format_interval(limits)}, an equality: the {one_sided(confidence):.0%} interval must lie in this band"
+        return (
+            f"{format_interval(limits)} (the claim is an equality, so the {one_sided(confidence):.0%} interval must "
+            "lie in this band)"
+        )
     if isinstance(expect, Order):
-        return f"{format_interval(limits)}, an order: the {one_sided(confidence):.0%} interval must lie in this range"
+        return (
+            f"{format_interval(limits)} (the claim is an order, so the {one_sided(confidence):.0%} interval must lie "
+            "in this range)"
+        )
     if not expect.decidable(limits, case.unit):
         return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread
@@ -153,7 +160,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def outcome_mark(verdict: Verdict, accepted: Collection[str] = ()) -> str:
-    """Return why a failing verdict does not fail the run ("accepted", "known" or "expected"), or "" if it does.
+    """Return why a failing verdict does not fail the run ("accepted", "known" or "expected"); "" for other verdicts.
 
     Args:
         accepted: Names of the cases whose failing verdict a baseline accepts.
@@ -176,7 +183,7 @@ def outcome_words(verdict: Verdict | VerdictData) -> str:
 
 
 def contradicted(verdict: Verdict) -> str:
-    """Return what a deviation contradicts, as text; empty for other outcomes."""
+    """Return a note on what a deviation contradicts; empty for other outcomes."""
     return f"contradicts {verdict.against}" if verdict.against else ""
 
 
@@ -302,12 +309,14 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
 def open_claims_line(
     verdicts: Sequence[Verdict], command: Sequence[str], whole: Sequence[str], *, in_sequence: bool
 ) -> str:
-    """Return a line with the command that adds the seeds that undecided claims lack; "" if no claim lacks seeds.
+    """Return a line about claims that lack seeds, with the command that adds them; empty if there are none.
 
     Args:
-        command: Words of a command that judges claims, to which claims and seeds are added; empty for no command.
-        whole: Words of this run's own command, which is proposed instead if many claims lack seeds.
-        in_sequence: Whether seeds are added one by one, so that only the budget can have ended the run.
+        command: Words of a command that judges claims, to which the line adds options for claims and seeds. If there
+            are no words, the line contains no command.
+        whole: Words of the command of this run. If many claims lack seeds, it replaces `command`.
+        in_sequence: Whether the run added seeds one by one until its budget was used up. Then the line proposes another
+            budget, not a number of seeds.
     """
     lacking = [verdict for verdict in verdicts if _lacks_seeds(verdict)]
     if not lacking:
@@ -326,7 +335,7 @@ def _lacks_seeds(verdict: Verdict) -> bool:
 
 
 def _collapsed_after(verdict: Verdict) -> int | None:
-    """Return the number of rows that a collapsed model was trained on, if it was limited. More seeds need not help."""
+    """Return the limit on training rows, if any, of a collapsed model. More seeds need not help such a model."""
     return verdict.data.limits.get("train_limit") if verdict.reason_code in COLLAPSED else None
 
 
@@ -395,7 +404,7 @@ def model_name(name: str) -> str:
 
 
 def known_version(claim: Claim, known: Known) -> str:
-    """Return, as text, the version of the claim for which an outcome was recorded; empty if it is the current one."""
+    """Return a note if an outcome was recorded for another version of the claim; empty for the current version."""
     return "" if known.version == claim.version else f" (version {known.version}, now {claim.version})"
 
 

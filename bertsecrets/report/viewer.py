@@ -26,7 +26,7 @@ with from_extra("altair"):
 
 WEIGHT_LEVELS = 127  # quantization levels of the square root of a weight
 SIDE_TITLES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
-EXAMPLES_RULE = f"the shortest inputs of {SHORTEST_PIECES} to {LONGEST_PIECES} word pieces, alternating between labels"
+EXAMPLES_RULE = f"the shortest inputs with {SHORTEST_PIECES} to {LONGEST_PIECES} word pieces, from each label in turn"
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,9 @@ def _example(measurement: Measurement, place: int, kinds: Sequence[int]) -> dict
 def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
     """Encode weights from 0 to 1 as text: square roots quantized to 127ths, one byte each, gzip and base64.
 
-    Most weights are small, and square roots resolve these better: the step is 0.003 near 0.04. The second side is
-    stored as the difference from the first, modulo 256. Fine-tuning barely changes most maps, so this halves the size.
+    Most weights are small. Square roots store small weights in smaller steps, such as 0.003 near 0.04. The second side
+    is stored as the difference from the first, modulo 256. Fine-tuning barely changes most maps, so this halves the
+    size.
     """
     steps = np.rint(WEIGHT_LEVELS * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
     changes = np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1]))
@@ -174,7 +175,7 @@ def _heads() -> alt.TopLevelMixin:
 
 
 def _map() -> alt.TopLevelMixin:
-    """Return an attention map. Token names have a two-digit index and a space as prefix, which labels omit."""
+    """Return an attention map. Token names start with a two-digit index and a space; axis labels omit these."""
     words: dict[str, Any] = {
         "labelExpr": "slice(datum.label, 3)",
         "labelLimit": 90,
@@ -204,7 +205,7 @@ def _map() -> alt.TopLevelMixin:
 
 
 def _targets() -> alt.TopLevelMixin:
-    """Return the chart of attention targets: bars for the mean over inputs, ticks for the example."""
+    """Return the chart of attention targets. Bars show the mean over inputs; ticks show the selected example."""
     sides = list(SIDE_TITLES.values())
     base = alt.Chart(alt.NamedData(name="targets")).encode(
         y=alt.Y("kind:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=130)),

@@ -21,12 +21,12 @@ ALWAYS_DIGESTED = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.sto
 PARTS_WITHOUT_RESULTS = {
     "errors": "messages",
     "progress": "messages",
-    "hub": "downloads; the digests or commits of the files are in the keys",
-    "settings": "the values of settings are in the keys",
-    "cores": "the number of threads is in the keys",
-    "options": "what options select is in the keys",
-    "provenance": "makes keys",
-    "store": "makes keys, and writes files whose digests are verified",
+    "hub": "downloads files; cache keys contain their digests or commits",
+    "settings": "reads settings; cache keys contain their values",
+    "cores": "sets the number of threads; cache keys contain it",
+    "options": "selects data, weights and settings; cache keys contain them",
+    "provenance": "makes cache keys",
+    "store": "makes cache keys, and stores files whose digests are verified on reading",
     "report": "shows results",
     "cli": "shows results",
 }
@@ -149,7 +149,7 @@ def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
 
 
 def _syntax(node: object) -> Iterator[str]:
-    """Yield a syntax tree as text, without docstrings and empty fields."""
+    """Yield a syntax tree as pieces of text. Docstrings and empty fields are left out."""
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for field in node._fields:

@@ -62,7 +62,7 @@ class Item:
 
     @property
     def key(self) -> Key | None:
-        """The cache key in the item's manifest, or None."""
+        """The cache key in the item's manifest, or None if the manifest contains no valid key."""
         return Key.of_manifest(self.manifest)
 
 
@@ -122,7 +122,7 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every path in a store that has a digest, with a description of the damage or, if undamaged, None."""
+    """Verify a store: yield every path that has a digest, and a description of its damage (None if undamaged)."""
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]

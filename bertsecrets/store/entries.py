@@ -39,7 +39,7 @@ MANIFEST_FIELDS = frozenset({"kind", "name", "key", "settings", "files", "sha256
 
 
 class DamagedEntryWarning(UserWarning):
-    """Warning that a stored entry does not match its manifest, so that it is renamed and recreated."""
+    """Warning that a stored entry does not match its manifest. The entry is renamed, and a new one is made."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Key:
     """A cache key, which contains everything that determines a result.
 
     `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device. In the key
-    of a measurement, the input `checkpoint` is the checkpoint's own key, or a digest of weights made elsewhere.
+    of a measurement, the input `checkpoint` is the key of the measured checkpoint if the suite trained it. Otherwise,
+    it is a digest of the weights.
     """
 
     inputs: dict[str, Any]
@@ -60,7 +61,7 @@ class Key:
 
     @property
     def name(self) -> str:
-        """The name of the entry's folder, and of the entry's lock, grid and training states.
+        """The name of the entry's folder. The entry's lock, grid and training states are named after it.
 
         >>> Key({"task": "rte", "initialisation": "pretrained", "seed": 1}, {}).name
         'rte-pretrained-1-267583cbaae6-44136fa3'
@@ -70,7 +71,7 @@ class Key:
         return "-".join([*(str(inputs[name]) for name in NAME_INPUTS if name in inputs), self.digests])
 
     def check_unchanged(self, now: "Key") -> None:
-        """Check that the inputs did not change while in use, by comparing them with those of the key `now`."""
+        """Check that the inputs did not change while they were used. `now` is a key made from the current inputs."""
         changed = sorted(name for name in self.inputs if self.inputs[name] != now.inputs.get(name))
         if changed:
             raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
@@ -110,7 +111,7 @@ class Store:
         key: Key,
         make: Callable[[Path], dict[str, Any]],
     ) -> tuple[Path, bool]:
-        """Return the entry for `key`, which is made if it does not exist, and whether it existed before.
+        """Return the entry for `key`, and whether it already existed. A missing or damaged entry is made anew.
 
         Two processes never make the same entry. Reading an existing entry does not write to the store.
 
@@ -172,7 +173,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
     Damage is a missing, modified or extra file, an unreadable or modified manifest, or the key of another entry.
 
     Args:
-        key: Key that the manifest should contain. By default, the one whose digests are in the entry's name.
+        key: Key that the manifest should contain. By default, any key whose digests match the entry's name.
     """
     try:
         manifest = read_manifest(folder)

@@ -117,7 +117,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
-    """Return the items in a folder whose names match a pattern, sorted. A missing folder counts as empty.
+    """Return the items in a folder whose names match a pattern, in sorted order. A missing folder counts as empty.
 
     Unlike `Path.glob`, this raises an error if the folder cannot be read, instead of treating it as empty.
 
@@ -137,7 +137,9 @@ def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
 
 
 def listed_below(folder: Path) -> list[Path]:
-    """Return all items in a folder and its subfolders, even hidden ones, sorted. A missing folder counts as empty.
+    """Return all items in a folder and its subfolders, including hidden items, in sorted order.
+
+    A missing folder counts as empty.
 
     Raises:
         UserError: If a folder cannot be listed.
@@ -151,7 +153,7 @@ def listed_below(folder: Path) -> list[Path]:
 
 
 def files_below(folder: Path, pattern: str = "*") -> list[Path]:
-    """Return, sorted, the files in a folder and its subfolders whose names match a pattern.
+    """Return all files in a folder and its subfolders whose names match a pattern, in sorted order.
 
     Raises:
         UserError: If a folder cannot be listed.
@@ -164,7 +166,8 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
     """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
 
     Args:
-        replace: Whether to replace an existing `folder`. If False, an OSError is raised unless it is missing or empty.
+        replace: Whether to replace an existing `folder`. If False, an OSError is raised if `folder` exists
+            and is not empty.
         durable: Whether to sync to disk, so that the result survives a power cut. Syncing doubles the time.
     """
     with _temporary(folder, Path.mkdir) as temporary:
@@ -193,9 +196,9 @@ def _rename(fresh: Path, folder: Path, replace: bool) -> None:
 
 @contextmanager
 def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a hidden temporary file or folder next to `target`, which is marked as in use and deleted unless renamed.
+    """Yield a hidden temporary file or folder next to `target`, and delete it after the block unless it was renamed.
 
-    Leftovers of killed processes are deleted first.
+    Until then, it is marked as in use. Leftovers of killed processes are deleted first.
     """
     for path in leftovers(target):
         remove_unused(path)
@@ -247,10 +250,11 @@ def remove(path: Path) -> None:
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Check, before long work, that a folder is new, is empty, or contains only an earlier result.
+    """Check, before a long computation, that a folder is missing, is empty, or contains only an earlier result.
 
     Args:
-        ours: Names of all files of an earlier result. By default, those in the folder's manifest.
+        ours: Names of the files that make up an earlier result. By default, the folder's manifest and the files
+            that it lists.
         more: Names of additional files that the folder may contain.
     """
     named = folder
@@ -275,7 +279,7 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
     """Copy a folder atomically, replacing an earlier copy.
 
     Args:
-        ours, more: Names of the files of an earlier copy, as in `check_free`.
+        ours, more: Names of the files in an earlier copy, and of additional files. See `check_free`.
     """
     check_free(folder, ours, more)
     with guarded_writes(folder):
@@ -306,7 +310,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that a file or folder can be written, by writing an unnamed file to the nearest existing folder."""
+    """Check that a file or folder can be written.
+
+    If it is not an existing file, a temporary file is created in the nearest existing folder as a test.
+    """
     with guarded_writes(path):
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # fails for a loop of symbolic links
@@ -330,7 +337,7 @@ def _nearest(path: Path) -> Path:
 
 
 def check_space(what: str, needed: int, folder: Path) -> None:
-    """Check, before long work, that its results will fit on the disk that contains a folder.
+    """Check, before a long computation, that its results will fit on the disk of `folder`.
 
     Args:
         needed: Size of the results in bytes.
@@ -344,7 +351,7 @@ def check_space(what: str, needed: int, folder: Path) -> None:
 
 
 def _write_nothing(device: Path) -> None:
-    """Write zero bytes to a device, to detect devices that refuse all writes, such as /dev/full."""
+    """Write an empty string to a device, to detect devices that refuse all writes, such as /dev/full."""
     handle = os.open(device, os.O_WRONLY | os.O_NOCTTY)
     try:
         os.write(handle, b"")
@@ -375,7 +382,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether an error's file name is inside `place` or next to it, or is missing."""
+    """Return whether the file `name` is in `place` or next to it. A missing name (None) counts as near."""
     forms = (os.path.abspath, os.path.realpath)  # the path may be a link
     return name is None or any(Path(form(name)).is_relative_to(Path(form(place)).parent) for form in forms)
 

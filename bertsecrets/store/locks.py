@@ -43,9 +43,10 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
-    """Try for `timeout` seconds to lock the file `path` until the block ends, and yield whether this succeeded.
+    """Try to lock the file `path` until the block ends, and yield whether this succeeded.
 
-    On a file system without locks, this always succeeds. The worst consequence is that an entry is made twice.
+    If another process holds the lock, this waits for up to `timeout` seconds. On a file system without locks, it always
+    succeeds. The worst consequence is that an entry is made twice.
     """
     lock = FileLock(path)
     try:

@@ -1,4 +1,4 @@
-"""Measurements stored in folders, with the values as JSON next to the samples from which claims are judged."""
+"""Measurements stored in folders. Each folder contains values as JSON, and the samples from which claims are judged."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | No
     The subfolder's name includes a digest of model and checkpoint, so that models of the same name do not collide.
 
     Args:
-        checkpoint: Folder of the user's checkpoint if it was measured instead of one that the suite trained.
+        checkpoint: Folder of the user's own checkpoint, if this is what was measured.
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
@@ -129,7 +129,7 @@ class Shelf:
             request = digest([measurement.measure, asdict(measurement.subject), measurement.options])
             if request in measurements:
                 raise UserError(
-                    f"{measurements[request].origin} and {entry} are both {measurement.measure} of "
+                    f"{measurements[request].origin} and {entry} both contain {measurement.measure} of "
                     f"{measurement.subject}: move one of them to another folder"
                 )
             measurements[request] = measurement

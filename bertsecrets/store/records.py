@@ -1,9 +1,9 @@
 """Records: the measurements of a judged run in one small file, from which the run can be judged again.
 
 A record is a ZIP file. Its member `record.json` describes the run and its measurements, and every distinct sample is a
-member of its own. Samples are encoded without loss: samples with few distinct values as codes; all others with the
-first bytes of all values before the second bytes, and so on, which compresses better. Before a record is written, its
-content is read back to verify that no bit differs.
+separate member. Samples are encoded without loss. If a sample has few distinct values, a short code is stored for each
+value. Otherwise, the first bytes of all values are stored, then all second bytes, and so on, because this compresses
+better. Before a record is written, its content is read back to verify that no bit differs.
 """
 
 import hashlib
@@ -34,20 +34,20 @@ NARROWER = {"f8": ("f4",), "i8": ("i1", "i2", "i4"), "i4": ("i1", "i2")}  # type
 
 
 class RecordedCause(BaseModel):
-    """Why a case does not apply to a model: the name of a reason in `claims.reasons.Grounds`, and its facts."""
+    """The reason why a case does not apply to a model: its name in `claims.reasons.Grounds`, and facts for its text."""
 
     grounds: str
     facts: dict[str, int | float | str]
 
 
 class RecordedRun(BaseModel):
-    """What judging needs to know about a run in addition to its measurements.
+    """The facts about a run that are needed, besides its measurements, to judge it again.
 
     Attributes:
         model: The judged model, as the user named it.
-        seeds: The number or list of the judged seeds, or `auto`; None if all saved seeds were judged.
-        cases: The names of the judged cases.
-        not_applicable: The judged cases that do not apply to the model and were not measured.
+        seeds: The judged seeds: `auto`, the number of seeds, or a list. None if all saved seeds were judged.
+        cases: The names of the judged cases, such as `C1-rte`.
+        not_applicable: The cases that were not measured because they do not apply to the model, with the reasons.
         commits: Git commits of the suite that saved the measurements.
     """
 
@@ -62,10 +62,10 @@ class RecordedRun(BaseModel):
 
 
 class Layout(BaseModel):
-    """How a sample is encoded: its type and shape, the type of the stored bytes, and the number of codes, if any.
+    """How a sample is encoded: its type and shape, the type in which values are stored, and the number of codes.
 
-    If `codes` is not 0, the stored bytes are the distinct values, followed by the code of each value: one bit per code
-    if there are at most two distinct values, otherwise one byte.
+    If `codes` is 0, the values themselves are stored. Otherwise, the distinct values are stored, followed by a code for
+    each value of the sample. A code takes one bit if there are at most two distinct values, otherwise one byte.
     """
 
     dtype: str = Field(pattern=r"^[biuf][1248]$")
@@ -86,7 +86,7 @@ class SavedFolder:
         """Read all measurements in a folder and its subfolders, except hidden ones.
 
         Raises:
-            UserError: No measurements were found, one is damaged, or two of the same subject differ.
+            UserError: No measurement was found, a measurement is damaged, or measurements of the same subject differ.
         """
         records = [read_record(path) for path in _visible(folder, RECORD_FILE)]
         if not records:
@@ -103,7 +103,8 @@ class SavedFolder:
             seeds: The seeds to judge, if the user named them. Otherwise, all runs must have the same seeds.
 
         Raises:
-            UserError: No model is named and there are several, or no seeds are named and the runs differ in theirs.
+            UserError: `model` is None and there are runs of several models, or `seeds` is not given and the runs have
+                different seeds.
         """
         runs = [run for run in self.runs if model in (None, run.model)]
         if not runs:
@@ -139,8 +140,8 @@ def distinct(measurements: Iterable[Measurement]) -> list[Measurement]:
         first = by_request.setdefault(digest([measurement.measure, subject, measurement.options]), measurement)
         if first is not measurement and not _same_numbers(first, measurement):
             raise UserError(
-                f"{first.origin or 'a measurement'} and {measurement.origin or 'another'} differ, but are both "
-                f"{measurement.measure} of {measurement.subject}: judge them separately"
+                f"{first.origin or 'a measurement'} and {measurement.origin or 'another'} contain different "
+                f"results for {measurement.measure} of {measurement.subject}: judge them separately"
             )
     return list(by_request.values())
 
@@ -158,7 +159,7 @@ def _bits(measurement: Measurement) -> dict[str, tuple[str, tuple[int, ...], byt
 
 
 def write_record(folder: Path, run: RecordedRun, measurements: Sequence[Measurement]) -> Path:
-    """Write the measurements of a run to `record.zip` in a folder, replacing an earlier one, and return its path."""
+    """Write the measurements of a run to `record.zip` in a folder, replacing an earlier record, and return its path."""
     path, layouts, members = folder / RECORD_FILE, {}, {}
     described = []
     for measurement in distinct(measurements):
@@ -175,7 +176,7 @@ def write_record(folder: Path, run: RecordedRun, measurements: Sequence[Measurem
             archive.writestr(zipfile.ZipInfo(member, ZIP_DATE), data, zipfile.ZIP_LZMA)
     _, stored = _read(buffer, str(path))
     if not all(_is_exact(*pair) for pair in zip(distinct(measurements), stored, strict=True)):
-        raise RuntimeError(f"{path} would not return the same numbers")
+        raise RuntimeError(f"{path} was not written, because its numbers would differ from the measured ones")
     write_whole(path, buffer.getvalue())
     return path
 
@@ -236,7 +237,7 @@ def encode(array: np.ndarray) -> tuple[Layout, bytes]:
 
 
 def decode(layout: Layout, data: bytes) -> np.ndarray:
-    """Return the sample that `encode` encoded with a layout as the given bytes.
+    """Return the sample that `encode` turned into this layout and these bytes.
 
     Raises:
         ValueError: The bytes do not fit the layout.

@@ -80,7 +80,10 @@ def roles(rng: random.Random, follows: bool) -> tuple[str, str]:
 
 
 def negation(rng: random.Random, follows: bool) -> tuple[str, str]:
-    """Return a premise that negates one of two persons, numbers, things or places, and a hypothesis about either."""
+    """Return a premise with a contrast, such as `Ada but not Leo sold maps`, and a hypothesis about one of its parts.
+
+    The contrast is between two people, numbers, things or places.
+    """
     whos, numbers, things, places = (rng.sample(words, 2) for words in (PEOPLE, NUMERALS, THINGS, WHEREABOUTS))
     who, thing, deed = whos[0], things[0], rng.choice(DEEDS)
     template, two = rng.choice(
@@ -153,7 +156,7 @@ def frame_sentence(rng: random.Random) -> dict[str, Any]:
 
 
 def write_frames(folder: Path, count: int = CORPUS_FRAME_SENTENCES, seed: int = 2019) -> Path:
-    """Write different frame sentences to a file as JSON lines, and return its path. The output is deterministic.
+    """Write `count` distinct frame sentences to a file as JSON lines, and return its path. The output is deterministic.
 
     Each sentence passes the filters of `bertsecrets.texts.framenet`. If the file exists, it is left unchanged.
     """

@@ -1,4 +1,4 @@
-"""Sentences for K19's frame-semantic experiment, with a target word, and with core frame elements far from that word.
+"""Sentences for K19's frame-semantic experiment. Each has a target word, and core frame elements far from that word.
 
 Sentences are read from JSON lines, or selected from FrameNet's example sentences with the paper's filters. The
 selection is a pure function of the annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet
@@ -54,7 +54,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The selected sentences, and for each reason, the number of sentences rejected for it."""
+    """The selected sentences, and the number of annotated sentences that were rejected for each reason."""
 
     sentences: list[FrameSentence]
     refused: dict[str, int] = field(default_factory=dict)
@@ -129,9 +129,9 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
     """Read sentences from JSON lines with the fields `sentence`, `target` and `core_elements`.
 
     Targets and core elements are substrings of the sentence. If the target occurs more than once (as whole words), the
-    first occurrence is used. If a core element occurs more than once, the occurrence used is the closest to the target
-    that is more than `NEAR_TOKENS` away from it. In 432 of 433 sentences, these rules give the places annotated in
-    FrameNet.
+    first occurrence is used. If a core element occurs more than once, the occurrence closest to the target is used.
+    Occurrences at most `NEAR_TOKENS` tokens from the target are only used if there are no others. In 432 of 433
+    sentences, these rules give the places annotated in FrameNet.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]

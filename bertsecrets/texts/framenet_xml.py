@@ -1,6 +1,6 @@
 """Read example sentences from a FrameNet distribution that NLTK or the user has unpacked.
 
-The lexical unit files have 580 MB, mostly in sentences that are too long. For speed, files are split into sentences
+The lexical unit files take up 580 MB, mostly for sentences that are too long. For speed, files are split into sentences
 while they are still bytes, and only sentences that are short enough are parsed. A truncated file is still an error.
 """
 
@@ -27,10 +27,10 @@ def check_frames(path: Path, *, read: bool) -> None:
     """Check that a `.jsonl` file or a FrameNet folder exists.
 
     Args:
-        read: Whether to also check that it holds sentences: every line of a file, but only the layout of a folder.
+        read: Whether to also check the content: all lines of a `.jsonl` file, but only the layout of a FrameNet folder.
 
     Raises:
-        UserError: If the path does not exist, or has no sentences.
+        UserError: If the path does not exist, or `read` is True and the content is not valid.
     """
     if not path.exists():
         raise UserError(f"{path} does not exist: the option frames takes a JSONL file or FrameNet's folder")
@@ -55,7 +55,7 @@ def open_frames(path: Path) -> Chosen:
 
 
 def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str]]]:
-    """Return annotated sentences that are short enough, in order of lexical units, and each frame's core elements."""
+    """Return the annotations of short sentences, in the order of lexical units, and the core elements of each frame."""
     units: list[tuple[int, list[Annotation]]] = []
     core_sets: dict[str, frozenset[str]] = {}
     for file in _xml_files(path):

@@ -147,7 +147,7 @@ class Source:
     A split is read from `glue` or, if it is missing there, from the first folder in `beside` that contains it. For
     example, one folder can contain the official files, and another folder can contain incomplete files.
 
-    `own` contains the splits of own tasks, by task and name.
+    `own` contains the splits of user-defined tasks, by task name and split name.
     """
 
     glue: Path | None = None
@@ -168,7 +168,10 @@ class Source:
             content = other_content(split, as_fetched(folder, split))
         problem = official_problem(split) or content
         if problem and not self.allow_unofficial:
-            raise UserError(f"{split.origin}: {problem}; the option allow_unofficial_data uses them, marked as such")
+            raise UserError(
+                f"{split.origin}: {problem}; "
+                "the option `allow_unofficial_data` accepts such data and marks the results as unofficial"
+            )
         return replace(split, official=not problem)
 
     def state(self, task: Task, name: str) -> tuple[str, ...]:
@@ -182,7 +185,7 @@ class Source:
         return (str(file), file_sha256(file), file_sha256(record) if record.is_file() else "")
 
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
-        """Return why these splits are not in the local folders, or None if they are or if the hub is used."""
+        """Return why a split is missing from the local folders, or None if none is missing or the hub is used."""
         try:
             find = self._own if task.own else self._find
             for name in splits if self.glue is not None or task.own else ():
@@ -192,10 +195,13 @@ class Source:
         return None
 
     def _own(self, task: Task, name: str) -> Split:
-        """Return a split of an own task."""
+        """Return a split of a user-defined task."""
         splits = self.own.get(task.name)
         if splits is None or splits["dev"].task != task:
-            raise UserError(f"{task.title} is not among the tasks of this session, or was changed since: give it again")
+            raise UserError(
+                f"{task.title} is not among the tasks of this session, or has been redefined since: "
+                "open a new session with this task"
+            )
         if name not in splits:
             raise UserError(f"{task.title} has no training rows: make the task with train, or judge a checkpoint")
         return splits[name]
@@ -310,7 +316,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
         GLUE_HUB,
         GLUE_REVISION,
         title=f"GLUE's {task.title}",
-        advice="name a local GLUE folder with the option glue, or run once with a network connection",
+        advice="name a local GLUE folder with the option `glue`, or run once with a network connection",
         kind="dataset",
         offline=offline,
         pins=GLUE_SHA256,
@@ -363,8 +369,8 @@ def official_problem(split: Split) -> str | None:
 def as_fetched(glue: Path, split: Split) -> str | None:
     """Return the fingerprint that `fetch --output` recorded in this folder for an official split, or None.
 
-    Without a valid record, the result is None. The hub publishes only the digest of the whole file, so no other record
-    describes the rows.
+    If the folder has no valid record, the result is None. The hub cannot replace the record, because it publishes only
+    digests of whole files, not of the rows.
     """
     try:
         record = json.loads((glue / FETCH_RECORD).read_text(encoding="utf-8"))[split.task.name][split.name]
@@ -374,7 +380,7 @@ def as_fetched(glue: Path, split: Split) -> str | None:
 
 
 def other_content(split: Split, fetched: str | None = None) -> str | None:
-    """Return a message if a split's texts or labels are known to differ from those in GLUE's file, else None.
+    """Return a message if a split is known to differ from GLUE's file in its texts or labels, or else None.
 
     Args:
         fetched: Recorded fingerprint of the official split (see `as_fetched`), or None if it was not recorded.
@@ -386,12 +392,12 @@ def other_content(split: Split, fetched: str | None = None) -> str | None:
         if size == TEXT_BYTES[key]:
             return None
         return (
-            f"its texts have {size} bytes where those of {split.task.title}'s official {split.name} split have "
-            f"{TEXT_BYTES[key]}, though their numbers agree: was the file cleaned, or written again with quotes?"
+            f"its texts have {size} bytes, but those of {split.task.title}'s official {split.name} split have "
+            f"{TEXT_BYTES[key]}, although the row counts agree: was the file cleaned, or rewritten with quotes?"
         )
     if known in (None, split.fingerprint):
         return None
     return (
         f"texts or labels differ from {split.task.title}'s official {split.name} split, "
-        f"though their numbers agree (fingerprint {split.fingerprint[:12]}, not {known[:12]})"
+        f"although the row counts agree (fingerprint {split.fingerprint[:12]}, not {known[:12]})"
     )

@@ -18,7 +18,7 @@ MISORDERED_ERRORS = 3.3  # number of standard errors that rules out chance (0.05
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall, or `empty` without actual or predicted positives.
+    """Return F1, the harmonic mean of precision and recall, or `empty` if there are no actual or predicted positives.
 
     Args:
         hits: Number (or fraction) of true positives.
@@ -148,7 +148,9 @@ def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str 
         correlation = float(np.corrcoef(predicted, target)[0, 1]) if varied else 0.0
         if correlation * np.sqrt(len(target)) > -MISORDERED_ERRORS:
             return None
-        return f"worse than chance: its scores correlate with the targets at {correlation:.2f}: are they reversed?"
+        return (
+            f"worse than chance: its scores have a correlation of {correlation:.2f} with the labels: are they reversed?"
+        )
     predicted, target = predicted.astype(np.int64), target.astype(np.int64)
     from scipy.optimize import linear_sum_assignment  # takes a third of a second to import
 
@@ -161,7 +163,8 @@ def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str 
     if most - own - expected <= max(MISORDERED_ERRORS * error, own - chance):
         return None
     names = [", ".join(task.labels[index] for index in order) for order in (classes, best)]
-    renamed = "the classes are swapped" if task.outputs == 2 else f"the classes {names[0]} are really {names[1]}"
+    renamed = "the classes were swapped" if task.outputs == 2 else f"the classes {names[0]} were renamed {names[1]}"
     worse = "worse than chance" if own < chance else "classes in the wrong order"
     shares = [f"{100 * count / len(target):.1f} %" for count in (own, most)]
-    return f"{worse}: {shares[0]} right, {shares[1]} if {renamed}; name them in config.json (id2label)"
+    right = f"{shares[0]} of the predictions are right, but {shares[1]} would be if {renamed}"
+    return f"{worse}: {right}; correct the class names in config.json (id2label)"

@@ -1,6 +1,6 @@
-"""Own tasks: texts and labels that a user provides as a table in memory, a CSV or TSV file, or a task file.
+"""User-defined tasks: texts and labels that a user provides as a table in memory, a CSV or TSV file, or a task file.
 
-Rows are read and checked once, when the task is created. A task contains its splits, even if it is sent to another
+Rows are read and checked once, when the task is created. A task contains its rows, so that it can be sent to another
 process.
 """
 
@@ -72,8 +72,9 @@ class OwnTask(Task):
             name: Name of the task: a letter, followed by letters, digits, hyphens and underscores.
             dev: Validation rows, on which models are measured.
             train: Training rows, which are only needed to fine-tune models.
-            texts: The name of the column of texts, or the names of two columns for pairs of texts.
-            label: The name of the column of labels. Labels are names or numbers of classes or, for `pearson`, scores.
+            texts: Name of the column that contains the texts, or names of two columns if each row has a pair of texts.
+            label: Name of the column that contains the labels. Labels are names or numbers of classes. If the metric
+                is `pearson`, they are scores.
             metric: `accuracy`, `f1` (F1 of the second of two classes), or `pearson` (for scores).
             labels: Names of the classes, in the order of a model's outputs. By default, these are the classes that
                 occur in the training rows, in alphabetical or numerical order.
@@ -85,7 +86,7 @@ class OwnTask(Task):
         """
         what, columns = f"task {name}", (texts,) if isinstance(texts, str) else tuple(texts)
         if not re.fullmatch("[a-z][a-z0-9]*", task_name_of(name)) or task_name_of(name) in RESERVED_NAMES:
-            allowed = f"use letters and digits, and none of {', '.join(RESERVED_NAMES)}"
+            allowed = f"use letters and digits, but none of the names {', '.join(RESERVED_NAMES)}"
             raise UserError(f"{excerpt(name, 60)!r} cannot be the name of your own task: {allowed}")
         if len(columns) not in (1, 2):
             raise UserError(f"{what} has {len(columns)} columns of texts: name one or two")
@@ -165,7 +166,7 @@ class _Table:
 
 
 def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path) -> _Table:
-    """Return the columns of a table, which is in memory or in a file, after checking that no value is missing."""
+    """Return the columns of a table in memory or in a file, after checking that no value is missing."""
     import pandas as pd  # takes a third of a second to import
 
     origin, place = what, lambda row: f"{what}, row {row + 1}"
@@ -229,14 +230,14 @@ def _label_name(value: Any) -> str:
 def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str) -> tuple[str, ...]:
     """Return the names of the classes in the order of a model's outputs."""
     if scores := [value for value in table.labels if isinstance(value, float) and value % 1]:
-        raise UserError(f"{what}: the labels are scores such as {scores[0]}: give the metric {REGRESSION_METRIC}")
+        raise UserError(f"{what}: the labels are scores such as {scores[0]}: use the metric {REGRESSION_METRIC}")
     found = {_label_name(value) for value in table.labels}
     numbers = all(re.fullmatch("-?[0-9]{1,15}", name) for name in found)
     classes = tuple(given or ()) or table.names or tuple(sorted(found, key=int if numbers else None))
     if len({*classes}) < max(2, len(classes)):
         raise UserError(f"{what} has the labels {excerpt(', '.join(classes))}: it needs two or more different ones")
     if metric == "f1" and len(classes) != 2:
-        raise UserError(f"{what} has {len(classes)} classes, and f1 is for two: give the metric accuracy")
+        raise UserError(f"{what} has {len(classes)} classes, but the metric f1 needs two: use the metric accuracy")
     return classes
 
 
@@ -256,6 +257,6 @@ def read_task_file(path: Path) -> OwnTask:
     for name in given.keys() - {*known}:
         raise UserError(f"{path}: unknown field {excerpt(name, 60)!r}: {near_matches(name, known)}")
     for name in {"name", "dev"} - given.keys():
-        raise UserError(f"{path} has no field {name}: it needs at least a name and the validation data, dev")
+        raise UserError(f"{path} has no field {name}: the fields name and dev (the validation data) are required")
     with errors_in(path):
         return OwnTask(**given, file=path)

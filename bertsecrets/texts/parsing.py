@@ -139,7 +139,7 @@ def spacy_module() -> Any:
 
 
 def load_pipeline(name: str) -> Any:
-    """Load a spaCy pipeline, which is installed or in a folder, without the components that are not used."""
+    """Load an installed spaCy pipeline, or one in a folder, without the components that are not needed."""
     spacy = spacy_module()
     try:
         with warnings.catch_warnings():
@@ -150,7 +150,7 @@ def load_pipeline(name: str) -> Any:
             raise UserError(f"{name} cannot be opened as a spaCy pipeline: {str(error).splitlines()[0]}") from error
         raise UserError(
             f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}, "
-            "or name another pipeline, or a folder with one, with the option spacy"
+            "or give the name or folder of another pipeline with the option `spacy`"
         ) from error
     lacking = [part for part in ("tagger", "parser") if part not in nlp.pipe_names]
     if lacking:
@@ -159,7 +159,7 @@ def load_pipeline(name: str) -> Any:
 
 
 def describe(nlp: Any) -> dict[str, Any]:
-    """Return what results record about a pipeline: names, versions, the accuracy that it reports, and a digest.
+    """Return facts about a pipeline to record in results: names, versions, the accuracy that it reports, and a digest.
 
     If the pipeline was loaded from files, the digest covers all these files, including the weights.
     """

@@ -97,7 +97,7 @@ def published_gains(task_name: str, figure: Literal["fig8_head", "fig9_layer"]) 
 
 
 def p20_share_changes(task_name: str) -> dict[str, float]:
-    """Return P20's change in the share of heads in each pattern class through fine-tuning, in percentage points."""
+    """Return how P20's fine-tuning changed the share of heads in each pattern class, in percentage points."""
     before = p20_shares(task_name, pretrained=True)
     return {name: round(share - before[name], 1) for name, share in p20_shares(task_name).items()}
 

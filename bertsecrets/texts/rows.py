@@ -110,17 +110,20 @@ def read_quoted(split: Split) -> Split:
     """Return a split as K19's notebook reads it: with `csv.reader`, for which a `"` is a quotation mark and not text.
 
     A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
-    in between become part of one very long text. A second text that is lost in this way becomes empty. A label that is
-    lost is replaced by the label of the first row, which no attention measure uses.
+    in between become part of one very long text, and the second text and the label of the resulting row can be missing.
+    A missing second text becomes empty. A missing or unknown label (for regression, any label) is replaced by the label
+    of the first row. This has no effect, because attention measures do not use labels.
     """
     path, task = Path(split.origin), split.task
     if task.own or not path.is_file():
-        raise NotGivenError("reading with quoting needs GLUE's original files: give their folder as the option glue")
+        raise NotGivenError(
+            "to read texts as K19's notebook does, give the folder of GLUE's original files with the option `glue`"
+        )
     before = csv.field_size_limit(sys.maxsize)
     try:
         header, *rows = csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t")
     except csv.Error as error:
-        raise UserError(f"{path}: csv.reader with quoting on cannot read it ({error})") from error
+        raise UserError(f"{path}: csv.reader cannot read it with quoting enabled ({error})") from error
     finally:
         csv.field_size_limit(before)
     first, second, label = map(header.index, (task.sentence1, task.sentence2 or task.sentence1, task.label))

@@ -61,11 +61,13 @@ class Task:
 
     @property
     def identity(self) -> str:
-        """The text that identifies the task in cache keys: its name and, for own tasks, the metric and the labels."""
+        """The text that identifies the task in cache keys: its name and, if `own` is True, its metric and labels."""
         return self.name if not self.own else f"{self.name} {self.metric} {list(self.labels)}"
 
     def class_named(self, name: str) -> str | None:
-        """Return the class that a name stands for, or None if it is unknown. Case, separators and form are ignored.
+        """Return the class that a name stands for, or None if it is unknown.
+
+        Case and separators are ignored, and common variants of a name are accepted.
 
         >>> task("rte").class_named("Non-Entailment"), task("mnli").class_named("CONTRADICTORY")
         ('not_entailment', 'contradiction')
@@ -79,7 +81,10 @@ class Task:
 
 
 def _folded(name: str, ignored: str) -> tuple[str, str]:
-    """Return the negation in a class name (`not` or nothing), and the rest in lower case without ignored characters."""
+    """Return a class name in a form for comparisons: `not` or nothing, and the rest of the name.
+
+    The rest is in lower case and lacks the characters that match `ignored`. Synonyms are replaced.
+    """
     letters = re.sub(ignored, "", name.lower())
     negation, word = re.fullmatch(r"(not?n?(?=entail|equiv|dupl|paraphr)|)(.*)", letters).groups()  # type: ignore[union-attr]
     return "not" if negation else "", "equivalent" if word in PARAPHRASE_WORDS else SYNONYMS.get(word, word)
@@ -141,16 +146,16 @@ class Registry(dict[str, Task]):
         raise UserError(f"unknown task {name!r}: {near_matches(name, self)} (a task of your own needs its data)")
 
 
-TASKS = Registry({task.name: task for task in GLUE_TASKS})  # own tasks are added later
+TASKS = Registry({task.name: task for task in GLUE_TASKS})  # user-defined tasks are added later
 
 
 def register_tasks(tasks: Iterable[Task]) -> None:
-    """Add own tasks to `TASKS`, where they replace tasks of the same name."""
+    """Add user-defined tasks to `TASKS`, where they replace tasks of the same name."""
     TASKS.update({task.name: task for task in tasks})
 
 
 def own_task_names() -> list[str]:
-    """Return the names of all own tasks in `TASKS`."""
+    """Return the names of all user-defined tasks in `TASKS`."""
     return [task.name for task in TASKS.values() if task.own]
 
 

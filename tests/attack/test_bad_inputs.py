@@ -113,7 +113,7 @@ MODELS = [
             "its tokenizer fails on a short text", "tokenizer.json"),
     changed("model_max_length 0", lambda data: data.update(model_max_length=0), "model_max_length",
             "tokenizer_config.json"),
-    BadInput("model: weights in another folder", SCORES, ("{model}", "not a file of its folder"), foreign_index),
+    BadInput("model: weights in another folder", SCORES, ("{model}", "not a file in the same folder"), foreign_index),
     BadInput("model: near matches", (*SCORES, "--model", "minilmm"), "did you mean minilm"),
     BadInput("model: a space", (*SCORES, "--model", "foo bar"), ("'foo bar'", "use the model minilm")),
     BadInput("model: a long name", (*SCORES, "--model", f"./{'x' * 300}"), ("x" * 300, "use the model minilm")),
@@ -235,7 +235,7 @@ OPTIONS = [
     option("a negative seed", (*MEASURE, "--seed", "-1"), "seed -1 is out of range"),
     option("too many seeds", (*CLAIM, "--seeds", "100000"), "seeds 100000 is out of range: give 1 to 100"),
     option("a word for seeds", (*CLAIM, "--seeds", "some"), "seeds must be a whole number or auto, not some"),
-    option("a budget without auto", (*CLAIM, "--seeds", "3", "--budget", "1h"), "auto, or leave budget out"),
+    option("a budget without auto", (*CLAIM, "--seeds", "3", "--budget", "1h"), "auto, or leave out `budget`"),
     *(option(f"a budget of {budget!r}", (*CLAIM, "--seeds", "auto", f"--budget={budget}"),
              f"budget {budget!r} is not a duration: give one such as 90s, 20min or 2h")
       for budget in ("20", "min", "0min", "-5min", "20 minutes", "1e9s", "")),

@@ -225,4 +225,4 @@ def test_saved_measurements_are_judged_as_report_judges_them(run, tmp_path):
         (each["id"], each["verdict"], each["observed"]) for each in reported
     ]
     code, output = run("-k", "D2-rte", "--pyargs", BENCHMARKS, *model, "--limit", "3")
-    assert (code, "--limit has no effect on --measurements: leave it out" in output) == (2, True), output
+    assert (code, "--limit has no effect with --measurements: leave it out" in output) == (2, True), output

@@ -73,7 +73,7 @@ def test_a_map_is_compared_with_its_own_panel_shuffled_heads_and_every_other_pan
     assert (quantity.extreme, quantity.published) == ("least", 1)
     assert quantity.notes[0].startswith("Pearson correlation 1.000, Spearman 1.000, ")
     assert quantity.notes[0].endswith(
-        f"by shuffled heads at 95%, {max(others):.3f} with MRPC's panel, 1.000 within layers"
+        f"at the 95% quantile of shuffled heads, {max(others):.3f} with MRPC's panel, 1.000 within layers"
     )
 
 

@@ -69,7 +69,7 @@ def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other_both_ways()
     assert gain.value == pytest.approx((0 + 25) / 2)
     assert gain.notes[0] == "chosen layer 1 head 1 and layer 1 head 2"
     assert gain.notes[1] == "naive best +50.00 (layer 1 head 1)"
-    assert "by chance at 95 % (p " in gain.slow_note()
+    assert " in 95 % of draws (p " in gain.slow_note()
     # head 1 loses an odd row and no even row, head 2 the other way round
     lossy = disabled([[1, 1, 1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 1, 1, 1]], target, target, (1, 2))
     assert estimand("worst-head-gain", lossy).value == 0
@@ -206,7 +206,7 @@ def test_the_best_head_in_sample_is_chosen_on_all_examples():
     best, worst = (estimand(f"{name}-head-gain-in-sample", ablation) for name in ("best", "worst"))
     assert (best.value, worst.value) == (pytest.approx(2), pytest.approx(-2))
     assert (best.notes, worst.notes) == (("layer 1 head 2",), ("layer 2 head 1",))
-    assert "by chance at 95 % (p " in best.slow_note()
+    assert " in 95 % of draws (p " in best.slow_note()
     block = best.blocks[0]
     assert best.statistic(np.stack([block[:200].mean(0), block[200:].mean(0)])).tolist() == pytest.approx(
         [max(all_gains(ablation, rows)) for rows in (slice(200), slice(200, None))]
@@ -343,7 +343,8 @@ def test_the_correlation_with_figure_8():
     assert estimand("figure-8-correlation", like).parts[0] == pytest.approx(1, abs=0.01)
     assert verdict("G7-rte", like).outcome == "reproduced"
     assert verdict("G7-rte", unlike).outcome == "deviates"
-    assert "Pearson correlation 0.999, Spearman 1.000, 0.275 by shuffled heads at 95%" in verdict("G7-rte", like).reason
+    note = "Pearson correlation 0.999, Spearman 1.000, 0.275 at the 95% quantile of shuffled heads"
+    assert note in verdict("G7-rte", like).reason
 
 
 # ---------------------------------------------------------------------- kinds of ablation

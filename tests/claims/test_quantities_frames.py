@@ -74,7 +74,7 @@ def test_the_weight_of_a_head_and_of_a_rank():
     weights = frames([[0.1, 0.5], [0.4, 0.2]], [[NAN] * 2] * 2, [[0.3, 0.7], [0.4, 0.0]])
     assert read("frame-weight", weights, layer=1, head=2) == pytest.approx(0.6)
     assert read("ranked-frame-weight", weights, rank=2) == pytest.approx(0.4)
-    with pytest.raises(NotApplicableError, match="none of rank 9"):
+    with pytest.raises(NotApplicableError, match="no head of rank 9"):
         read("ranked-frame-weight", weights, rank=9)
     weights.values["max_weight_zipped"] = weights.values["max_weight"] - 0.02
     note = estimand("frame-weight", weights, layer=2, head=1, pairing="zip").notes[0]

@@ -31,7 +31,7 @@ def test_the_lower_half_of_the_layers_is_compared_with_the_upper_half():
     assert verdict("I9-rte", change).outcome == "reproduced"
     upside_down = gridded("attention-change", cosine=np.tile(by_layer[::-1, None], (40, 1, 3)))
     assert verdict("I9-rte", upside_down).outcome == "deviates"
-    with pytest.raises(NotApplicableError, match="has no halves"):
+    with pytest.raises(NotApplicableError, match="cannot be split into halves"):
         read("upper-half-change", gridded("attention-change", cosine=np.ones((40, 1, 3))))
 
 
@@ -51,7 +51,7 @@ def test_classes_separate_if_cosines_fall_more_between_than_within_classes(cosin
     separated = 0.01 * cosines + [0, 0, 0, 1] * np.where(same, 0.3, -0.2)[:, None]
     growth = estimand("class-separation-growth", vectors(separated, same), before)
     assert growth.value == pytest.approx(0.5)
-    assert growth.notes == ("cosines in one class change by +0.300, between classes by -0.200",)
+    assert growth.notes == ("cosines within classes change by +0.300, between classes by -0.200",)
     assert verdict("I9-rte-classes", vectors(separated, same), before).outcome == "reproduced"
     assert verdict("I9-rte-classes", vectors(0.01 * cosines, same), vectors(separated, same)).outcome == "deviates"
 

@@ -74,7 +74,7 @@ def test_the_head_that_grows_most_is_chosen_on_one_half_and_judged_on_the_other_
     assert growth.value == pytest.approx((0.25 + 0.5) / 2)
     # for the largest decrease, even examples select head 2 (-.5 on odd ones), and odd ones select head 1 (-1)
     assert growth.notes == (
-        "noun layer 1 head 1 and layer 1 head 2: +0.3750, other words there +0.0000, largest decrease -0.7500, "
+        "noun in layer 1 head 1 and layer 1 head 2: +0.3750, other words there +0.0000, largest decrease -0.7500, "
         "naive best +0.6250, 4 inputs",
     )
     one_text = features(noun=after)

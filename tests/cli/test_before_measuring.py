@@ -89,7 +89,7 @@ def test_what_cannot_be_trained_is_refused_before_training(
 @pytest.mark.parametrize("command", [CLAIM, MEASURE], ids=lambda arguments: arguments[0])
 def test_too_little_memory_is_refused_before_training(capsys, shared, tmp_path, command, monkeypatch):
     monkeypatch.setattr("bertsecrets.models.memory.available_bytes", lambda: 10**6)
-    assert "of memory, 1 MB are free" in refused(capsys, *command, *shared, "--store", tmp_path / "new")
+    assert "of memory, but only 1 MB is free" in refused(capsys, *command, *shared, "--store", tmp_path / "new")
 
 
 @pytest.mark.usefixtures("untrained")

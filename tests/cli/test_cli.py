@@ -149,13 +149,13 @@ def test_doctor_lists_the_measures_that_apply_to_a_model_and_why_others_do_not(c
     }
     out = run(capsys, "doctor", *shared, "--model", save_family("longformer", tmp_path / "longformer"))
     assert "measure scores: supported" in out
-    why = "a token attends to a window and to a few global tokens only"
+    why = "a token attends only to a window and to a few global tokens"
     assert f"measure patterns: not applicable; the attention of Longformer cannot be read: {why}" in out
     assert (
         f"head-ablation: not applicable; heads of LongformerForSequenceClassification cannot be disabled: {why}" in out
     )
     out = run(capsys, "doctor", *shared, "--model", save_family("xlnet", tmp_path / "xlnet"))
-    assert "xlnet: none; XLNet cannot be measured: it answers from the last token" in out
+    assert "xlnet: none; XLNet cannot be measured: it classifies from the last token" in out
 
 
 @pytest.mark.parametrize(

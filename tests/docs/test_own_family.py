@@ -125,5 +125,5 @@ def test_an_invalid_family_is_named(package, model, monkeypatch):
 def test_a_name_that_transformers_has_is_refused():
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
-    with pytest.raises(UserError, match="transformers has an architecture 'bert' of its own"):
+    with pytest.raises(UserError, match="transformers already has an architecture 'bert'"):
         families.register_family(families.Family(BertConfig, BertModel, BertForSequenceClassification))

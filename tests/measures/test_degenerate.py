@@ -67,7 +67,7 @@ def test_nothing_is_stored_of_a_model_that_ignores_its_mask(tiny_bert, tiny_glue
     monkeypatch.setattr(BertModel, "forward", lambda *args, attention_mask=None, **more: forward(*args, **more))
     session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path / "runs")
     peaked = save_bert(tmp_path / "peaked", initializer_range=0.3)
-    with pytest.raises(MisreadError, match="the padding of its batch was not masked"):
+    with pytest.raises(MisreadError, match="the padding in the batch was not masked"):
         session.measure("scores", "rte", checkpoint=peaked)
     measurements_folder = tmp_path / "runs" / "measurements"
     assert not [path for path in measurements_folder.iterdir() if path.is_dir()]
@@ -82,9 +82,9 @@ def test_a_model_with_one_answer_that_is_nan_is_refused():
     (word, *_) = set(encoded.input_ids[0]).difference(*(encoded.input_ids[i] for i in range(1, 5)))
     with torch.no_grad():
         classifier.model.bert.embeddings.word_embeddings.weight[word] = NAN
-    with pytest.raises(UserError, match="the model answers with nan"):
+    with pytest.raises(UserError, match="a logit is nan"):
         predict(classifier.model, encoded)
-    with pytest.raises(UserError, match="the model answers with nan"):
+    with pytest.raises(UserError, match="a logit is nan"):
         set_ablation(classifier, encoded, task("mnli"), [0, 1, 2, 0, 1], [])
 
 
@@ -103,17 +103,17 @@ def answers(task_name, share, rows, order=None, seed=1):
 @pytest.mark.parametrize(
     ("task_name", "share", "rows", "order", "says"),
     [
-        ("sst2", 0.9, 60, (1, 0), "worse than chance: .* if the classes are swapped; name them in config.json"),
-        ("rte", 0.665, 277, (1, 0), "worse than chance: .* if the classes are swapped; name them in config.json"),
+        ("sst2", 0.9, 60, (1, 0), "worse than chance: .* if the classes were swapped; correct the class names in"),
+        ("rte", 0.665, 277, (1, 0), "worse than chance: .* if the classes were swapped; correct the class names in"),
         (
             "mnli",
             0.84,
             300,
             (1, 2, 0),
-            "chance: .* entailment, neutral, contradiction are really contradiction, entail",
+            "chance: .* entailment, neutral, contradiction were renamed contradiction, entail",
         ),
-        ("mnli", 0.84, 300, (2, 1, 0), "right, .* are really contradiction, neutral, entailment; name them"),
-        ("mnli", 0.6, 3000, (0, 2, 1), "right, .* are really entailment, contradiction, neutral; name them"),
+        ("mnli", 0.84, 300, (2, 1, 0), "right, .* were renamed contradiction, neutral, entailment; correct"),
+        ("mnli", 0.6, 3000, (0, 2, 1), "right, .* were renamed entailment, contradiction, neutral; correct"),
     ],
 )
 def test_classes_in_another_order_are_named_as_the_reason(task_name, share, rows, order, says):
@@ -148,7 +148,7 @@ def test_reversed_scores_are_worse_than_chance():
     target = np.linspace(0, 5, 100)
     assert problem(correlated(target, target)) is None
     assert problem(correlated(5 - target, target)).startswith(
-        "worse than chance: its scores correlate with the targets"
+        "worse than chance: its scores have a correlation of -1.00 with"
     )
 
 
@@ -243,7 +243,7 @@ def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_pat
             tensors[name] = torch.full_like(tensors[name], 1e38) * signs  # finite, but results overflow
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path / "runs", limit=6, grid_limit=6)
-    with pytest.raises(UserError, match=r"is not finite|answers with (nan|-?inf)") as error:
+    with pytest.raises(UserError, match=r"is not finite|a logit is (nan|-?inf)") as error:
         session.measure(measure, task="rte", checkpoint=folder)
     assert "\n" not in str(error.value)
     measurements_folder = tmp_path / "runs" / "measurements"

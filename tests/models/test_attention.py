@@ -177,7 +177,7 @@ def corrupt(model, layer, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda maps: maps * 1.1, "layer 2: attention rows sum to 1 only within"),
+        (lambda maps: maps * 1.1, "layer 2: sums of attention rows differ from 1 by up to"),
         (lambda maps: torch.full_like(maps, float("nan")), "the attention of layer 2 is not finite"),
         (lambda maps: maps[:, :, :-1], r"layer 2 returned no attention weights"),
     ],

@@ -124,5 +124,5 @@ def test_an_unknown_activation_function_is_refused(tmp_path, file, name):
     if not name:
         open_checkpoint(folder, task("stsb"))
         return
-    with pytest.raises(UserError, match=f"needs code from its repository, .* its answers use {name}"):
+    with pytest.raises(UserError, match=f"needs code from its repository, .* its activation function is {name}"):
         open_checkpoint(folder, task("stsb"))

@@ -184,7 +184,7 @@ def test_a_logit_that_is_not_finite_is_one_line(value):
     model = family("bert")
     with torch.no_grad():
         model.classifier.bias[1] = value
-    with pytest.raises(UserError, match=f"the model answers with {value}: its training has diverged"):
+    with pytest.raises(UserError, match=f"a logit is {value}: the model's training has diverged"):
         predict(model, some_inputs())
 
 

@@ -27,14 +27,14 @@ from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
 WITHOUT_MAPS = {
-    "longformer": "a window and to a few global tokens",
-    "squeezebert": "logits instead of its attention weights",
+    "longformer": "only to a window and to a few global tokens",
+    "squeezebert": "logits instead of attention weights",
     "funnel": "its layers pool tokens",
     "bart": "encoder-decoder",
     "t5": "encoder-decoder",
 }
 WITHOUT_ANSWERS = {
-    "xlnet": "answers from the last token",
+    "xlnet": "classifies from the last token",
     "fnet": "the padding behind them",
     "convbert": "padding behind them",
 }

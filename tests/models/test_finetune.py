@@ -83,7 +83,7 @@ def test_the_last_two_layers_can_be_reinitialised_before_training(tiny_bert):
 @pytest.mark.parametrize("initialisation", ["last-two-new", "last-two-trained"])
 def test_layers_that_share_their_weights_have_no_last_two(initialisation, tiny_glue, tmp_path):
     model = save_family("albert", tmp_path / "albert")
-    with pytest.raises(UserError, match="Albert has no last 2 layers with weights of their own"):
+    with pytest.raises(UserError, match="Albert does not have 2 layers with separate weights"):
         train(model, tiny_glue, tmp_path / "x", initialisation)
 
 

@@ -407,8 +407,8 @@ def with_another_vocabulary(model):
         (lambda model: model.bert, "the model in memory is an encoder without a trained classifier"),
         (lambda model: nn.Linear(2, 2), "not Linear"),
         (lambda model: 3, "not 3"),
-        (with_another_vocabulary, "embeds 1000 tokens, but the tokenizer of .* has 147: save it in a folder with its"),
-        (with_classes_in_another_order, "its classes must have the order of RTE"),
+        (with_another_vocabulary, "embeds 1000 tokens, but the tokenizer of .* has 147: save the model with its own"),
+        (with_classes_in_another_order, "its classes must be in the order of RTE"),
     ],
 )
 def test_an_object_that_cannot_be_measured_is_refused_in_one_line(session, model, make, message):

@@ -159,7 +159,7 @@ def test_weights_of_another_format_are_never_read(own_bert, name):
     (own_bert / name).write_text("others")
     assert locate(str(own_bert)).identity() == before
     (own_bert / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=f"holds only {name}, which is never opened: save the model as model.safete"):
+    with pytest.raises(UserError, match=f"holds only {name}, which this suite never opens: save the model"):
         locate(str(own_bert))
 
 

@@ -161,7 +161,7 @@ def test_too_little_memory_for_training_is_refused_before_the_first_step(tiny_be
     monkeypatch.setattr(memory, "available_bytes", lambda: free)
     train(tiny_bert, split.head(6), tmp_path / "fits")
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)  # enough for opening the model
-    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory, 1 MB are free: lower f"):
+    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory, but only 1 MB is free: lower"):
         train(tiny_bert, split, tmp_path / "x", batch_size=64)
     assert not list((tmp_path / "x").iterdir())
 
@@ -172,7 +172,7 @@ def test_running_out_of_memory_in_training_is_one_line(tiny_bert, tiny_glue, tmp
         raise raised
 
     monkeypatch.setattr(Training, "take_step", fail)
-    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory; it ran out: end") as error:
+    with pytest.raises(UserError, match=r"^fine-tuning ran out of memory \(it needs about [\d.]+ MB\): end") as error:
         train(tiny_bert, load_folder(tiny_glue, task("rte"), "train"), tmp_path / "x")
     assert "\n" not in str(error.value)
 

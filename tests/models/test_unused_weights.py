@@ -70,7 +70,7 @@ def test_a_weight_in_any_module_of_an_encoder_is_refused(folders, family, tmp_pa
         ways.append(open_bare)
     for opened in ways:
         count = r"\d+" if opened is open_bare else len(modules)  # some encoders have no pooler without a classifier
-        with pytest.raises(UserError, match=rf"unheard_of \({count} tensors in all\), so this is another model"):
+        with pytest.raises(UserError, match=rf"unheard_of \(tensors affected: {count}\), so the files belong"):
             opened(folder)
 
 
@@ -109,7 +109,7 @@ def test_weights_of_another_model_are_refused(own_bert, names):
     change(own_bert, {name: torch.ones(2, 2) for name in names})
     for opened in (open_new, open_trained, open_bare):
         with pytest.raises(
-            UserError, match=rf"does not use the weight {names[0][:-8]}.* \({len(names)} tensors in all\)"
+            UserError, match=rf"does not use the weight {names[0][:-8]}.* \(tensors affected: {len(names)}\)"
         ):
             opened(own_bert)
 
@@ -173,7 +173,7 @@ def test_unknown_heads_are_left_out_unless_the_classifier_is_a_trained_one(own_b
     [
         (eighths, rf"{QUERY}.weight is quantised \(F8_E4M3\), and config.json does not say how to read it"),
         (integers, r"classifier.weight is quantised \(I8\)"),
-        (packed, rf"does not use the weight {QUERY}.qweight \(2 tensors in all\)"),
+        (packed, rf"does not use the weight {QUERY}.qweight \(tensors affected: 2\)"),
     ],
 )
 def test_quantised_weights_without_their_settings_are_refused(own_bert, changed, said):

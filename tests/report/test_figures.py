@@ -74,7 +74,7 @@ def test_patterns_are_drawn_by_layer_and_by_head():
     assert [row[0] for row in paper.rows] == ["K19, figure 2", *readings]
     assert len(drawn) == 4 * len(READINGS)
     for by_layer, by_head, reading in zip(drawn[::4], drawn[1::4], READINGS, strict=True):
-        assert f"by layer, reading {reading}" in by_layer.caption
+        assert f"by layer; reading {reading}" in by_layer.caption
         assert (by_layer.header, by_layer.rows[0]) == (("layer", *CLASSES), ("1", *[20.0] * 5))
         assert by_head.rows[0] == (1, *CLASSES[:3])
 

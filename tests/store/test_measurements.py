@@ -40,7 +40,7 @@ def test_two_checkpoints_of_one_subject_are_saved_separately_and_refused_togethe
     with pytest.raises(UserError) as refused:
         Shelf.read(tmp_path / "kept")
     assert all(str(place) in str(refused.value) for place in places)
-    assert str(refused.value).endswith("are both scores of m-rte-pretrained-s1: move one of them to another folder")
+    assert str(refused.value).endswith("both contain scores of m-rte-pretrained-s1: move one of them to another folder")
 
 
 def test_part_selects_tasks_initialisations_and_seeds(tmp_path):

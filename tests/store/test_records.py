@@ -72,7 +72,7 @@ def test_records_and_single_measurements_in_a_folder_are_read_together(tmp_path)
         SavedFolder.read(tmp_path).run_of("m")
     assert SavedFolder.read(tmp_path).run_of("m", 3) is not None
     write_record(tmp_path / "d", RUN, [scores(1, x=np.arange(9))])
-    with pytest.raises(UserError, match=r"record.zip differ, but are both scores of m-rte-untrained-s1: judge them"):
+    with pytest.raises(UserError, match=r"contain different results for scores of m-rte-untrained-s1: judge them"):
         SavedFolder.read(tmp_path)
 
 

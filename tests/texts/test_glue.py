@@ -271,7 +271,7 @@ def test_a_split_without_a_known_fingerprint_has_the_official_size(tmp_path, mon
     assert Source(tmp_path).split(task("qqp"), "dev").official
     for changed in ('"say ""é"" "', "say &quot;é&quot; ", 'say "é"', 'say "e" '):
         written(changed)
-        with pytest.raises(UserError, match="bytes where those of QQP's official dev split have"):
+        with pytest.raises(UserError, match="bytes, but those of QQP's official dev split have"):
             Source(tmp_path).split(task("qqp"), "dev")
         assert not Source(tmp_path, allow_unofficial=True).split(task("qqp"), "dev").official
 

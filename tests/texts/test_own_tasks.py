@@ -81,10 +81,10 @@ def test_classes_of_a_dataset_keep_their_order():
         ({"metric": "pearson"}, "^task complaints, dev, row 1: 'no' is not a score: pearson needs numbers"),
         (
             {"dev": FRAME.assign(y=[1, 0.5, 2, 1])},
-            "^task complaints: the labels are scores such as 0.5: give the metric",
+            "^task complaints: the labels are scores such as 0.5: use the metric",
         ),
         ({"dev": FRAME.assign(y="no")}, "^task complaints has the labels no: it needs two or more different ones"),
-        ({"dev": FRAME.assign(y=list("abca")), "metric": "f1"}, "has 3 classes, and f1 is for two"),
+        ({"dev": FRAME.assign(y=list("abca")), "metric": "f1"}, "has 3 classes, but the metric f1 needs two"),
         ({"texts": "text"}, "^task complaints, dev: no column 'text' among"),
         ({"texts": ("a", "b", "y")}, "^task complaints has 3 columns of texts: name one or two"),
         ({"dev": pd.concat([FRAME, FRAME["a"]], axis=1)}, "several columns 'a'"),
@@ -141,7 +141,7 @@ def test_a_task_file_gives_the_same_task(tmp_path):
     ("text", "message"),
     [
         (TASK_FILE.replace("label:", "lable:"), "task.yaml: unknown field 'lable': did you mean label"),
-        (TASK_FILE.replace("dev: dev.csv\n", ""), "task.yaml has no field dev: it needs at least a name"),
+        (TASK_FILE.replace("dev: dev.csv\n", ""), "task.yaml has no field dev: the fields name and dev"),
         (TASK_FILE.replace("dev.csv", "none.csv"), "cannot read .*none.csv"),
         ("name: [", "task.yaml, line 2: this is not valid YAML"),
         ("", "task.yaml has no field"),
@@ -208,4 +208,5 @@ def test_the_order_of_many_classes_is_checked_at_once():
     assert order_problem(many, target, target) is None
     problem = order_problem(many, (target + 1) % 12, target)
     assert problem is not None
-    assert problem.startswith("worse than chance: 0.0 % right, 100.0 % if the classes 0, 1,")
+    expected = "worse than chance: 0.0 % of the predictions are right, but 100.0 % would be if the classes 0, 1,"
+    assert problem.startswith(expected)

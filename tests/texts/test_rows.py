@@ -124,7 +124,7 @@ def test_a_leading_quotation_mark_swallows_the_rows_up_to_the_next_one(tmp_path)
     assert quoted.sentence1[1].startswith("Well, he said.\tShe said.")
     assert "2\tA bird." in quoted.sentence1[1]
     assert len(quoted.sentence2) == len(quoted.labels) == len(quoted) < len(split)
-    with pytest.raises(NotApplicableError, match="give their folder as the option glue"):
+    with pytest.raises(NotApplicableError, match="give the folder of GLUE's original files"):
         read_quoted(replace(split, origin="nyu-mll/glue@abc rte"))
 
 

@@ -69,8 +69,9 @@ def _name(ablation: Measurement, chosen: int) -> str:
 def best_head(ablation: Measurement) -> Estimand:
     """Return the gain of the best head (K19 figure 8), selected on one half of the examples and tested on the other.
 
-    Without the split, the best of many heads would have a positive gain by chance. The notes give the naive gain, which
-    selects and tests on all examples, and its 95% quantile under the null hypothesis (`largest_by_luck`).
+    Without the split, the best of many heads would have a positive gain by chance. The notes give the naive gain, for
+    which the head is selected and tested on all examples. They also give the 95% quantile of the naive gain under the
+    null hypothesis (`largest_by_luck`).
     """
     naive = all_gains(ablation)
     best = f"naive best {naive.max():+.2f} ({_name(ablation, int(naive.argmax()))})"
@@ -81,7 +82,8 @@ def best_head(ablation: Measurement) -> Estimand:
 def _luck_note(ablation: Measurement) -> str:
     naive, null = all_gains(ablation), largest_by_luck(ablation)
     share = float((1 + (null >= naive.max() - 1e-9).sum()) / (1 + len(null)))
-    return f"the best of {len(naive)} reaches {np.quantile(null, 0.95):+.2f} by chance at 95 % (p {share:.4f})"
+    quantile = np.quantile(null, 0.95)
+    return f"by chance, the best of {len(naive)} heads gains at most {quantile:+.2f} in 95 % of draws (p {share:.4f})"
 
 
 @quantity("best-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)
@@ -108,10 +110,10 @@ def _in_sample(ablation: Measurement, sign: int, **more: Any) -> Estimand:
 
 
 def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.ndarray, " draws"]:
-    """Return draws of the largest gain over all sets, under the null hypothesis that ablation has no effect.
+    """Return draws of the largest gain of any set of heads, under the null hypothesis that ablation has no effect.
 
     Each draw swaps the baseline and ablated predictions of every example, or cluster of examples, with probability 0.5.
-    The predictions are swapped for all sets together, which preserves the dependence between sets.
+    A swap applies to all sets of heads, which preserves the dependence between the sets.
     """
     clusters = clusters_of(ablation)
     block, _ = gains_of(ablation)
@@ -169,8 +171,8 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
 def without_effect(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score by a tenth of a point.
 
-    The percentage depends on the number of examples: if one changed answer changes the score by more than a tenth of a
-    point, only heads whose changes cancel out count.
+    The percentage depends on the number of examples. With few examples, one changed answer changes the score by more
+    than a tenth of a point. A head then counts only if it changes no answer or if its changes cancel out.
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < EFFECT_POINTS).mean(-1)  # noqa: E731
@@ -182,11 +184,11 @@ def without_effect(ablation: Measurement) -> Estimand:
 def without_changed_answers(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing a single answer of the validation set.
 
-    The examples are not resampled, since the claim is about these examples. With fewer examples, more heads would
-    change no answer.
+    The examples are not resampled, since the claim is about these examples. With fewer examples, there would be more
+    heads that change no answer.
     """
     if TASKS[ablation.subject.task].regression:
-        raise NotApplicableError("the answers are numbers, which every head changes a little")
+        raise NotApplicableError("the answers are numbers, and disabling any head changes them a little")
     changed = (ablation.sample("predicted") != ablation.sample("baseline_predicted")).astype(np.float64).T
     note = f"a head changes {changed.sum(0).mean():.1f} of {len(changed)} answers on average"
     limited = "heads that change no answer can be counted only on the whole validation set"
@@ -210,7 +212,7 @@ def best_layer(ablation: Measurement) -> Estimand:
 
 @quantity("named-heads-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest gain from disabling one of the named heads, given as (layer, head) from 1."""
+    """Return the smallest gain from disabling one of the named heads (layer, head), counted from 1."""
     sets = [place(ablation, layer, head, "score") for layer, head in heads]
     block, gains = gains_of(ablation, sets)
     by_set = zip(sets, gains(block.mean(0)), strict=True)
@@ -220,7 +222,7 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
 
 @quantity("named-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK)
 def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest gain of a named head; each head's gain is averaged over the tasks with data."""
+    """Return the smallest gain of any named head, after averaging each head's gain over the tasks with data."""
     return _over_tasks(ablations, [named_heads(ablation, heads) for ablation in ablations])
 
 
@@ -228,7 +230,7 @@ def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence =
     "own-frame-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK, frames=FRAMES
 )
 def own_frame_heads_over_tasks(ablations: tuple[Measurement, ...], frames: Measurement) -> Estimand:
-    """Return the smaller gain of the model's two best frame heads; each gain is averaged over the tasks with data."""
+    """Return the smaller gain of the model's two best frame heads, after averaging each over the tasks with data."""
     return named_heads_over_tasks(ablations, top(frames, 2, "max_weight"))
 
 
@@ -239,7 +241,7 @@ def own_frame_heads(ablation: Measurement, frames: Measurement) -> Estimand:
 
 
 def _of_kinds(measure: str) -> dict[str, Need]:
-    """Return a need for each kind of ablation, by name."""
+    """Return the required measurement of each kind of ablation, keyed by the name of the kind."""
     return {kind: Need(measure, options={} if kind == "uniform" else {"kind": kind}) for kind in ABLATION_KINDS}
 
 
@@ -252,7 +254,10 @@ def _side_by_side(
 
 
 def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], extreme: Extreme) -> None:
-    """Register the smallest or largest value of a quantity over the kinds of ablation, on the same examples."""
+    """Register a quantity that is the smallest or largest value of the quantity `name` over the kinds of ablation.
+
+    All kinds of ablation are measured on the same examples.
+    """
 
     def joined(estimands: Sequence[Estimand]) -> Estimand:
         block, split = _side_by_side([estimand.blocks[0] for estimand in estimands])
@@ -284,10 +289,11 @@ _over_kinds("first-layer-gain", LAYER_ABLATION, first_layer, "least")
 def shared_harm_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
-    """Return the percentage of heads that are more important by other ablations than the top heads by uniform ablation.
+    """Return how far down the top heads by one kind of ablation rank by another kind, in percent of all heads.
 
-    The percentage is averaged over the top heads and over both directions of the comparison, and the largest value over
-    the other kinds of ablation is returned. Chance gives 50. Each resample selects the top heads again.
+    The rank of a head is the percentage of heads that are more important. Uniform ablation is compared with each other
+    kind, and ranks are averaged over the top heads of both kinds. The largest of these averages is returned. Chance
+    gives 50. Each resample selects the top heads again.
     """
     kinds = (uniform, zero, mean, resampled)
     _check_heads(uniform)
@@ -341,7 +347,7 @@ def _ranks(
 
 @quantity("named-heads-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the percentage of heads more important than a named head, for the head and task where it is largest."""
+    """Return the percentage of heads more important than a named head: the maximum over named heads and tasks."""
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
     sets = np.array([place(ablations[0], layer, head, "score") for layer, head in heads])
 
@@ -355,10 +361,10 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 
 @quantity("shared-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return the percentage of heads that are more important on one task than the top heads of the other task.
+    """Return how far down the top heads of one task rank on the other task, in percent of all heads.
 
-    The percentage is averaged over the top heads and both directions. Chance gives 50. Each resample selects the top
-    heads again.
+    The rank of a head is the percentage of heads that are more important. Ranks are averaged over the top heads of both
+    tasks. Chance gives 50. Each resample selects the top heads again.
     """
     _check_heads(ablations[0])
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
@@ -375,7 +381,7 @@ def _check_heads(ablation: Measurement) -> None:
 
 
 def _shared_rank(on_first: np.ndarray, on_second: np.ndarray) -> Number:
-    """Return the percentage of heads more important than the other side's top heads, averaged over both directions."""
+    """Return how far down each side's top heads rank on the other side, as a mean percentage of all heads."""
     first, second = (on.argsort(-1, kind="stable")[..., :TOP_HEADS] for on in (on_first, on_second))
     return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
 
@@ -392,17 +398,18 @@ def _most_harmful(ablation: Measurement) -> str:
 
 @quantity("figure-8-correlation", "published", unit="r", inherits=False, ablation=HEAD_ABLATION)
 def figure_8(ablation: Measurement) -> Estimand:
-    """Return by how much the correlation of gains with the task's panel of K19's figure 8 exceeds every reference."""
+    """Return the correlation of gains with K19's figure 8, minus the highest reference correlation."""
     block, gains = gains_of(ablation)
     return likeness(ablation, block, panels("fig8_head"), to_map=gains)
 
 
 @quantity("figure-9-correlation", "published", unit="r", inherits=False, ablation=LAYER_ABLATION)
 def figure_9(ablation: Measurement) -> Estimand:
-    """Return by how much the correlation of gains with the task's panel of K19's figure 9 exceeds every reference.
+    """Return the correlation of gains with K19's figure 9, minus the highest reference correlation.
 
-    Figure 9 has one score per layer, so the null distribution shuffles layers. A seed changes the gains of layers more
-    than the twelve numbers can average out, so gains are averaged across seeds before they are correlated.
+    Figure 9 has one score per layer, so the null distribution shuffles layers. The gains of layers vary so much between
+    seeds that this noise does not average out over twelve layers. Gains are therefore averaged across seeds before they
+    are correlated.
     """
     block, gains = gains_of(ablation)
     return likeness(ablation, block, panels("fig9_layer"), to_map=gains, average=True)

@@ -31,10 +31,10 @@ def upper_half(change: Measurement) -> Estimand:
 
 
 def _two_minus_others(change: Measurement, two: slice, others: slice, where: str, extreme: Extreme) -> Estimand:
-    """Return the mean similarity of each of two layers minus that of each other layer."""
+    """Return the differences in mean similarity between each of two layers and each of the other layers."""
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
-        raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none {where}")
+        raise NotApplicableError(f"the model has {layers.shape[1]} layers, so there are none {where}")
 
     def pairs(mean: np.ndarray) -> np.ndarray:
         differences = mean[..., two, None] - mean[..., None, others]
@@ -60,5 +60,8 @@ def little_changed(change: Measurement) -> Estimand:
 
 @quantity("figure-5-correlation", "published", unit="r", inherits=True, change=ATTENTION_CHANGE)
 def figure_5(change: Measurement) -> Estimand:
-    """Return by how much the similarities' correlation with the panel of K19's figure 5 exceeds every reference."""
+    """Return the correlation of similarities with K19's figure 5, minus the highest reference correlation.
+
+    The correlation within layers is judged as well.
+    """
     return likeness(change, flat(change, "cosine"), panels("fig5_cosine"), within_rows=True)

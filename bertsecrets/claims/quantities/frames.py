@@ -1,7 +1,7 @@
 """Frame-semantic heads (K19 section 4.2): attention from core elements to their target, in the bare encoder.
 
-Heads are given as (layer, head), both from 1. `pairing` is `all` for all token pairs, as defined in the paper, or `zip`
-for the pairs used by K19's code and figures.
+Heads are given as (layer, head), both counted from 1. `pairing` is `all` for all token pairs, as defined in the paper,
+or `zip` for the pairs used by K19's code and figures.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
 
 
 def _of_paper(frames: Measurement) -> bool:
-    """Return whether the sentences are the paper's own, so that the same model must give the same rounded figures."""
+    """Return whether the sentences are the paper's own. If so, the same model must give the same rounded figures."""
     return frames.values.get("sentences") == FRAME_DIGEST
 
 
@@ -66,7 +66,7 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
     """
     block = flat(frames, PAIRING_SAMPLES[pairing])
     if block.shape[1] < rank:
-        raise NotApplicableError(f"the model has {block.shape[1]} heads, so none of rank {rank}")
+        raise NotApplicableError(f"the model has {block.shape[1]} heads, so there is no head of rank {rank}")
     note = f"the best heads are {best_heads(frames, PAIRING_SAMPLES[pairing])}"
     of_rank = lambda mean: np.sort(mean, axis=-1)[..., -rank]  # noqa: E731
     return Estimand.from_block(block, of_rank, note, sampled=not _of_paper(frames))
@@ -74,7 +74,7 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
 
 @quantity("frame-heads-over-percentile", unit="attention", inherits=False, frames=FRAME_WEIGHTS)
 def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest mean weight of the named heads minus the 99th percentile of all heads (interpolated)."""
+    """Return the smallest mean weight of a named head minus the (interpolated) 99th percentile over all heads."""
     columns = [place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]
 
     def lead(mean: np.ndarray) -> Number:
@@ -85,7 +85,7 @@ def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estim
 
 @quantity("frame-gap-in-spread", unit="standard deviations", inherits=False, frames=FRAME_WEIGHTS)
 def gap_in_spread(frames: Measurement) -> Estimand:
-    """Return the gap between the second-best head and the third, in standard deviations of the heads below the gap."""
+    """Return the gap between the second and third largest weight, in standard deviations of weights below the gap."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
     if block.shape[1] < 4:
         raise NotApplicableError(f"the model has only {block.shape[1]} heads: too few for some to stand out")
@@ -101,12 +101,12 @@ def gap_in_spread(frames: Measurement) -> Estimand:
 
 @quantity("figure-3-correlation", unit="r", inherits=False, within=(-1, 1), frames=FRAME_WEIGHTS)
 def figure_3(frames: Measurement, ranks: bool = False) -> Estimand:
-    """Return the correlation of figure 3 with the map for the token pairs of K19's code, on the paper's sentences.
+    """Return the correlation between K19's figure 3 and a map that is computed with the token pairs of K19's code.
 
-    The model and the sentences are the same as in the figure, so nothing is resampled. On other sentences, or on
-    noisier resamples of these, the correlation would be lower by chance.
+    The model and the sentences are the same as in the figure, so nothing is resampled. Other sentences, or resamples of
+    these sentences, would add noise, which lowers the correlation.
     """
-    others = f"by chance alone, a map of {frames.examples} other sentences is less like figure 3"
+    others = f"chance alone makes a map of {frames.examples} other sentences less similar to figure 3"
     unmet = f"the sentences are not the paper's {FRAME_SENTENCES}: {others}"
     figure = np.array(published_figures()["fig3_frame_notebook"]).ravel()
     block = flat(frames, PAIRING_SAMPLES["zip"])
@@ -137,7 +137,7 @@ def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estiman
     names = ("he_from_agitated", "rest_from_agitated")
     column = place(sentence, layer, head, names[0])
     he, rest = (flat(sentence, name)[:, [column]] for name in names)
-    return _of_example(he - rest, f"he {he[0, 0]:.2f}, best other token {rest[0, 0]:.2f}")
+    return _of_example(he - rest, f"'He' {he[0, 0]:.2f}, any other token at most {rest[0, 0]:.2f}")
 
 
 def _of_example(weights: np.ndarray, note: str) -> Estimand:

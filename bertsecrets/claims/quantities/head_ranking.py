@@ -1,4 +1,4 @@
-"""Heads by number, place and rank.
+"""Notations of heads (numbers, place and text), and the heads with the largest values in a measurement.
 
 A head is written as (layer, head), both counted from 1 as in K19. The place of a head is its index, from 0, in the
 flattened array of all heads.
@@ -10,12 +10,12 @@ from bertsecrets.types import Measurement
 
 
 def place(measurement: Measurement, layer: int, head: int, name: str) -> int:
-    """Return the place of a head in the value `name` [layer, head] of a measurement."""
+    """Return the place of a head in the array [layer, head] that the measurement stores as the value `name`."""
     return int(np.ravel_multi_index((layer - 1, head - 1), np.shape(measurement.value(name))))
 
 
 def name_of(measurement: Measurement, place: int, name: str) -> str:
-    """Return the head at a place as text, or the layer if the value `name` has one entry per layer."""
+    """Return the head at this place as text. If the value `name` has one entry per layer, return the layer."""
     layer, *head = np.unravel_index(place, np.shape(measurement.value(name)))
     return f"layer {int(layer) + 1}" + (f" head {int(head[0]) + 1}" if head else "")
 

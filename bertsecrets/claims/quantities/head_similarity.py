@@ -20,7 +20,7 @@ def lower_breadth(statistics: Measurement) -> Estimand:
 
 @quantity("layer-likeness", unit="bits", inherits=True, statistics=HEAD_STATISTICS)
 def layer_likeness(statistics: Measurement) -> Estimand:
-    """Return the divergence of two heads in different layers minus that of two heads in the same layer."""
+    """Return the mean divergence between heads in different layers minus that between heads in the same layer."""
     block = np.stack([statistics.sample(name).astype(np.float64) for name in ("between", "within")], axis=1)
     there, clusters = np.asarray(~np.isnan(block).any(1)), clusters_of(statistics)
     if not there.any():
@@ -28,13 +28,13 @@ def layer_likeness(statistics: Measurement) -> Estimand:
     if clusters is not None:
         clusters = np.unique(clusters[there], return_inverse=True)[1]
     between, within = column_means(block)[0]
-    note = f"different layers {between:.3f}, one layer {within:.3f}"
+    note = f"different layers {between:.3f}, same layer {within:.3f}"
     return Estimand.from_block(block[there], lambda mean: mean[..., 0] - mean[..., 1], note, clusters=clusters)
 
 
 @quantity("sep-gradient-ratio", unit="ratio", inherits=True, within=(0, np.inf), slopes=Need("attention-gradients"))
 def sep_gradient_ratio(slopes: Measurement) -> Estimand:
-    """Return the absolute gradient of the loss for attention weights on [SEP], divided by that for other tokens.
+    """Return the absolute gradient of the loss with respect to attention to [SEP], divided by that for other tokens.
 
     Gradients are averaged over examples and over the heads of the upper two thirds of the layers.
     """

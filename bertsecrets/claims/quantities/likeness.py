@@ -1,7 +1,7 @@
 """Similarity of measured maps to published figures. The figures' values were extracted from their pixels.
 
-Most of the variation in a panel comes from the encoder. Panels of other tasks, and maps that share only the trend over
-layers, also correlate with the panel, so they are used as references.
+Most of the variation in a panel comes from the encoder. A panel therefore also correlates with the panels of other
+tasks, and with maps that share only its trend over layers. These correlations are used as references.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,8 +66,8 @@ def shuffled_correlations(
 ) -> tuple[Float[np.ndarray, "*any"], Float[np.ndarray, "*any"]]:
     """Return the mean and standard deviation of the correlation with a figure when heads are shuffled within rows.
 
-    Both values are exact: shuffling preserves row means, and the variance of a sum of products of n shuffled numbers is
-    the product of both sums of squares divided by n - 1.
+    Both values are exact. Shuffling preserves row means. If n centred numbers are multiplied by n shuffled centred
+    numbers, the variance of the sum is the product of both sums of squares, divided by n - 1.
     """
     rows, heads = figure.shape
     off, centred = _centred(means), _centred(figure.ravel()).reshape(rows, heads)
@@ -106,19 +106,19 @@ def likeness(
     within_rows: bool = False,
     average: bool = False,
 ) -> Estimand:
-    """Return how much the correlation of a map with its task's panel of a figure exceeds chance and the other panels.
+    """Return the correlation of a map with its task's panel, minus the highest reference correlation.
 
     The parts are the correlation r with the task's panel, r minus the 95% quantile for maps with heads shuffled within
-    rows, and r minus the correlation with each other panel. The claim is about the smallest part.
+    rows, and r minus the correlation with each other panel. The claim is judged by the smallest part.
 
     Args:
         block: Per-example values of the measurement; one row per example.
         figures: Panels, keyed by the name of the task's folder (`panels`).
         to_map: Function that turns the column means of the block into the map.
-        within_rows: Whether to remove row means for the first part. This makes the part sensitive to the order of heads
-            within a layer, since most of r comes from differences between layers.
-        average: Whether to average maps across seeds before correlating them, and to take the panel as printed.
-            Otherwise, the panel counts as one more run.
+        within_rows: Whether to subtract row means from map and panel to compute the first part. It then depends only on
+            differences within layers, whereas most of r comes from differences between layers.
+        average: Whether to average maps across seeds before correlating them. If so, the panel counts as exact.
+            Otherwise, it counts as one more run.
     """
     own = TASKS[measurement.subject.task].folder
     order = [own, *(name for name in figures if name != own)]
@@ -146,7 +146,7 @@ def likeness(
     notes = [
         f"Pearson correlation {by_panel[0]:.3f}",
         f"Spearman {spearman:.3f}",
-        f"{chance:.3f} by shuffled heads at {SHUFFLE_QUANTILE:.0%}",
+        f"{chance:.3f} at the {SHUFFLE_QUANTILE:.0%} quantile of shuffled heads",
     ]
     if len(order) > 1 and not np.isnan(by_panel).any():
         best = 1 + int(by_panel[1:].argmax())
@@ -176,11 +176,11 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Return estimands that require a fraction of the correlation between seeds' maps, with notes for the verdict.
+    """Return estimands whose first part is lowered by a fraction of the correlation between seeds, and notes on this.
 
-    The published panel is one more run, so similar seeds should correlate with it about as much as with each other.
-    Maps are averaged across seeds first if the estimands say so. Estimands without a map, and the estimand of a single
-    seed, are returned unchanged.
+    The published panel comes from one more run. If the runs are alike, the map of each seed should correlate with the
+    panel about as much as with the map of another seed. If the estimands require it, maps are first averaged across
+    seeds. Estimands without a map, and the estimand of a single seed, are returned unchanged.
     """
     maps = [estimand.map for estimand in estimands if estimand.map is not None]
     if len(maps) < 2:
@@ -200,7 +200,7 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 
 
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
-    """Return estimands whose mean across seeds is the value for the map averaged across seeds.
+    """Return one estimand per seed. Their mean across seeds is the value for the map that is averaged across seeds.
 
     Each estimand is the jackknife's pseudo-value for a seed, so the spread across seeds is the uncertainty due to
     seeds. The pseudo-values are shifted so that their mean contains no correction for bias.
@@ -225,7 +225,7 @@ def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) 
 
 
 def _less(parts: Number, share: float) -> Number:
-    """Subtract a number from the first part."""
+    """Return the parts, with a number subtracted from the first of them."""
     first = np.zeros(np.shape(parts)[-1])
     first[0] = share
     return np.asarray(parts) - first

@@ -1,8 +1,9 @@
 """Classes of attention maps: their proportions, corrected for classifier errors, and the consistency of heads.
 
-Each quantity takes a reading of K19's definitions (`patterns.readings`), by default that of section 4.1. Class
-proportions depend on two independent samples: the examples, and the annotated heads used to estimate classifier errors.
-For a model without annotated maps, they also depend on how the classifier's error varies from encoder to encoder.
+The argument `reading` chooses an interpretation of K19's definitions (`patterns.readings`), by default that of section
+4.1. Class proportions depend on two independent samples: the examples, and the annotated heads used to estimate
+classifier errors. For a model without annotated maps, the proportions also depend on how the classifier's error varies
+from encoder to encoder.
 """
 
 import functools
@@ -31,7 +32,7 @@ from bertsecrets.types import Measurement
 
 CLASS_COUNT = len(CLASSES)
 PATTERNS = Need("patterns")
-NEW_ENCODER_NOTE = "the interval includes how the classifier errs on encoders that it was not trained on"
+NEW_ENCODER_NOTE = "the interval accounts for the classifier's errors on encoders that it was not trained on"
 AUTHORS_NOTE = "for the authors' maps, run python -m instruments import-patterns, then train-patterns --outside k19=DIR"
 
 
@@ -49,12 +50,12 @@ def _heads(patterns: Measurement, reading: str) -> int:
 
 
 def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
-    """Return the clusters of rows of both blocks, with None for the annotated heads, which are independent."""
+    """Return the clusters of both blocks' rows. The annotated heads are independent, so their clusters are None."""
     return clusters_of(patterns), None
 
 
 def _drawn(patterns: Measurement, reading: str) -> tuple[None, int]:
-    """Return the number of rows that a resample draws from each block; None for all."""
+    """Return the number of rows that a resample draws from each block. None means all rows."""
     return None, heads_to_draw(_heads(patterns, reading), len(_blocks(patterns, reading)[1]))
 
 
@@ -73,10 +74,10 @@ def annotated(model: str, models: Sequence[str]) -> bool:
 
 
 def prediction_factor(count: int) -> float:
-    """Return the ratio of Student's 95% prediction interval for one more encoder to the normal interval.
+    """Return the width of Student's 95% prediction interval for one more encoder, divided by that of a normal interval.
 
-    Student's interval accounts for a mean and a variance estimated from `count` encoders. The ratio is used at all
-    confidence levels, although Student's intervals widen faster than normal intervals.
+    Student's interval takes into account that mean and variance are estimated from `count` encoders. The ratio is used
+    at all confidence levels, although Student's intervals widen faster than normal intervals.
 
     >>> round(prediction_factor(7), 2)
     1.44
@@ -87,10 +88,11 @@ def prediction_factor(count: int) -> float:
 
 
 def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows classes"] | None:
-    """Return a block of mean 0, whose mean over resampled rows varies like the classifier's error on one more encoder.
+    """Return a block that adds the uncertainty about the classifier's error on one more encoder.
 
-    A resample draws `FEWEST_EXAMPLES` rows, enough for a normal distribution. The result is None if maps of this model
-    were annotated, since the held-out errors then include this model's heads.
+    The block's mean is 0. The mean of resampled rows varies like the classifier's error from encoder to encoder. A
+    resample draws `FEWEST_EXAMPLES` rows, enough for this mean to have a normal distribution. The result is None if
+    maps of this model were annotated, since the held-out errors then include this model's heads.
     """
     models, errors = patterns.settings.get("annotated_models"), left_out_errors(reading)
     if not models or annotated(patterns.subject.model, models) or len(errors) < 2:
@@ -137,14 +139,14 @@ def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Rea
 
 @quantity("heads-of-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
 def heads_of_class(patterns: Measurement, class_name: str, reading: Reading = "special") -> Estimand:
-    """Return the number of heads whose most frequent class is the given class, as classified."""
+    """Return the number of heads whose most frequent class, according to the classifier, is the given class."""
     place = CLASSES.index(check_class(class_name))
     return _of_head_counts(patterns, reading, lambda counts: counts[..., place])
 
 
 @quantity("heads-of-rarest-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
 def heads_of_rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
-    """Count the heads by their most frequent class, as classified, and return the smallest count."""
+    """Count the heads by their most frequent class, according to the classifier, and return the smallest count."""
     return _of_head_counts(patterns, reading, lambda counts: counts, extreme="least")
 
 
@@ -153,7 +155,7 @@ def _of_head_counts(
 ) -> Estimand:
     """Count the heads by their most frequent class, and return a statistic of the counts [..., class].
 
-    The counts are not corrected for the classifier's errors, so claims allow one head in error.
+    The counts are not corrected for the classifier's errors, so claims tolerate one misclassified head.
     """
 
     def counts(mean: np.ndarray) -> np.ndarray:
@@ -177,9 +179,9 @@ def _of_head_counts(
 def share_gap(first: Measurement, second: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of heterogeneous maps on the first task minus that on the second.
 
-    Both tasks have the same heads, but the classifier may make different errors on each. Therefore, as many errors as
-    there are heads are drawn independently for each task. The uncertainty of the mean error of the annotated heads is
-    the same for both tasks, so it cancels.
+    Both tasks have the same heads, but the classifier may make different errors on each task. Errors are therefore
+    drawn independently for each task, one error per head. The mean error of the annotated heads is also uncertain, but
+    this uncertainty is the same for both tasks and cancels in the difference.
     """
     place = CLASSES.index("heterogeneous")
     heads = _heads(first, reading)
@@ -204,7 +206,8 @@ def figure_2_order(
 ) -> Estimand:
     """Return Spearman's correlation, across tasks, of class shares with K19's figure 2, minus that of shuffled tasks.
 
-    The reference is the largest correlation that more than 5% of all orders of the tasks reach.
+    The correlation of shuffled tasks is the largest value that is reached in at least 5% of all possible orders of the
+    tasks.
     """
     figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     orders = np.array(list(permutations(range(len(figure)))), dtype=np.float64)
@@ -215,8 +218,9 @@ def figure_2_order(
         return correlation(shares, figure, ranks=True) - chance
 
     estimand = _over_tasks(by_task, classes, reading, lead)
-    note = f"rank correlation {estimand.value + chance:.2f} over {len(figure)} tasks, {chance:.2f} by shuffled tasks"
-    return replace(estimand, notes=(note, *estimand.notes))
+    note = f"rank correlation {estimand.value + chance:.2f} over {len(figure)} tasks"
+    shuffled = f"{chance:.2f} at the {SHUFFLE_QUANTILE:.0%} quantile of shuffled tasks"
+    return replace(estimand, notes=(f"{note}, {shuffled}", *estimand.notes))
 
 
 @quantity("figure-2-difference", unit="percent", inherits=True, within=(0, 100), by_task=PATTERNS_BY_TASK)
@@ -231,7 +235,7 @@ def figure_2_difference(
 def _over_tasks(
     by_task: Sequence[Measurement], classes: Sequence[str], reading: Reading, statistic: Callable[[np.ndarray], Number]
 ) -> Estimand:
-    """Return a statistic of the total percentage [..., task] of some classes."""
+    """Return a statistic of the total percentage of the given classes on each task [..., task]."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
     values = [class_share(patterns, classes, reading).value for patterns in by_task]
     titles = [TASKS[patterns.subject.task].title for patterns in by_task]
@@ -298,8 +302,9 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
 def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of a head's maps that belong to its most frequent class, averaged over heads.
 
-    The class is selected on the other half of the examples. On the same examples, the result would be biased: one of
-    two equally likely classes has more than half of the maps by chance.
+    The most frequent class is selected on the other half of the examples. If it were selected on the same examples, the
+    percentage would be too high. Of two equally likely classes, for instance, one has more than half of the maps by
+    chance.
     """
     predicted, clusters = _predicted(patterns, reading), clusters_of(patterns)
     predicted = predicted.reshape(len(predicted), -1)
@@ -335,7 +340,7 @@ def macro_f1_of_classifier(quality: Measurement, agreed: bool = False, reading: 
     Heads are resampled, not maps.
 
     Args:
-        agreed: Whether to use only maps on which readers agree.
+        agreed: Whether to use only maps on which annotators agree.
     """
     parts = quality.sample(f"{reading}_{'agreed_' if agreed else ''}confusion").reshape(-1, CLASS_COUNT * CLASS_COUNT)
     return Estimand.from_block(parts, lambda mean: macro_f1(mean.reshape(*mean.shape[:-1], CLASS_COUNT, CLASS_COUNT)))

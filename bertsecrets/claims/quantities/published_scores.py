@@ -31,15 +31,16 @@ def median_score(figures: Measurement) -> Estimand:
 
 @quantity("figure-8-luck", "published", unit="p", inherits=False, figures=PUBLISHED_FIGURES)
 def luck(figures: Measurement) -> Estimand:
-    """Return the probability of a best gain at least as large as figure 8's by chance, relative to the heads' median.
+    """Return the probability that, by chance, the best of all heads gains at least as much as in figure 8.
 
-    The null distribution is that of the maximum of n / 2 half-normal variables for n heads, with the scale of the gains
-    above the median. The scale is estimated from the same heads, so this is only a screening test.
+    Gains are relative to the median of all heads. By chance, the best of n heads gains as much as the maximum of n / 2
+    half-normal variables, whose scale is that of the gains above the median. The scale is estimated from the same
+    heads, so this is only a screening test.
     """
     scores = _figure_8(figures)
     gains = scores - np.median(scores)
     scale = np.asarray(_scale(gains)).item()
-    note = f"the best gain is {gains.max():.2f} points; gains by chance have a scale of {scale:.2f}"
+    note = f"the best gain is {gains.max():.2f} points; the root mean square of positive gains is {scale:.2f}"
 
     def chance(mean: np.ndarray) -> Number:
         from scipy.special import ndtr  # scipy.stats would take five times as long to import
@@ -53,7 +54,7 @@ def luck(figures: Measurement) -> Estimand:
 
 @quantity("gain-over-seeds", "published", unit="ratio", inherits=False, within=(0, np.inf), figures=PUBLISHED_FIGURES)
 def gain_over_seeds(figures: Measurement) -> Estimand:
-    """Return figure 8's best gain divided by the 95% half-width of the difference between two of P20's seeds.
+    """Return figure 8's best gain, divided by the 95% bound on the difference between two of P20's seeds.
 
     The gain is relative to the median of all heads. P20 has five seeds, so there are four degrees of freedom.
     """

@@ -1,4 +1,4 @@
-"""Scores and their differences, in points (percent) (K19 table 1)."""
+"""Scores (K19 table 1) and their differences, in percentage points."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ def score(scores: Measurement) -> Estimand:
 
 
 def _of_metric(scores: Measurement, metric: str, nothing: float) -> Estimand:
-    """Return a metric in points; `nothing` is the score of a model that learned nothing and answers constantly."""
+    """Return a metric in points. `nothing` is the score of a model that always gives the same answer."""
     constant, clusters = bool(scores.values.get("constant")), clusters_of(scores)
     points = in_points(metric)
     return Estimand.from_block(_moments(scores), points, clusters=clusters, nothing=nothing, constant=constant)
@@ -70,8 +70,8 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
 
     Args:
         with_f1: Whether to use F1 on tasks where it is the official metric.
-        above_majority: Whether to also compare with the majority class and return the smaller difference, so that a
-            constant predictor cannot beat a worse model. Ignored for correlations.
+        above_majority: Whether to compare with the majority class as well and return the smaller difference. A constant
+            predictor then cannot beat a worse model. Ignored for correlations.
     """
     if above_majority and metric_name(own) == "accuracy":
         return _lead_over_both(own, other)
@@ -85,7 +85,7 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
 
 
 def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
-    """Return two parts: the accuracy of one subject minus that of the other, and minus that of the majority class."""
+    """Return two differences: the accuracy of `own` minus that of `other`, and minus that of the majority class."""
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
@@ -125,7 +125,8 @@ def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = 
     """Return a checkpoint's score minus its score with the tokenizer's lower-casing disabled.
 
     Args:
-        nothing: Loss if tokenization does not matter, which the interval must exclude to reproduce a published loss.
+        nothing: Expected loss if tokenization does not matter. To reproduce a published loss, the interval must exclude
+            this value.
     """
     if not cased.value("lower_cases"):
         raise NotApplicableError("the model's tokenizer does not lower-case")

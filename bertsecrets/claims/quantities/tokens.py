@@ -35,7 +35,7 @@ def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Es
     """
     growth = _by_layer(after, kind) - _by_layer(before, kind)
     if growth.shape[1] < 3:
-        raise NotApplicableError(f"the model has {growth.shape[1]} layers, so none before the last two")
+        raise NotApplicableError(f"the model has {growth.shape[1]} layers, so there are none before the last two")
     return Estimand.from_block(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
 
 
@@ -51,7 +51,7 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     cls, sep = _by_layer(special, "cls"), _by_layer(special, kind)
     layers = cls.shape[1]
     if layers < 2:
-        raise NotApplicableError("the model has only one layer, so no earlier and later layers")
+        raise NotApplicableError("the model has only one layer, so there are no earlier and later layers")
     depth = np.linspace(0, 1, layers)
 
     def gap(mean: np.ndarray) -> Number:
@@ -85,10 +85,10 @@ def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number])
 
 @quantity("special-token-crossing", unit="attention", inherits=True, special=SPECIAL_TOKENS)
 def crossing(special: Measurement) -> Estimand:
-    """Return the smallest of several differences, averaged over heads, that K19's figure 6 shows on every task.
+    """Return the smallest of the differences between [CLS] and [SEP] that K19's figure 6 shows on every task.
 
-    The differences are [CLS] minus [SEP] in layers 2 and 3, and [SEP] minus [CLS] in layers 4 to 10. In the last two
-    layers, the differences are near 0 on some tasks.
+    The differences are [CLS] minus [SEP] in layers 2 and 3, and [SEP] minus [CLS] in layers 4 to 10. They are averaged
+    over heads. The last two layers are not used, since their differences are near 0 on some tasks.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
     leads = (cls - sep)[:, 1:10]
@@ -114,8 +114,7 @@ def sep_lead(
 
     Args:
         kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
-        others: `most` for the smallest difference from any of the two-sentence tasks, `mean` for the difference from
-            their mean.
+        others: What is subtracted: `most` for the largest value of the two-sentence tasks, `mean` for their mean.
     """
     tasks = (one_sentence, *two_sentences)
     blocks = tuple(_by_layer(special, kind).mean(1, keepdims=True) for special in tasks)
@@ -142,8 +141,8 @@ def sep_lead(
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
 
-    A map is striped if its class is vertical or vertical-diagonal under the reading `stripes`, which ignores which
-    token is attended.
+    A map is striped if its class is vertical or vertical-diagonal under the reading `stripes`. This reading ignores
+    which token is attended.
     """
     if np.isnan(special.value("brightest")).all():
         raise NotApplicableError("the model has no [CLS] and no [SEP]")
@@ -184,6 +183,6 @@ def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
 
 @quantity("figure-6-correlation", "published", unit="r", inherits=True, special=SPECIAL_TOKENS)
 def figure_6(special: Measurement, kind: str) -> Estimand:
-    """Return by how much the correlation of a map with the task's panel of K19's figure 6 exceeds every reference."""
+    """Return the correlation of attention weights with K19's figure 6, minus the highest reference correlation."""
     _by_layer(special, kind)
     return likeness(special, flat(special, kind), panels(f"fig6_{kind.upper()}"))

@@ -13,12 +13,12 @@ VECTORS = Need("anisotropy")
 
 
 def _layers(vectors: Measurement) -> tuple[Float[np.ndarray, "pairs layers"], str]:
-    """Return the mean cosine of each pair of rows by layer, excluding embeddings, and a note with the means."""
+    """Return the cosine of each pair of rows in each layer, excluding the embeddings, and a note with the means."""
     block = vectors.sample("cosine").astype(np.float64)
     block = block[~np.isnan(block).any(1), 1:]
     centred = column_means(vectors.sample("centred").astype(np.float64))[0][1:]
     curve = ", ".join(f"{value:.2f}" for value in block.mean(0))
-    return block, f"from layer 1: {curve}; without the mean vector at most {np.abs(centred).max():.3f}"
+    return block, f"from layer 1: {curve}; at most {np.abs(centred).max():.3f} after subtracting the mean vector"
 
 
 @quantity("anisotropy", unit="cosine", inherits=True, within=(-1, 1), vectors=VECTORS)
@@ -30,11 +30,11 @@ def anisotropy(vectors: Measurement) -> Estimand:
 
 @quantity("anisotropy-rise", unit="cosine", inherits=True, vectors=VECTORS)
 def anisotropy_rise(vectors: Measurement) -> Estimand:
-    """Return the mean cosine of two random words' vectors in the upper half of layers minus that in the lower half."""
+    """Return the mean cosine of two random words' vectors in the upper half of the layers minus that in the lower."""
     block, note = _layers(vectors)
     half = block.shape[1] // 2
     if not half:
-        raise NotApplicableError("a model of one layer has no upper half")
+        raise NotApplicableError("a model with one layer has no upper half")
     return Estimand.from_block(block, lambda mean: mean[..., -half:].mean(-1) - mean[..., :half].mean(-1), note)
 
 
@@ -43,15 +43,15 @@ VECTOR_CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
 
 @quantity("geometry-correlation", unit="r", inherits=True, within=(-1, 1), **VECTOR_CHANGE)
 def geometry(after: Measurement, before: Measurement) -> Estimand:
-    """Return the correlation of the cosines of pairs of rows before and after fine-tuning, in the upper half of layers.
+    """Return the correlation, over pairs of rows, of cosines before and after fine-tuning in the upper half of layers.
 
-    The correlation is computed layer by layer, without the mean vector, and then averaged over layers.
+    The mean vector is subtracted before the cosines are computed. The correlation is averaged over the layers.
     """
     block, _ = _pairs(after, before)
     layers = block.shape[1] // 2
     half = layers // 2
     if not half:
-        raise NotApplicableError("a model of one layer has no upper half")
+        raise NotApplicableError("a model with one layer has no upper half")
     tuned, plain = block[:, :layers], block[:, layers:]
     products = np.hstack([tuned, plain, tuned**2, plain**2, tuned * plain])
 
@@ -68,8 +68,8 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
 def class_separation(after: Measurement, before: Measurement) -> Estimand:
     """Return how much fine-tuning separates classes in the last layer.
 
-    The separation is the mean cosine of two rows of the same class minus that of two rows of different classes, without
-    the mean vector.
+    The separation is the mean cosine of two rows of the same class minus that of two rows of different classes. The
+    mean vector is subtracted before the cosines are computed.
     """
     block, same = _pairs(after, before)
     if np.isnan(same).any():
@@ -78,12 +78,15 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
     growth = block[:, layers - 1] - block[:, -1]
     by_class = np.stack([np.where(same == 1, growth, np.nan), np.where(same == 0, growth, np.nan)], axis=1)
     within, between = column_means(by_class)[0]
-    note = f"cosines in one class change by {within:+.3f}, between classes by {between:+.3f}"
+    note = f"cosines within classes change by {within:+.3f}, between classes by {between:+.3f}"
     return Estimand.from_block(by_class, lambda mean: mean[..., 0] - mean[..., 1], note)
 
 
 def _pairs(after: Measurement, before: Measurement) -> tuple[Float[np.ndarray, "pairs layers2"], np.ndarray]:
-    """Return each pair's centred cosines by layer, `after` then `before`, and whether both rows share a class."""
+    """Return the centred cosines of each pair of rows, and whether both rows have the same class.
+
+    The columns are the layers of `after`, followed by the layers of `before`.
+    """
     block = np.hstack([value.sample("centred").astype(np.float64)[:, 1:] for value in (after, before)])
     present = ~np.isnan(block).any(1)
     return block[present], after.sample("same_class")[present]

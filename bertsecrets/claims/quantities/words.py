@@ -69,13 +69,16 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     "best-feature-growth", unit="attention", inherits=True, after=FEATURE_WEIGHTS, before=Need("features", "against")
 )
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
-    """Return the largest increase in attention to a kind of word, over all heads, compared with two contrasts.
+    """Return the largest increase of any head in attention to a kind of word, compared with two other changes.
 
-    The increase is relative to the pretrained model. There are three parts for each kind of word: the increase; the
-    increase minus the increase for other kinds in the same head, since a head may attend more to all words; and the
-    increase minus the largest decrease in any head, since random changes go both ways. The claim is about the smallest
-    part. The largest increase of many heads would be positive by chance, so the head for each half of the inputs that
-    contain the kind is selected on the other half, by the mean across seeds.
+    The increase is relative to the pretrained model. The claim is judged by the smallest of three parts for each kind:
+
+    - the increase,
+    - the increase minus that for other kinds in the same head, since a head may attend more to all words,
+    - the increase minus the largest decrease in any head, since random changes go both ways.
+
+    By chance alone, the largest increase of many heads would be positive. The inputs that contain the kind are
+    therefore split into halves. The head for each half is selected on the other half, by the mean across seeds.
     """
     clusters = clusters_of(after)
     others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC_FEATURES if kind not in kinds]
@@ -102,7 +105,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
             heads = both([name_of(after, head, kind) for head in grown_by])
             grown, elsewhere, lost = _means(np.stack(columns[-3:], axis=1))
             notes.append(
-                f"{kind} {heads}: {grown:+.4f}, other words there {elsewhere:+.4f}, largest decrease {lost:.4f}, "
+                f"{kind} in {heads}: {grown:+.4f}, other words there {elsewhere:+.4f}, largest decrease {lost:.4f}, "
                 f"naive best {naive:+.4f}, {present.sum()} inputs"
             )
         return Estimand.from_block(np.stack(columns, axis=1), leads, *notes, clusters=clusters, extreme="least")
@@ -111,7 +114,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
 
 
 def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> Bool[np.ndarray, " examples"]:
-    """Return the mask of the first half of the present examples."""
+    """Return the mask of the first half of the examples that are marked in `present`."""
     first = np.zeros(len(present), dtype=bool)
     first[present] = halves(int(present.sum()), None if clusters is None else clusters[present])
     return first
@@ -135,7 +138,7 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
     layers = [by_layer(features, kind) for kind in frequent]
     half = layers[0].shape[1] // 2 if layers else 0
     if not half:
-        raise NotApplicableError("a model of one layer has no halves" if layers else "no input has such words")
+        raise NotApplicableError("a model with one layer has no halves" if layers else "no input has such words")
     block = np.stack([each[:, -half:].mean(1) - each[:, :half].mean(1) for each in layers], axis=1)
     note = ", ".join(f"{kind} {value:+.4f}" for kind, value in zip(frequent, _means(block), strict=True))
     return Estimand.from_block(block, lambda mean: mean, note, *notes, clusters=clusters_of(features), extreme="least")
@@ -143,9 +146,9 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
 
 @quantity("feature-ratio", unit="ratio", inherits=True, features=FEATURE_WEIGHTS)
 def best_against_special(features: Measurement) -> Estimand:
-    """Return attention to the most attended linguistic feature divided by that to the less attended of [CLS] and [SEP].
+    """Return attention to the most attended linguistic feature, divided by that to [CLS] or [SEP], whichever is less.
 
-    Each kind of token is measured in the head that attends to it most, which is selected on the other half of the
+    Each kind of token is measured in the head that attends to it most. This head is selected on the other half of the
     examples. Kinds that occur in too few inputs are excluded.
     """
     special = ("cls", "sep")
@@ -176,7 +179,7 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
 
 @quantity("cls-row-lead", unit="attention", inherits=True, features=FEATURE_WEIGHTS)
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
-    """Return the weight on a kind of token in the last layer's [CLS] row minus that on the most attended other kind.
+    """Return the last layer's attention from [CLS] to a kind of token, minus that to the most attended other kind.
 
     Weights are averaged over heads. Kinds are K19's features, [CLS], [SEP] and punctuation. Other kinds that occur in
     too few inputs are excluded.
@@ -203,17 +206,17 @@ def final_punctuation(words: Measurement) -> Estimand:
     final, word = (words.sample(kind)[:, -2:] for kind in ("final", "word"))
     lead = (final - word).reshape(len(final), -1).astype(np.float64)
     best = int(best_index(_means(lead)))
-    note = f"at most {_means(lead)[best]:+.3f} over the most attended word"
+    note = f"final punctuation minus the most attended word: at most {_means(lead)[best]:+.3f}"
     share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > 0).mean(-1)  # noqa: E731
     return Estimand.from_block(lead, share, note, clusters=clusters_of(words))
 
 
 @quantity("named-equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the smallest weight above chance, over named heads, from a word to the same word in the other text.
+    """Return the attention above chance from a word to the same word in the other text: the minimum over named heads.
 
     Args:
-        heads: Heads as (layer, head) from 1.
+        heads: Named heads as (layer, head), both counted from 1.
     """
     columns = [place(words, layer, head, "equal") for layer, head in heads]
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
@@ -224,9 +227,9 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
 
 @quantity("equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS, ablations=STSB_AND_RTE)
 def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return the weight above chance from a word to the same word in the other text, in the most important heads.
+    """Return the attention above chance from a word to the same word in the other text: the mean over the top heads.
 
-    The most important heads are those with the lowest sum of ranks by ablation gain on two tasks.
+    The top heads are those with the lowest sum of ranks by ablation gain on two tasks.
     """
     ranks = sum(np.asarray(ablation.value("score")).ravel().argsort(kind="stable").argsort() for ablation in ablations)
     heads = np.argsort(ranks, kind="stable")[:TOP_HEADS]
@@ -240,7 +243,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estim
 
 @quantity("figure-7-correlation", "published", unit="r", inherits=True, features=FEATURE_WEIGHTS)
 def figure_7(features: Measurement) -> Estimand:
-    """Return by how much the last layer's correlation with the task's panel of K19's figure 7 exceeds every reference.
+    """Return the correlation of the last layer's weights with K19's figure 7, minus the highest reference correlation.
 
     Features that occur in too few inputs are excluded.
     """
@@ -265,9 +268,10 @@ def relation_heads(
     relations: Sequence[str] = DIAGONAL_RELATIONS,
     reading: Reading = "special",
 ) -> Estimand:
-    """Return the percentage of diagonal maps in the best head for a relation, for the relation where it is smallest.
+    """Return the percentage of diagonal maps in the best head for a relation: the minimum over relations.
 
-    Diagonal maps belong to the classes diagonal and vertical-diagonal, under the given reading of "vertical".
+    The best head for a relation attends most along it. A map is diagonal if its class is diagonal or vertical-diagonal.
+    The class depends on how "vertical" is interpreted (`reading`).
     """
     weights = np.hstack([flat(attention, name) for name in relations])
     predicted = flat(patterns, f"{reading}_predicted")

@@ -60,7 +60,7 @@ class RemovalMeasure(Measure):
     section: ClassVar[Section | None] = "scores"
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return why the predictions do not show the effect of the removal, or None if they do."""
+        """Return why the predictions cannot show the effect of the removal, or None if they can."""
         baseline = measurement.sample("baseline_predicted")
         if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
             return "some predictions are not finite"
@@ -74,7 +74,7 @@ class RemovalMeasure(Measure):
 
 
 class HeadRemovalMeasure(RemovalMeasure):
-    """A measure that scores a model once for each of many sets of heads removed, on a limited number of rows."""
+    """A measure that scores a model after removing sets of heads. It uses a limited number of rows."""
 
     def rows(self, context: MeasureContext) -> Split:
         """Return the validation rows, but no more than `grid_limit`."""
@@ -82,7 +82,7 @@ class HeadRemovalMeasure(RemovalMeasure):
 
 
 class AblationMeasure(HeadRemovalMeasure):
-    """A measure that scores a model once for each of many sets of disabled heads. Processes can share the work."""
+    """A measure that scores a model with one set of heads disabled at a time. Several processes can share the work."""
 
     Options = AblationOptions
     shared: ClassVar[bool] = True
@@ -92,7 +92,7 @@ class AblationMeasure(HeadRemovalMeasure):
         """Return the sets of heads to disable, and a plural noun that describes them in the progress bar."""
 
     def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Convert the values in place to the layout of this measure. By default, scores keep the shape [set]."""
+        """Convert the values in place to the form that this measure stores. By default, there is one score per set."""
         return
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -110,7 +110,7 @@ class AblationMeasure(HeadRemovalMeasure):
         if "sampled" not in values:
             return []
         counts = f"{int(values['sample_differs'])} of {int(values['sampled'])}"
-        return [f"heads disabled in bfloat16: {counts} predictions of a sample differ from float32"]
+        return [f"heads were disabled in bfloat16: in a sample, {counts} predictions differ from float32"]
 
     def run(self, context: MeasureContext) -> Results:
         """Score the model on the rows with each set of heads disabled."""
@@ -153,7 +153,7 @@ def scored(
 
 
 def published_baseline_text(task_name: str) -> str:
-    """Return a text that gives the score that K19 published with all heads, or says that none was published."""
+    """Return caption text with the score that K19 published for the intact model, or a note that there is none."""
     baseline = ABLATION_BASELINES.get(task_name)
     return "no baseline published" if baseline is None else f"none disabled: {baseline:.1f}"
 
@@ -181,9 +181,9 @@ def set_ablation(
     """Return the score with each set of heads disabled.
 
     Args:
-        folder: Folder in which finished portions are stored. Interrupted runs resume from this folder, and processes
-            can share it.
-        about: Facts on which the finished portions depend, besides weights and inputs, as JSON data.
+        folder: Folder in which predictions are stored as soon as they are computed. Interrupted runs resume from this
+            folder, and processes can share it.
+        about: Further facts on which the predictions depend, as JSON data. Weights and inputs need not be included.
         title: Title of the progress bar. If None, no bar is shown.
         ablation: Kind of ablation. Replacement vectors are computed from the rows of `encoded`.
         precision: Precision of the forward passes. With bfloat16, the model is converted in place.

@@ -89,7 +89,7 @@ class MapMeasure(Measure):
     axes: ClassVar[tuple[str, ...]] = ("layer", "head")
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that the model's maps can be read, and that the model actually uses these maps."""
+        """Check that the model's maps can be read, and that their rows are distributions over the input's tokens."""
         check_attention(classifier)
 
 
@@ -140,7 +140,7 @@ class AttentionMeasure(MapMeasure):
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
-        """Return this measure's options for a pass, even if the pass was started for another measure."""
+        """Return this measure's options. If another measure started the pass, only options that both share are set."""
         options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
@@ -163,7 +163,7 @@ class AttentionMeasure(MapMeasure):
         padded_to = self.padding(context.options)
         if padded_to is not None and tuned.fit(padded_to) < padded_to:
             raise NotApplicableError(
-                f"inputs cannot be padded to {padded_to} tokens: the model has positions for {tuned.fit(padded_to)}"
+                f"inputs cannot be padded to {padded_to} tokens: the model accepts at most {tuned.fit(padded_to)}"
             )
         return AttentionRun(
             context=context,
@@ -175,7 +175,7 @@ class AttentionMeasure(MapMeasure):
         )
 
     def _twin(self, context: MeasureContext, tuned: OpenModel) -> OpenModel | None:
-        """Return the pretrained model, or None if the subject was not trained from it or differs from it in size."""
+        """Return the pretrained model, or None if the subject was not trained or is a model of a different size."""
         if not self.compares and not get_initialisation(context.subject.initialisation).trains:
             return None
         twin = opening.open_classifier(context.base, context.task, "untrained", context.subject.seed)

@@ -89,7 +89,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class ClassMap:
-    """A chart of all heads, coloured by most frequent class, and paler if fewer of a head's maps have that class."""
+    """A chart of all heads, coloured by most frequent class. The colour is paler if other classes are also frequent."""
 
     caption: str
     majority: Int[np.ndarray, "layers heads"]
@@ -149,7 +149,7 @@ class Repeats:
         )
 
     def published(self, name: str) -> Any:
-        """Return a value from `expected/figures.json` that K19 published for the task, or None for tasks not in K19."""
+        """Return a value that K19 published for the task (`expected/figures.json`), or None if K19 omits the task."""
         return published_figures()[name].get(TASKS[self.task].folder)
 
 

@@ -46,8 +46,9 @@ class MeasureContext:
     """A measurement to run, with everything that it needs.
 
     `model` is the subject's model, or None for measures that use no model. For a checkpoint made by the suite, `recipe`
-    is the checkpoint's cache key, and `folder` is None until the checkpoint is needed. For other subjects, `folder`
-    contains the measured checkpoint or encoder. `grid` is the folder in which an ablation stores finished portions.
+    is the checkpoint's cache key, and `folder` is None until the checkpoint is needed. In all other cases, `recipe` is
+    None, and `folder` contains the measured checkpoint or encoder. `grid` is the folder in which an ablation stores
+    the predictions that it has already computed.
     """
 
     subject: Subject
@@ -65,7 +66,7 @@ class MeasureContext:
 
     @property
     def measured(self) -> str:
-        """The name of what is measured: the subject, or the folder if another program trained the checkpoint."""
+        """The subject's name or, if another program trained the checkpoint, the name of the checkpoint's folder."""
         own = self.recipe is not None or self.folder is None or self.subject.task == ALL_TASKS
         return str(self.subject) if own or self.folder is None else self.folder.name
 
@@ -100,15 +101,15 @@ class Measure(ABC):
         compares: Whether the measure compares the subject's checkpoint with the pretrained model.
         seedless: Whether the measure is independent of the seed.
         shared: Whether multiple processes can work on the same measurement.
-        common: Whether `measure all` includes the measure. A measure that is included must not have external
-            requirements.
+        common: Whether `measure all` includes the measure. This must be False for measures with external requirements,
+            such as a spaCy pipeline.
         companions: Other measures that can share the same pass.
         curves: Names of the values that are plotted by layer.
         passes: Approximate cost in forward passes over the examples, for planning.
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
         axes: Names of the dimensions of array values. `Measurement.to_frame` uses these names to identify rows.
-        other_axes: For values whose dimensions are not `axes`, the names of their dimensions, by name of the value.
+        other_axes: Mapping from a value's name to the names of its dimensions, if its dimensions are not `axes`.
     """
 
     name: ClassVar[str]
@@ -153,7 +154,7 @@ class Measure(ABC):
             raise UserError(f"option {name} of measure {self.name}: {reason}") from error
 
     def shared_options(self, options: Any) -> dict[str, Any]:
-        """Return the options that are also passed to companions in the same pass. By default, there are none."""
+        """Return the options that also apply to the other measures in the same pass. By default, no option does."""
         return {}
 
     def fits(self, initialisation: InitialisationName) -> bool:
@@ -208,7 +209,7 @@ class Measure(ABC):
     def most(self, settings: Params) -> int | None:
         """Return the maximum number of rows that the settings allow, or None if they set no maximum.
 
-        The limits that a particular run sets are ignored. By default, only measures of attention have a maximum.
+        Limits set for a particular run are ignored. By default, only measures in section `attention` have a maximum.
         """
         return settings.attention.examples if self.section == "attention" else None
 
@@ -232,7 +233,7 @@ class Measure(ABC):
         }
 
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
-        """Return everything that determines the result, except what `made_by` returns, as JSON data."""
+        """Return the facts that determine the result, as JSON data. Facts from `made_by` are not included."""
         inputs: dict[str, Any] = {
             "measure": self.name,
             "version": self.version,
@@ -306,7 +307,7 @@ class Measure(ABC):
         yield from ()
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the figure of K19 that `paper` names, then the same chart for the mean of these measurements."""
+        """Yield the chart that K19 published, followed by the same chart for the mean of these measurements."""
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:

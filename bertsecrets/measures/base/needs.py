@@ -1,4 +1,4 @@
-"""Resources and requirements of measures, other than rows and a checkpoint.
+"""The resources that measures use, and what some measures require besides rows and a checkpoint.
 
 Each requirement reports whether something is missing, and adds facts to the cache key.
 """
@@ -38,7 +38,7 @@ class Resources:
 
 
 class Requirement:
-    """Something that a measure requires, besides rows and a checkpoint."""
+    """A requirement of a measure besides rows and a checkpoint, such as a spaCy pipeline."""
 
     def missing(self, resources: Resources) -> str | None:
         """Return in one line what is missing and how to get it, or None if nothing is missing."""
@@ -76,7 +76,7 @@ def pipeline_facts(name: str) -> dict[str, Any]:
 
 @functools.cache
 def described(name: str, _content: str | None) -> dict[str, Any]:
-    """Return the facts that identify a spaCy pipeline, with a cache that depends on the content of its folder."""
+    """Return the facts that identify a spaCy pipeline. They are cached until the content of its folder changes."""
     return describe(load_pipeline(name))
 
 

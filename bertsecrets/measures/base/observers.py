@@ -1,4 +1,4 @@
-"""Functions and observers shared by several measures, for attention received, maximum weights and means."""
+"""Functions and observers that several measures share. They compute received attention, maxima and means."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,7 +21,7 @@ def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens
 def max_over(
     columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
 ) -> Float[torch.Tensor, "kinds rows heads"]:
-    """Return, for each kind, row and head, the maximum over the marked tokens, or NaN if no token is marked."""
+    """Return the largest value among the tokens of each kind, by row and head, or NaN if there are no such tokens."""
     largest = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
     return torch.where(marks.any(-1)[:, :, None], largest, torch.nan)
 
@@ -42,7 +42,7 @@ def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tenso
 
 
 class SampleObserver:
-    """Base class for observers of one model that store, under each name, one value per example, layer and head.
+    """Base class for observers of one model. They store, under each name, one value per example, layer and head.
 
     Values are NaN for examples that lack the observed feature. If `counts` is set, `compute` also returns the number of
     examples with the feature.
@@ -66,20 +66,20 @@ class SampleObserver:
 
 
 class PairObserver(SampleObserver):
-    """Observer of one model that stores each relation's maximum weight over its token pairs, [example, layer, head]."""
+    """Observer of one model. It stores the maximum weight over each relation's token pairs, [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
         super().__init__(examples, layers, heads, relations)
         self.relations = dict(relations)
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer of one batch."""
+        """Process the maps of one layer for one batch."""
         for name, pairs in self.relations.items():
             self.record(name, batch, layer, max_weight(maps, batch, pairs))
 
 
 def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return each sample's mean over examples that are not NaN, and the number of such examples, `<name>_examples`.
+    """Return the mean of each sample, ignoring NaN. `<name>_examples` is the number of examples that are not NaN.
 
     >>> values = mean_over_present({"noun": np.array([[0.5], [np.nan]])})
     >>> values["noun"].tolist(), int(values["noun_examples"])
@@ -98,7 +98,7 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 def heads_without_numbers(measurement: Measurement) -> str | None:
     """Return a message if some heads lack values on examples for which other heads have values, else None.
 
-    If an example lacks the measured feature, such as a pronoun, it is valid that all heads are NaN.
+    Examples for which all heads are NaN are ignored, because they may lack what is measured, such as a pronoun.
     """
     for name, sample in measurement.samples.items():
         if sample.dtype.kind == "f" and sample.ndim == 3:

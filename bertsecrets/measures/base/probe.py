@@ -22,13 +22,13 @@ CAUSAL_REASON = "its tokens do not attend to later tokens"
 
 
 class Ahead:
-    """Observer of one model that stores the maximum weight from a token to a later token."""
+    """Observer of one model. It stores the maximum weight from a token to a later token."""
 
     pairs = False
     most = 0.0
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process one layer of one batch."""
+        """Process the maps of one layer for one batch."""
         self.most = max(self.most, float(torch.triu(maps, 1).max()))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -100,7 +100,7 @@ def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
 
 
 def check_attention(model: OpenModel) -> bool:
-    """Check that the model uses the maps that it returns, and return whether tokens attend to later tokens."""
+    """Check that the model's maps can be read and are valid. Return whether tokens attend to later tokens."""
     ahead = Ahead()
     Pass(model).feed(probe_inputs(model), [ahead])
     return ahead.most > 0

@@ -1,4 +1,4 @@
-"""Functions that make a checkpoint with K19's settings: the model is opened, trained and saved.
+"""Functions that open a model, train it with K19's settings, and save it as a checkpoint.
 
 The result is a folder that transformers can open without this suite.
 """

@@ -78,7 +78,7 @@ class Training:
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not self.weights:
-            raise NotApplicableError(f"{type(self.model).__name__} has no weights outside its encoder to be trained")
+            raise NotApplicableError(f"{type(self.model).__name__} has no trainable weights outside its encoder")
         decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(UNDECAYED_NAMES)))
         groups = [
             {"params": [p for name, p in self.weights.items() if (name in decaying) == decays], "weight_decay": decay}
@@ -217,7 +217,7 @@ class Training:
         held = {name: weight.shape for name, weight in state.tensors.get("weights", {}).items()}
         fitting = state.facts.get("steps") == self.steps and held == shapes
         if not fitting:
-            log.info("ignoring the saved training state: it belongs to another model or number of steps")
+            log.info("ignoring the saved training state: its run had other weights or another number of steps")
         return fitting
 
     @torch.no_grad()

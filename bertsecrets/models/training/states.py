@@ -28,7 +28,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class State:
-    """The state of a training run after `step` steps: tensors, by file and name, and facts that are stored as JSON."""
+    """The state of a training run after `step` steps. `tensors` are nested by file and name; `facts` are JSON data."""
 
     step: int
     tensors: dict[str, Tensors]

@@ -1,7 +1,7 @@
 """Precomputed features of texts, for training a classifier on a frozen encoder.
 
 Before the first step, the encoder runs once per text, without dropout. Only the features that the classifier reads are
-stored, which are either the pooled output or the hidden state of one token.
+stored: either the pooled output or the hidden state of one token.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ HIDDEN_OUTPUT, POOLED_OUTPUT = "last_hidden_state", "pooler_output"
 
 @dataclass(frozen=True)
 class Reading:
-    """The encoder output that a classifier reads. If the output has a vector per token, `place` says which is read."""
+    """The encoder output that a classifier reads. If it has a vector per token, `place` says which token is read."""
 
     output: str
     kind: type[Any]  # type of the object with all outputs
     place: Literal["first", "last"] = "first"
 
     def places(self, batch: Batch) -> Int[torch.Tensor, " rows"]:
-        """Return, for each row, the position of the token that is read."""
+        """Return the position of the token that the classifier reads in each row."""
         return torch.zeros_like(batch.lengths) if self.place == "first" else batch.lengths - 1
 
     @torch.no_grad()
@@ -43,7 +43,7 @@ class Reading:
         tokens: Int[torch.Tensor, "rows 1"],
         **others: Any,
     ) -> Any:
-        """Return a model's output for texts of one token, with the output of the encoder replaced by `features`."""
+        """Return a model's output for one-token texts, using `features` as the output of the encoder."""
         given = {
             HIDDEN_OUTPUT: features[:, None],
             **({POOLED_OUTPUT: features} if self.output == POOLED_OUTPUT else {}),
@@ -76,7 +76,10 @@ class EncodedTexts:
 
     @classmethod
     def for_classifier(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
-        """Return the texts, encoded for a model's classifier, or None if it reads more than one vector per text."""
+        """Encode texts for a model's classifier.
+
+        If there are no texts, or if the classifier reads more than one vector per text, return None.
+        """
         if not len(encoded):
             return None
         probed = collate(encoded, encoded.spread(PROBED_TEXTS))  # first and last token differ in long texts
@@ -89,9 +92,10 @@ class EncodedTexts:
 
 
 def encoder_output(model: Any, batch: Batch) -> Any:
-    """Return what the encoder outputs when the classifier runs, because a classifier may pass it extra arguments.
+    """Run a classifier, and return the output of its encoder.
 
-    For example, Longformer's classifier passes arguments that give [CLS] global attention.
+    The encoder is not run by itself, because the classifier may pass extra arguments to it. For example,
+    Longformer's classifier passes arguments that give [CLS] global attention.
     """
     outputs: list[Any] = []
     with hooked([model.base_model], lambda _module, _inputs, output: outputs.append(output)):

@@ -1,8 +1,8 @@
 """Features of diagonal bands. A diagonal band is either a sharp line or a broad smear with a ridge.
 
 Brightness is defined by `reductions.stack_brightness`. Only inside tokens (tokens that are not special) count.
-Distances are divided by the length of the row's text, because a smear that looks narrow in a long text covers a short
-text entirely.
+Distances are divided by the length of the row's text, because a smear of the same width looks narrow in a long text but
+covers a short text entirely.
 """
 
 import torch
@@ -45,7 +45,7 @@ def band_features(view: View) -> dict[str, Column]:
 
 
 def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
-    """Return two features of each row's centre of attention: its slope over rows, and its linear correlation with rows.
+    """Return two features of the rows' centres of attention: slope over rows, and correlation with the row index.
 
     Slope and correlation are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. Both features
     are averaged over texts of more than five words, weighted by length. Rows that barely attend to their text have no
@@ -70,7 +70,7 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) 
 
 
 def _slope(centre: Row, own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Return the slope of the regression of centres on row indices and the correlation of both, over the mask `own`."""
+    """Return the slope of a regression of `centre` on the row index, and their correlation, over the mask `own`."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

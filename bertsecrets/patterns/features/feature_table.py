@@ -1,7 +1,7 @@
 """The table of all features of attention maps. Features are comparable across maps of different lengths.
 
 Features have names and are computed for batches of padded maps. The rows of an L x L map sum to 1, so the map's total
-mass is L. Shares of attention are relative to this mass. Special tokens are [CLS], the [SEP] between the texts, and the
+mass is L. Shares of attention are fractions of L. Special tokens are [CLS], the [SEP] between the texts, and the
 last token of the input. All other tokens are called inside tokens.
 """
 
@@ -54,7 +54,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(view: View) -> dict[str, Column]:
-    """Return the share of each special token, the total, and the total or the largest column, whichever is larger."""
+    """Return the share of each special token, their total, and the larger of this total and the largest column."""
     stack, received = view.stack, view.read.received
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
@@ -64,7 +64,7 @@ def _special(view: View) -> dict[str, Column]:
 
 
 def _bands(view: View) -> dict[str, Column]:
-    """Return the shares of diagonals, overall and between inside tokens, and how consistent the shares are by row."""
+    """Return the shares of diagonals, overall and between inside tokens, and how many rows have a strong diagonal."""
     within, count = view.within, view.lengths.float()
     inner = view.near(within) * within[:, None, :]  # marks cells between two words
     whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=EPSILON) for kind in (0, 1))

@@ -52,7 +52,7 @@ def _low(column: Row, lengths: Int[torch.Tensor, " maps"]) -> Column:
 
 
 def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the fraction of the variance in brightness between inside tokens that the column means explain.
+    """Return the fraction of the brightness variance that column means explain, over cells between inside tokens.
 
     Column means are computed over all rows, including special tokens.
     """

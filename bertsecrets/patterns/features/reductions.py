@@ -55,7 +55,7 @@ class View:
 
     @cached_property
     def own_size(self) -> Row:
-        """Number of words in each token's text, or of all words for special tokens and for inputs with one text."""
+        """Number of words in each token's text; number of all words for special tokens and for inputs with one text."""
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
         return torch.where(self.two[:, None], own, whole).clamp(min=1).float()
@@ -126,11 +126,12 @@ class Weights:
 
 @dataclass(frozen=True)
 class Reductions:
-    """Reductions over all cells of the attention weights or the brightness of maps.
+    """Sums, maxima and other reductions over all cells of maps, computed from attention weights or from brightness.
 
     Bands contain the cells of each row at offsets from -`BAND_DIAGONALS` to `BAND_DIAGONALS` from the diagonal. `given`
-    is the mass from each row to each of `Weights.kinds`. `sums` are sums over diagonals, by row text and column text.
-    To sum attention weights, rows are first normalised to sum to 1 over words.
+    is the mass from each row to each group of columns (`Weights.kinds`). `sums` contains the sum over each diagonal,
+    for each combination of row text and column text. Before attention weights are summed, rows are normalised to sum to
+    1 over words.
     """
 
     first: Row  # the three largest weights in each row
@@ -177,7 +178,7 @@ class Reductions:
 
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape, per map of `tokens` tokens, of a reduction whose value for shorter maps is given."""
+    """Return the shape that a reduction has for one map of `tokens` tokens, given its `value` for shorter maps."""
     if name in LENGTHLESS_REDUCTIONS:
         return value.shape[1:]
     return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)

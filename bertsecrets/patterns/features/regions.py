@@ -1,4 +1,4 @@
-"""Regions of padded maps, such as inside tokens or the quarters formed by two texts, and statistics of regions.
+"""Functions that select regions of padded maps, such as inside tokens, and compute statistics over a region.
 
 All features are computed with these functions, and so they do not depend on padding.
 """
@@ -40,7 +40,7 @@ def quantiles(
 
 
 def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the length of the longest run of positions that are in the mask and not lit."""
+    """Return the length of the longest run of positions that are not `lit`. Only positions in the mask `over` count."""
     count = over.long().cumsum(1)
     last = (count * (lit & over)).cummax(1).values
     return ((count - last) * over).amax(1).float()

@@ -19,8 +19,8 @@ def off_diagonal_features(view: View) -> dict[str, Column]:
     """Return, for each corner, the log ratio of its mass to the mass within texts at the same distances.
 
     A corner consists of the rows of one text and the columns of the other. The log ratio is strongly negative for
-    squares, and about 0 for smears. The features are the log ratio of each corner and the larger of both, over the full
-    corner and close to the diagonal.
+    squares, and about 0 for smears. The features are the log ratios of both corners and the larger of the two. Each is
+    computed over the full corner and over its cells close to the diagonal.
     """
     size = view.words.clamp(min=1).float()
     floor = DIFFERENCE_FLOOR / size[:, None]
@@ -60,7 +60,7 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return the brightness of squares far from the diagonal, alone and compared with corners and with near cells."""
+    """Return the brightness of squares far from the diagonal: as such, minus corners, and divided by near cells."""
     texts, steps = view.texts.float(), view.steps.abs()
     mass, sizes = view.read.light_received[:, 1:] @ texts.transpose(1, 2), quarter_sizes(view.texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
