@@ -154,7 +154,7 @@ def _judge(
         open=undecided and more and evidence.seeds_matter,
         p_against=against,
         p_for=in_favour,
-        interim=_level(evidence),
+        interim=_level(case, evidence),
     )
 
 
@@ -182,13 +182,16 @@ def _evidence(
     return Evidence(case, estimands, observed, error, one_sided(confidence) if figure else level, confidence, early)
 
 
-def _level(evidence: Evidence) -> str:
+def _level(case: Case, evidence: Evidence) -> str:
     """Return a remark on the number of seeds and the confidence level; empty if seeds make no difference."""
     observed = evidence.observed
     if observed.seedless:
         return ""
     if observed.spread is None:
-        return f"{counted(observed.seeds, 'seed')}: the interval covers only the sampling of examples"
+        expect, seeds = case.claim.expect, counted(observed.seeds, "seed")
+        if isinstance(expect, Figure) and expect.sampling == "score" and not observed.sampling_error:
+            return f"{seeds} on the paper's own examples: the interval is a point, since seed variance is unknown"
+        return f"{seeds}: the interval covers only the sampling of examples"
     return f"after {observed.seeds} seeds ({100 * evidence.level:.3g} % interval)"
 
 

@@ -134,6 +134,18 @@ def test_tables_give_a_short_reason_unless_the_claim_is_reproduced():
         assert outcome_phrase(verdict) in verdict_table([verdict], Screen(200))
 
 
+def test_few_seeds_on_the_papers_examples_have_no_interval():
+    """A score on the whole validation set has no sampling error, since the published score is from the same rows."""
+    whole, limited = (judge(made_up(sampling="score"), seeds(164, rows=rows), SETTINGS) for rows in (277, 200))
+    assert whole.interval[0] == whole.interval[1]
+    assert (
+        whole.remarks[0]
+        == "1 seed on the paper's own examples: the interval is a point, since seed variance is unknown"
+    )
+    assert limited.interval[0] < limited.interval[1]
+    assert limited.remarks[0] == "1 seed: the interval covers only the sampling of examples"
+
+
 def test_a_compatible_figure_says_how_large_a_difference_would_not_have_been_noticed():
     """24.2 of 35.0 percent: 10.8 below, with a prediction interval of 17.2 to either side."""
     facts = {"published": 35.0, "difference": -10.8, "low": -28.0, "high": 6.4, "half": 17.2}
